@@ -11,16 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // faultsOfClaims are the reasons of a fault for which no claim is bound, neither now nor later.
 var faultsOfClaims = []string{v1alpha1.ReasonConflict, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonRelatedMissing}
 
 // describeClaims writes what is known of a kind's claims into its status.
-func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKindStatus) {
+func (s *Writer) describeClaims(k *v1alpha1.ClaimKind) {
+	status := &k.Status
 	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, selector.CountsClaims(k.Spec.Strategy)
 	if n, known := s.Claims.CountsOf(k.Name); known { // Until then, the numbers of the last leader stay.
 		status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
@@ -31,7 +34,7 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 	if !later { // No claim waits.
 		status.WaitingClaims = nil
 	}
-	describe := func(applies bool, problem func(string) error, conditionType, met, unmet string) {
+	describe := func(applies bool, problem func(string) error, conditionType, message, unmet string) {
 		if !applies {
 			meta.RemoveStatusCondition(&status.Conditions, conditionType)
 			return
@@ -40,12 +43,10 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 		if latebinding.NotYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
 			return // The last leader's condition stays while this watch begins.
 		}
-		setCondition(&status.Conditions, condition(err, conditionType, met, unmet), k.Generation)
+		setCondition(&status.Conditions, condition(err, conditionType, message, unmet), k.Generation)
 	}
 	late := func(name string) error {
-		now := *k
-		now.Status = *status
-		if fault := selector.PathsFault(&now); fault != nil {
+		if fault := selector.PathsFault(k); fault != nil {
 			return fault
 		}
 		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
@@ -63,18 +64,18 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind, status *v1alpha1.ClaimKin
 
 // countClaims writes how many claims have a class of a kind, nil classes if those are not
 // known.
-func (s *Writer) countClaims(classes *selector.Classes, status *v1alpha1.ClassKindStatus) {
+func (s *Writer) countClaims(k *v1alpha1.ClassKind, classes *selector.Classes) {
 	if classes == nil {
-		status.Claims = nil
+		k.Status.Claims = nil
 		return
 	}
 	n, known, complete := s.Claims.OfClasses(classes)
 	switch {
 	case !complete: // The number of the last leader stays.
 	case known:
-		status.Claims = new(int32(n)) //nolint:gosec // No API server holds two thousand million claims.
+		k.Status.Claims = new(int32(n)) //nolint:gosec // No API server holds two thousand million claims.
 	default:
-		status.Claims = nil
+		k.Status.Claims = nil
 	}
 }
 
@@ -91,10 +92,10 @@ func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string))
 	})
 }
 
-// condition has the message met without an error, and unmet with one.
-func condition(err error, conditionType, met, unmet string) metav1.Condition {
+// condition has the message without an error, and unmet with one.
+func condition(err error, conditionType, message, unmet string) metav1.Condition {
 	if err == nil {
-		return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWatched, Message: met}
+		return met(conditionType, v1alpha1.ReasonWatched, message)
 	}
 	result := metav1.Condition{
 		Type: conditionType, Status: metav1.ConditionFalse,
@@ -109,4 +110,97 @@ func condition(err error, conditionType, met, unmet string) metav1.Condition {
 			v1alpha1.AggregateLabel)
 	}
 	return result
+}
+
+// describeClassKinds reports whether the classes of every class kind that names a claim kind are
+// known, and what lets classbind read them.
+func (s *Writer) describeClassKinds(k *v1alpha1.ClaimKind, view *selector.View) {
+	c := met(v1alpha1.ConditionClassKindsRead, v1alpha1.ReasonClassKindsRead,
+		"the classes of every installed class kind that names it are known")
+	if len(view.Unread) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, view.Unread[0].Reason
+		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
+			return fmt.Sprintf("%q: %s", u.Name, s.Registration.State(u.Name).Message)
+		})
+	}
+	setCondition(&k.Status.Conditions, c, k.Generation)
+}
+
+// describeExpressions writes whether the expressions of a claim kind compile, and whether the
+// objects that its claims name are known.
+func (s *Writer) describeExpressions(k *v1alpha1.ClaimKind, view *selector.View) {
+	if k.Spec.HasExpressions() {
+		setCondition(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions()), k.Generation)
+	} else {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
+	}
+	related := s.Registration.RelatedState(k.Name)
+	if related.Reason == "" {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionRelatedKnown)
+		return
+	}
+	c := met(v1alpha1.ConditionRelatedKnown, related.Reason, related.Message)
+	if !related.Known {
+		c.Status = metav1.ConditionFalse
+	}
+	setCondition(&k.Status.Conditions, c, k.Generation)
+}
+
+// describeDefaulting writes whether the API server itself gives the default class, for a kind
+// that asks for it. Until the leader knows, the condition of the last one stays.
+func (s *Writer) describeDefaulting(k *v1alpha1.ClaimKind) {
+	if k.Spec.Defaulting != v1alpha1.DefaultingPolicy {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy)
+		return
+	}
+	outcome, known := s.Policies.Outcome(k.Name)
+	if !known {
+		return
+	}
+	c := met(v1alpha1.ConditionDefaultedByPolicy, v1alpha1.ReasonConfigured,
+		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class))
+	if fault := outcome.Fault; fault != nil {
+		c.Status, c.Reason = metav1.ConditionFalse, fault.Reason
+		if fault.Reason == v1alpha1.ReasonNotConfigured { // It is a matter of seconds.
+			c.Status = metav1.ConditionUnknown
+		}
+		c.Message = "claims without a selector come to classbind: " + fault.Text
+	}
+	setCondition(&k.Status.Conditions, c, k.Generation)
+}
+
+// describeStorage says of PersistentVolumeClaims whether their selectors are heeded. It
+// is false for other claims. Nothing tells of a change, so it is to be asked again.
+func (s *Writer) describeStorage(ctx context.Context, k *v1alpha1.ClaimKind) bool {
+	if !cluster.GetsStorageClass(k) {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionSelectorsHeeded)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
+	defer cancel()
+	defaults, err := cluster.DefaultStorageClasses(ctx, s.Live)
+	setCondition(&k.Status.Conditions, selectorsHeeded(defaults, truncate.Error(err)), k.Generation)
+	return true
+}
+
+func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
+	c := met(v1alpha1.ConditionSelectorsHeeded, v1alpha1.ReasonNoDefaultStorageClass,
+		"no StorageClass is the default, so claims without one are bound")
+	switch {
+	case err != nil:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotSynced
+		if apierrors.IsForbidden(err) {
+			c.Reason = v1alpha1.ReasonNotPermitted
+		}
+		c.Message = fmt.Sprintf("cannot tell whether there is a default StorageClass: %v", err)
+	case len(defaults) > 0:
+		of := ""
+		if len(defaults) > 1 {
+			of = fmt.Sprintf(" the newest of %d,", len(defaults))
+		}
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonDefaultStorageClass
+		c.Message = fmt.Sprintf("the API server gives every claim without a StorageClass the default one, %q,%s before classbind is "+
+			"asked, so its class selector does nothing: %s", defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
+	}
+	return c
 }

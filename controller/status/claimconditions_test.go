@@ -62,9 +62,9 @@ func TestCountClaims(t *testing.T) {
 		"NoClasses":  {"We should write no number for classes that are not known.", nil, watched{ofClasses: seven}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := &v1alpha1.ClassKindStatus{Claims: two}
-			(&Writer{Claims: tc.claims}).countClaims(tc.classes, status)
-			assert.Equal(t, tc.want, status.Claims, tc.reason)
+			k := &v1alpha1.ClassKind{Status: v1alpha1.ClassKindStatus{Claims: two}}
+			(&Writer{Claims: tc.claims}).countClaims(k, tc.classes)
+			assert.Equal(t, tc.want, k.Status.Claims, tc.reason)
 		})
 	}
 }
@@ -190,11 +190,12 @@ func TestDescribeClaims(t *testing.T) {
 			if tc.args.random {
 				k.Spec.Strategy = v1alpha1.WeightedRandom
 			}
-			status := &v1alpha1.ClaimKindStatus{BoundClaims: tc.args.bound, WaitingClaims: tc.args.waiting}
+			status := &k.Status
+			status.BoundClaims, status.WaitingClaims = tc.args.bound, tc.args.waiting
 			for _, c := range tc.args.before {
 				setCondition(&status.Conditions, c, 0)
 			}
-			(&Writer{Claims: tc.args.claims}).describeClaims(k, status)
+			(&Writer{Claims: tc.args.claims}).describeClaims(k)
 			for i := range status.Conditions {
 				status.Conditions[i].LastTransitionTime = metav1.Time{}
 			}

@@ -67,21 +67,19 @@ func (n namedKinds) qualify(ready *metav1.Condition) {
 
 // registered reports whether every claim kind that a class kind names is registered.
 func (n namedKinds) registered() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionClaimKindsRegistered, Status: metav1.ConditionFalse}
+	c := met(v1alpha1.ConditionClaimKindsRegistered, v1alpha1.ReasonRegistered, "every claim kind is registered")
 	switch {
 	case len(n.unregistered) > 0:
 		quoted := make([]string, len(n.unregistered))
 		for i, name := range slices.Sorted(slices.Values(n.unregistered)) {
 			quoted[i] = fmt.Sprintf("%q", name)
 		}
-		c.Reason = v1alpha1.ReasonNotRegistered
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotRegistered
 		c.Message = fmt.Sprintf("spec.claimKinds has names that no ClaimKind has: %s: correct the name, which is <plural>.<group>, "+
 			"or create the ClaimKind", strings.Join(quoted, ", "))
 	case n.offered+len(n.refusing) == 0:
-		c.Reason = v1alpha1.ReasonNoClaimKinds
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoClaimKinds
 		c.Message = "no claim is offered the classes: name a ClaimKind in spec.claimKinds"
-	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonRegistered, "every claim kind is registered"
 	}
 	return c
 }
@@ -104,20 +102,4 @@ func (s *Writer) rivals(k *selector.ClassKind) []string {
 		}
 	}
 	return names
-}
-
-// describeClassKinds reports whether the classes of every class kind that names a claim kind are
-// known, and what lets classbind read them.
-func (s *Writer) describeClassKinds(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionClassKindsRead, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonClassKindsRead,
-		Message: "the classes of every installed class kind that names it are known",
-	}
-	if len(view.Unread) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, view.Unread[0].Reason
-		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
-			return fmt.Sprintf("%q: %s", u.Name, s.Registration.State(u.Name).Message)
-		})
-	}
-	setCondition(&status.Conditions, c, k.Generation)
 }

@@ -2,19 +2,39 @@ package status
 
 import (
 	"fmt"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
+// describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
+func describeClasses(k *v1alpha1.ClassKind, classes *selector.Classes) {
+	if classes != nil {
+		for _, c := range []metav1.Condition{weightsValid(classes), marksValid(classes), labelsHeld(classes)} {
+			setCondition(&k.Status.Conditions, c, k.Generation)
+		}
+	} else {
+		for _, c := range []string{v1alpha1.ConditionWeightsValid, v1alpha1.ConditionMarksValid, v1alpha1.ConditionLabelsHeld} {
+			meta.RemoveStatusCondition(&k.Status.Conditions, c)
+		}
+	}
+	switch {
+	case !k.Spec.HasExpressions():
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
+	case classes == nil:
+		setCondition(&k.Status.Conditions, expressionsValid(selector.InvalidClassExpressions(k)), k.Generation)
+	default: // Classes are not read by expressions that do not compile.
+		setCondition(&k.Status.Conditions, expressionsSucceed(classes), k.Generation)
+	}
+}
+
 // weightsValid reports whether the weights of all classes can be read, and what they count as otherwise.
 func weightsValid(classes *selector.Classes) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid,
-		Message: "every weight can be read",
-	}
+	c := met(v1alpha1.ConditionWeightsValid, v1alpha1.ReasonWeightsValid, "every weight can be read")
 	if invalid := classes.Malformed(); len(invalid) > 0 {
 		counts := selector.ListFunc(invalid, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedWeight
@@ -25,10 +45,7 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 
 // labelsHeld reports whether the labels of all classes are held.
 func labelsHeld(classes *selector.Classes) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld,
-		Message: "no class has too many labels",
-	}
+	c := met(v1alpha1.ConditionLabelsHeld, v1alpha1.ReasonLabelsHeld, "no class has too many labels")
 	if over := classes.WithTooManyLabels(); len(over) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyLabels
 		c.Message = fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
@@ -39,16 +56,46 @@ func labelsHeld(classes *selector.Classes) metav1.Condition {
 
 // marksValid reports whether the marks of all classes, for default and cordoned, can be read.
 func marksValid(classes *selector.Classes) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid,
-		Message: "every mark is true or false",
-	}
+	c := met(v1alpha1.ConditionMarksValid, v1alpha1.ReasonMarksValid, "every mark is true or false")
 	if invalid := classes.WithInvalidMark(); len(invalid) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedMark
 		c.Message = fmt.Sprintf("%s a mark that is neither true nor false: %s; the first: %v",
 			counted(invalid, "has", "have"), named(invalid), invalid[0].MarkErr)
 	}
 	return c
+}
+
+// expressionsSucceed reports whether the expressions, which compile, can be evaluated for all classes.
+func expressionsSucceed(classes *selector.Classes) metav1.Condition {
+	c := expressionsValid(nil)
+	if failed := classes.Failed(); len(failed) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonExpressionFailed
+		c.Message = fmt.Sprintf("%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
+			counted(failed, "is", "are"), named(failed), failed[0].OfferErr.Detail)
+	}
+	return c
+}
+
+// expressionsValid names at most MaxErrors of the invalid expressions.
+func expressionsValid(invalid []selector.InvalidExpression) metav1.Condition {
+	c := met(v1alpha1.ConditionExpressionsValid, v1alpha1.ReasonExpressionsValid, "every expression compiles")
+	if len(invalid) == 0 {
+		return c
+	}
+	var texts []string
+	for _, e := range invalid[:min(len(invalid), v1alpha1.MaxErrors)] {
+		texts = append(texts, e.Error())
+	}
+	if more := len(invalid) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidExpression, strings.Join(texts, "; ")
+	return c
+}
+
+// met is a condition that is True.
+func met(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
 // counted classes as the subject of a sentence, with its verb for one and for several.

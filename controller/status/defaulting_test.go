@@ -62,9 +62,9 @@ func TestDefaultedByPolicy(t *testing.T) {
 	} {
 		t.Run(test, func(t *testing.T) {
 			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.ClaimKindSpec{Defaulting: tc.defaulting}}
-			status := &v1alpha1.ClaimKindStatus{Conditions: []metav1.Condition{old}}
-			(&Writer{Policies: tc.decided}).describeDefaulting(k, status)
-			got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDefaultedByPolicy)
+			k.Status.Conditions = []metav1.Condition{old}
+			(&Writer{Policies: tc.decided}).describeDefaulting(k)
+			got := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy)
 			if tc.want == nil {
 				assert.Nil(t, got, tc.reason)
 				return

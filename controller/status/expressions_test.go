@@ -64,8 +64,9 @@ func TestDescribeExpressions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
 			k.Spec, k.Generation = tc.spec, 7
-			status := &v1alpha1.ClaimKindStatus{Conditions: append([]metav1.Condition{}, before...)}
-			(&Writer{Registration: fixed{related: tc.related}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil), status)
+			status := &k.Status
+			status.Conditions = append([]metav1.Condition{}, before...)
+			(&Writer{Registration: fixed{related: tc.related}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
 			for n := range status.Conditions {
 				assert.EqualValues(t, 7, status.Conditions[n].ObservedGeneration)
 				status.Conditions[n].ObservedGeneration, status.Conditions[n].LastTransitionTime = 0, metav1.Time{}
@@ -75,9 +76,8 @@ func TestDescribeExpressions(t *testing.T) {
 	}
 	k := controllertest.NewClaimKind("claims.example.org")
 	k.Spec.Fits = many
-	status := &v1alpha1.ClaimKindStatus{}
-	(&Writer{Registration: fixed{}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil), status)
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpressionsValid)
+	(&Writer{Registration: fixed{}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
+	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
 	assert.Equal(t, v1alpha1.MaxErrors, strings.Count(c.Message, "name a field of class"), "We should not write errors without end.")
 	assert.True(t, strings.HasSuffix(c.Message, "; and 2 more"), c.Message)
 }
@@ -111,9 +111,9 @@ func TestDescribeClassExpressions(t *testing.T) {
 		"NotOffered": {"We should not complain of a class that is not to be offered.", k, selector.NewClasses(compiled, []*selector.Class{class("a", map[string]any{"ready": false})}), v1alpha1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := &v1alpha1.ClassKindStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}}
-			describeClassExpressions(tc.kind, tc.classes, status)
-			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExpressionsValid)
+			tc.kind.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}
+			describeClasses(tc.kind, tc.classes)
+			c := meta.FindStatusCondition(tc.kind.Status.Conditions, v1alpha1.ConditionExpressionsValid)
 			if tc.want == "" {
 				assert.Nil(t, c, tc.reason)
 				return

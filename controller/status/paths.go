@@ -91,7 +91,7 @@ func (p *Paths) reconcile(ctx context.Context, name string) (ctrl.Result, error)
 // describe writes into the status whether the paths are valid, and what the schema requires.
 // Until they are checked, this stays: it may be the last leader's. That no claim can be
 // bound stays, too, while the schema cannot be read: only another schema mends it.
-func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus) {
+func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View) {
 	known, _ := p.checks.Load(k.Name)
 	checked, ok := known.(checkedPaths)
 	unread := checked.err != nil && !errors.Is(checked.err, openapi.ErrNoSchema)
@@ -99,9 +99,9 @@ func (p *Paths) describe(k *v1alpha1.ClaimKind, view *selector.View, status *v1a
 		return
 	}
 	if !unread {
-		status.Required, status.SelectorAbsent = checked.check.Required, checked.check.SelectorAbsent
+		k.Status.Required, k.Status.SelectorAbsent = checked.check.Required, checked.check.SelectorAbsent
 	}
-	setCondition(&status.Conditions, checked.condition(view), k.Generation)
+	setCondition(&k.Status.Conditions, checked.condition(view), k.Generation)
 }
 
 func (c checkedPaths) condition(view *selector.View) metav1.Condition {
@@ -118,8 +118,7 @@ func (c checkedPaths) condition(view *selector.View) metav1.Condition {
 	case c.check.Unknown != "":
 		condition.Message = c.check.Unknown
 	default:
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPathsValid
-		condition.Message = "the schema of the claims has the fields of every path"
+		condition = met(v1alpha1.ConditionPathsValid, v1alpha1.ReasonPathsValid, "the schema of the claims has the fields of every path")
 		if len(c.check.Absent) > 0 {
 			condition.Message += ", but for the defaults " + strings.Join(c.check.Absent, " and ") + ", which no claim needs"
 		}

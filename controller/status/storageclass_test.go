@@ -93,9 +93,9 @@ func TestDescribeStorage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind(tc.claimKind)
 			k.Spec.Reference.Path = tc.classRef
-			status := &v1alpha1.ClaimKindStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSelectorsHeeded}}}
-			assert.Equal(t, tc.want != nil, (&Writer{Live: tc.live}).describeStorage(t.Context(), k, status), "We should look again where nothing tells of a change.")
-			got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSelectorsHeeded)
+			k.Status = v1alpha1.ClaimKindStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSelectorsHeeded}}}
+			assert.Equal(t, tc.want != nil, (&Writer{Live: tc.live}).describeStorage(t.Context(), k), "We should look again where nothing tells of a change.")
+			got := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSelectorsHeeded)
 			if tc.want == nil {
 				assert.Nil(t, got, tc.reason)
 				return

@@ -5,10 +5,13 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +27,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // statusDelay gathers the changes within it into one write.
@@ -168,50 +172,39 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if !known {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
-	status := k.Status.DeepCopy()
-	s.countClaims(state.Classes, status)
-	status.Classes = 0
+	before := k.DeepCopy()
+	s.countClaims(k, state.Classes)
+	k.Status.Classes = 0
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
 	}
 	if state.Classes != nil {
-		status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
+		k.Status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
 		ready.Status = metav1.ConditionTrue
 		named.qualify(&ready)
-		setCondition(&status.Conditions, weightsValid(state.Classes), k.Generation)
-		setCondition(&status.Conditions, marksValid(state.Classes), k.Generation)
-		setCondition(&status.Conditions, labelsHeld(state.Classes), k.Generation)
-	} else {
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionWeightsValid)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionMarksValid)
-		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionLabelsHeld)
 	}
-	describeClassExpressions(k, state.Classes, status)
+	describeClasses(k, state.Classes)
 	switch {
 	case ready.Status == metav1.ConditionTrue:
-		status.Served = true
+		k.Status.Served = true
 	case state.Reason == v1alpha1.ReasonNotInstalled, state.Reason == v1alpha1.ReasonUnsuitable, state.Reason == v1alpha1.ReasonNotSynced:
-		status.Served = false // It is gone, or has not come yet: see State.Pending.
+		k.Status.Served = false // It is gone, or has not come yet: see State.Pending.
 	case state.Classes == nil && registry.WasServed(k):
-		status.Served = true
+		k.Status.Served = true
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
-	setCondition(&status.Conditions, ready, k.Generation)
-	setCondition(&status.Conditions, named.registered(), k.Generation)
 	guarded, err := s.guarded(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	setCondition(&status.Conditions, guarded, k.Generation)
+	for _, c := range []metav1.Condition{ready, named.registered(), guarded} {
+		setCondition(&k.Status.Conditions, c, k.Generation)
+	}
 	result := ctrl.Result{}
 	if s.ClassEntries.Problem() != "" {
 		result.RequeueAfter = registry.RetryAfter // No event tells when the problem passes.
 	}
-	if equality.Semantic.DeepEqual(&k.Status, status) {
-		return result, nil
-	}
-	k.Status = *status
-	return s.update(ctx, k, result)
+	return s.update(ctx, before, k, result)
 }
 
 // guarded reports whether the API server asks us before it stores a default class.
@@ -220,13 +213,10 @@ func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Conditio
 	if err != nil {
 		return metav1.Condition{}, err
 	}
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured,
-		Message: "the webhook configuration has no entry for it yet; it gets one once it is ready",
-	}
-	if configurations.ClassEntry(classKind) != nil {
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonConfigured
-		c.Message = "a second default class, or a malformed weight, is refused"
+	c := met(v1alpha1.ConditionGuarded, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused")
+	if configurations.ClassEntry(classKind) == nil {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConfigured
+		c.Message = "the webhook configuration has no entry for it yet; it gets one once it is ready"
 	}
 	problem := s.ClassEntries.Problem()
 	tooLarge := s.ClassEntries.TooLarge(classKind)
@@ -254,30 +244,26 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	if view == nil || view.Kind.Revision != selector.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
 	}
-	status := k.Status.DeepCopy()
-	status.Version = s.readVersion(ctx, k)
-	status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
-	setDefaults(status, view, k.Generation)
-	s.Paths.describe(k, view, status)
-	s.describeClassKinds(k, view, status)
-	s.describeExpressions(k, view, status)
-	ready, err := s.claimsReady(ctx, k, view, status)
+	before := k.DeepCopy()
+	k.Status.Version = s.readVersion(ctx, k)
+	k.Status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
+	setDefaults(k, view)
+	s.Paths.describe(k, view)
+	s.describeClassKinds(k, view)
+	s.describeExpressions(k, view)
+	ready, err := s.claimsReady(ctx, k, view)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	setCondition(&status.Conditions, ready, k.Generation)
-	s.describeClaims(k, status)
-	s.describeDefaulting(k, status)
+	setCondition(&k.Status.Conditions, ready, k.Generation)
+	s.describeClaims(k)
+	s.describeDefaulting(k)
 	s.counted.Notify(name)
 	result := ctrl.Result{}
-	if s.describeStorage(ctx, k, status) || ready.Status == metav1.ConditionFalse {
+	if s.describeStorage(ctx, k) || ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = registry.RetryAfter
 	}
-	if equality.Semantic.DeepEqual(&k.Status, status) {
-		return result, nil
-	}
-	k.Status = *status
-	return s.update(ctx, k, result)
+	return s.update(ctx, before, k, result)
 }
 
 // readVersion is the version of the claims for which the paths are written. It is pinned
@@ -297,18 +283,14 @@ func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string 
 }
 
 // claimsReady is the condition that reports whether claims of a kind are bound.
-func (s *Writer) claimsReady(
-	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, status *v1alpha1.ClaimKindStatus,
-) (ready metav1.Condition, err error) {
+func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
 		return ready, err
 	}
 	e := configurations.ClaimEntry(k.Name)
-	now := *k
-	now.Status = *status
-	fault := selector.PathsFault(&now)
+	fault := selector.PathsFault(k)
 	// The inventory may not have heard yet that the registration fits the schema now.
 	if fault == nil && view.Fault != nil && !selector.OfPaths(view.Fault.Reason) {
 		fault = view.Fault
@@ -327,7 +309,7 @@ func (s *Writer) claimsReady(
 	case s.ClaimEntries.TooLarge(k.Name) != "":
 		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
 	default:
-		s.notServed(ctx, &now, view, &ready)
+		s.notServed(ctx, k, view, &ready)
 	}
 	return ready, nil
 }
@@ -362,4 +344,31 @@ func (s *Writer) notServed(ctx context.Context, k *v1alpha1.ClaimKind, view *sel
 			ready.Message += ": " + problem
 		}
 	}
+}
+
+func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {
+	const longest = 32768 // of a condition's message, in the schema of metav1.Condition
+	c.Message = truncate.String(c.Message, longest)
+	c.ObservedGeneration = generation
+	meta.SetStatusCondition(conditions, c)
+	// A column shows the first condition that is not met: this order puts those that say why
+	// claims are not watched before all others.
+	slices.SortFunc(*conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+}
+
+// update writes a status that is not as before, with the resourceVersion that was read, so that a
+// leader that lost its Lease unknowingly overwrites nothing. A conflict is not an error: the cache
+// is about to have the next version.
+func (s *Writer) update(ctx context.Context, before, now client.Object, result ctrl.Result) (ctrl.Result, error) {
+	if equality.Semantic.DeepEqual(before, now) {
+		return result, nil
+	}
+	err := s.Client.Status().Update(ctx, now, client.FieldOwner(v1alpha1.FieldManager))
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: statusDelay}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("cannot write the status of %q: %w", now.GetName(), truncate.Error(err))
+	}
+	return result, nil
 }

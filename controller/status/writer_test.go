@@ -27,182 +27,139 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
+// TestSetDefaults has classes that are marked default. Each is written KIND/NAME or KIND/NAMESPACE/NAME, where the claim
+// kind has partitions with @PARTITION, and maybe with "cordoned" or "plain", without the mark.
 func TestSetDefaults(t *testing.T) {
-	golds, silvers, nears := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver"), controllertest.NewClassKind("nears.example.org", "Near")
-	nears.Namespaced = true
-	isDefault := []string{"default", "true"}
 	type want struct {
-		status          metav1.ConditionStatus
-		reason, message string
-		column          string
-		own             int32
+		status                     metav1.ConditionStatus
+		reason, message            string
+		column                     string
+		ofNamespaces, ofPartitions int32
 	}
+	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
+	const one, several, cordoned = v1alpha1.ReasonOneDefault, v1alpha1.ReasonSeveralDefaults, v1alpha1.ReasonDefaultCordoned
 	for name, tc := range map[string]struct {
 		reason  string
-		classes []*selector.Classes
+		classes []string
 		want    want
 	}{
 		"None": {
-			reason:  "We should say what becomes of a claim without a selector where there is no default.",
-			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": nil})},
-			want:    want{metav1.ConditionTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", "", 0},
+			"We should say what becomes of a claim without a selector where there is no default.", []string{"Gold/a plain"},
+			want{isTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", "", 0, 0},
 		},
 		"One": {
-			reason:  "We should name the default class.",
-			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": isDefault, "b": nil}), controllertest.NewClasses(silvers, nil)},
-			want:    want{metav1.ConditionTrue, v1alpha1.ReasonOneDefault, "a claim without a selector gets the default class", "Gold/a", 0},
+			"We should name the default class.", []string{"Gold/a", "Gold/b plain"},
+			want{isTrue, one, "a claim without a selector gets the default class", "Gold/a", 0, 0},
 		},
 		"Several": {
-			reason:  "We should name the default classes of all kinds in their order, and say what would help.",
-			classes: []*selector.Classes{controllertest.NewClasses(silvers, map[string][]string{"a": isDefault}), controllertest.NewClasses(golds, map[string][]string{"b": isDefault, "a": isDefault})},
-			want: want{
-				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				"a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0,
-			},
+			"We should name the default classes of all kinds in their order, and say what would help.", []string{"Silver/a", "Gold/b", "Gold/a"},
+			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0, 0},
 		},
 		"OfNamespaces": {
-			reason:  "We should count the namespaces that have a default of their own, and take none of these for a second default.",
-			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": isDefault}), controllertest.DefaultsOf(nears, "one/a", "two/a")},
-			want: want{
-				metav1.ConditionTrue, v1alpha1.ReasonOneDefault,
-				"a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", "Gold/a", 2,
-			},
+			"We should count the namespaces that have a default of their own, and take none of these for a second default.", []string{"Gold/a", "Near/one/a", "Near/two/a"},
+			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", "Gold/a", 2, 0},
 		},
 		"OfNamespacesAlone": {
-			reason:  "We should say what becomes of the claims of the other namespaces.",
-			classes: []*selector.Classes{controllertest.DefaultsOf(nears, "one/a")},
-			want: want{
-				metav1.ConditionTrue, v1alpha1.ReasonOneDefault,
-				"a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", "", 1,
-			},
+			"We should say what becomes of the claims of the other namespaces.", []string{"Near/one/a"},
+			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", "", 1, 0},
 		},
 		"SeveralOfNamespaces": {
-			reason:  "We should name the namespaces that have several, and the classes of one.",
-			classes: []*selector.Classes{controllertest.DefaultsOf(nears, "one/a", "two/a", "two/b", "three/a", "three/b")},
-			want: want{
-				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				`a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3,
+			"We should name the namespaces that have several, and the classes of one.", []string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
+			want{
+				isFalse, several, `a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
+					`so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3, 0,
 			},
 		},
 		"Cordoned": {
-			reason:  "We should say that the default class is cordoned, and what would help.",
-			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": {"default", "true", v1alpha1.CordonedAnnotation, "true"}})},
-			want: want{
-				metav1.ConditionTrue, v1alpha1.ReasonDefaultCordoned,
-				"a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
-					"or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a (cordoned)", 0,
+			"We should say that the default class is cordoned, and what would help.", []string{"Gold/a cordoned"},
+			want{
+				isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
+					"or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a (cordoned)", 0, 0,
 			},
 		},
 		"CordonedOfNamespaces": {
-			reason: "We should name those of namespaces, whose claims get the default of all instead.",
-			classes: []*selector.Classes{controllertest.NewClasses(golds, map[string][]string{"a": isDefault}), selector.NewClasses(nears, []*selector.Class{
-				nears.NewClass(&metav1.ObjectMeta{Namespace: "one", Name: "b", Annotations: map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"}}, nil),
-				nears.NewClass(&metav1.ObjectMeta{Namespace: "two", Name: "c", Annotations: map[string]string{"default": "true", v1alpha1.CordonedAnnotation: "true"}}, nil),
-				nears.NewClass(&metav1.ObjectMeta{Namespace: "three", Name: "d", Annotations: map[string]string{"default": "true"}}, nil),
-			})},
-			want: want{
-				metav1.ConditionTrue, v1alpha1.ReasonDefaultCordoned,
-				"a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
-					"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a", 3,
+			"We should name those of namespaces, whose claims get the default of all instead.", []string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
+			want{
+				isTrue, cordoned, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; " +
+					"2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
+					"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a", 3, 0,
 			},
 		},
 		"SeveralOfAllAndOfNamespaces": {
-			reason: "We should tell of both.",
-			classes: []*selector.Classes{
-				controllertest.NewClasses(golds, map[string][]string{"a": isDefault, "b": isDefault}), controllertest.DefaultsOf(nears, "one/a", "one/b"),
-			},
-			want: want{
-				metav1.ConditionFalse, v1alpha1.ReasonSeveralDefaults,
-				`a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1,
+			"We should tell of both.", []string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
+			want{
+				isFalse, several, `a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
+					`so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1, 0,
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status := &v1alpha1.ClaimKindStatus{}
-			setDefaults(status, selector.NewView(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")), tc.classes), 7)
-			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
-			require.NotNil(t, c)
-			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, status.DefaultClass, status.NamespaceDefaults}, tc.reason)
-			assert.EqualValues(t, 7, c.ObservedGeneration)
-		})
-	}
-}
-
-// TestSetDefaultsOfPartitions has a class for each pair of a namespace, which may be none, and
-// a partition.
-func TestSetDefaultsOfPartitions(t *testing.T) {
-	claims := controllertest.NewClaimKind("claims.example.org")
-	claims.Spec.Partition = &v1alpha1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
-	newKind := func(plural, kind string, namespaced bool) *selector.ClassKind {
-		return selector.NewClassKind(&v1alpha1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
-			Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{claims.Name}, Default: v1alpha1.Source{Annotation: "default"}},
-		}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced, claims)
-	}
-	golds, nears := newKind("golds", "Gold", false), newKind("nears", "Near", true)
-	type want struct {
-		status                     metav1.ConditionStatus
-		message, column            string
-		ofNamespaces, ofPartitions int32
-	}
-	for name, tc := range map[string]struct {
-		reason  string
-		classes []string // NAME@PARTITION, or NAMESPACE/NAME@PARTITION
-		want    want
-	}{
-		"OneEach": {
-			"We should count the partitions, and take none of their defaults for a second one.",
-			[]string{"a@", "b@east", "c@west"},
-			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", "Gold/a", 0, 2},
+		"OneOfEachPartition": {
+			"We should count the partitions, and take none of their defaults for a second one.", []string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
+			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", "Gold/a", 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.",
-			[]string{"b@east"},
-			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", "", 0, 1},
+			"We should say what becomes of other claims.", []string{"Gold/b@east"},
+			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", "", 0, 1},
 		},
-		"Several": {
-			"We should name a partition that has two.",
-			[]string{"a@east", "b@east", "c@west"},
-			want{metav1.ConditionFalse, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
+		"SeveralOfAPartition": {
+			"We should name a partition that has two.", []string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
+			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
 		},
-		"InNamespaces": {
-			"We should count namespaces and partitions apart.",
-			[]string{"a@", "team/b@", "team/c@east", "other/d@east"},
-			want{metav1.ConditionTrue, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
+		"PartitionsInNamespaces": {
+			"We should count namespaces and partitions apart.", []string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
+			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
 				"or of its partition, which 2 partitions have, or that of all", "Gold/a", 1, 2},
 		},
-		"SeveralInNamespaces": {
-			"We should name both.",
-			[]string{"team/a@east", "team/b@east", "team/c@", "team/d@"},
-			want{metav1.ConditionFalse, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
+		"SeveralOfPartitionsInNamespaces": {
+			"We should name both.", []string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
+			want{isFalse, several, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
 				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, "", 1, 1},
 		},
-		"Unknown": {
-			"We should take a class of no known partition for no default.",
-			[]string{"a@", "b"},
-			want{metav1.ConditionTrue, "a claim without a selector gets the default class", "Gold/a", 0, 0},
+		"UnknownPartition": {
+			"We should take a class of no known partition for no default.", []string{"Gold/a@", "Gold/b"},
+			want{isTrue, one, "a claim without a selector gets the default class", "Gold/a", 0, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := map[*selector.ClassKind][]*selector.Class{golds: nil, nears: nil}
-			for _, text := range tc.classes {
-				name, partition, known := strings.Cut(text, "@")
-				meta := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{"default": "true"}, Labels: map[string]string{}}
-				if known {
-					meta.Labels["zone"] = partition
-				}
-				kind := golds
-				if namespace, name, ok := strings.Cut(name, "/"); ok {
-					kind, meta.Namespace, meta.Name = nears, namespace, name
-				}
-				all[kind] = append(all[kind], kind.NewClass(meta, nil))
+			k := controllertest.NewClaimKind("claims.example.org")
+			k.Generation = 7
+			if strings.Contains(tc.classes[0], "@") {
+				k.Spec.Partition = &v1alpha1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
 			}
-			view := selector.NewView(selector.NewClaimKind(claims), []*selector.Classes{selector.NewClasses(golds, all[golds]), selector.NewClasses(nears, all[nears])})
-			status := &v1alpha1.ClaimKindStatus{}
-			setDefaults(status, view, 7)
-			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSingleDefault)
+			kinds, classes := map[string]*selector.ClassKind{}, map[string][]*selector.Class{}
+			for _, name := range []string{"Silver", "Near", "Gold"} {
+				kinds[name] = selector.NewClassKind(&v1alpha1.ClassKind{
+					ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(name) + "s.example.org"},
+					Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{k.Name}, Default: v1alpha1.Source{Annotation: "default"}},
+				}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: name}, name == "Near", k)
+			}
+			for _, text := range tc.classes {
+				text, mark, _ := strings.Cut(text, " ")
+				path, partition, known := strings.Cut(text, "@")
+				names := strings.Split(path, "/")
+				o := &metav1.ObjectMeta{Name: names[len(names)-1], Annotations: map[string]string{}, Labels: map[string]string{}}
+				if known {
+					o.Labels["zone"] = partition
+				}
+				if len(names) == 3 {
+					o.Namespace = names[1]
+				}
+				if mark != "plain" {
+					o.Annotations["default"] = "true"
+				}
+				if mark == "cordoned" {
+					o.Annotations[v1alpha1.CordonedAnnotation] = "true"
+				}
+				classes[names[0]] = append(classes[names[0]], kinds[names[0]].NewClass(o, nil))
+			}
+			var all []*selector.Classes
+			for _, name := range []string{"Silver", "Near", "Gold"} { // In no order.
+				all = append(all, selector.NewClasses(kinds[name], classes[name]))
+			}
+			setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
+			c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault)
 			require.NotNil(t, c)
-			assert.Equal(t, tc.want, want{c.Status, c.Message, status.DefaultClass, status.NamespaceDefaults, status.PartitionDefaults}, tc.reason)
+			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, k.Status.DefaultClass, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
+			assert.EqualValues(t, 7, c.ObservedGeneration)
 		})
 	}
 }
