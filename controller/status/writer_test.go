@@ -301,13 +301,22 @@ func (s said) TooLarge(string) string { return s.tooLarge }
 
 func (said) OnChange(context.Context, func(string)) {}
 
+// servedState is of a class kind without classes.
+func servedState(name string, uid types.UID, generation int64) registry.State {
+	return registry.State{
+		Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
+	}
+}
+
+// reconcileClassKind is one round of a class kind in a state, with a problem of all entries, if any.
+func reconcileClassKind(t *testing.T, c *controllertest.Cached, state registry.State, problem string) (ctrl.Result, error) {
+	t.Helper()
+	s := &Writer{Registration: fixed{of: state}, Claims: watched{}, ClassEntries: said{problem: problem}, Client: c}
+	return s.reconcileClassKind(t.Context(), c.ClassKinds[0].Name)
+}
+
 func TestReconcileClassKindStatus(t *testing.T) {
 	const name = "golds.example.org"
-	served := func(uid types.UID, generation int64) registry.State {
-		return registry.State{
-			Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
-		}
-	}
 	refused := func(since time.Time) registry.State {
 		return registry.State{Reason: v1alpha1.ReasonNotPermitted, Revision: selector.Revision{UID: "5e1f", Generation: 7}, Refused: true, Since: since}
 	}
@@ -325,17 +334,17 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	}{
 		"Watched": {
 			reason: "We should say what became of this generation.",
-			state:  served("5e1f", 7),
+			state:  servedState(name, "5e1f", 7),
 			want:   want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}},
 		},
 		"OlderWatched": {
 			reason: "We should not say of this generation what is known of the one before, and look again.",
-			state:  served("5e1f", 6),
+			state:  servedState(name, "5e1f", 6),
 			want:   want{again: registry.RetryCRDAfter},
 		},
 		"PredecessorWatched": {
 			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			state:  served("c0ffee", 7),
+			state:  servedState(name, "c0ffee", 7),
 			want:   want{again: registry.RetryCRDAfter},
 		},
 		"NotWatched": {
@@ -370,7 +379,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 			}
 			c := &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{k}}
-			result, err := (&Writer{Registration: fixed{of: tc.state}, Claims: watched{}, ClassEntries: said{}, Client: c}).reconcileClassKind(t.Context(), name)
+			result, err := reconcileClassKind(t, c, tc.state, "")
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
@@ -396,8 +405,7 @@ func TestStatusWriteFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &controllertest.Cached{UpdateErr: tc.err, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
-			s := &Writer{Registration: fixed{of: registry.State{Reason: v1alpha1.ReasonNotInstalled}}, Claims: watched{}, ClassEntries: said{}, Client: c}
-			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
+			result, err := reconcileClassKind(t, c, registry.State{Reason: v1alpha1.ReasonNotInstalled}, "")
 			require.ErrorIs(t, err, tc.want, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
 			assert.Len(t, c.Updated, 1)
@@ -446,11 +454,8 @@ func TestGuarded(t *testing.T) {
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
-			served := registry.State{
-				Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: "5e1f", Generation: 7},
-			}
 			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
-			_, err := (&Writer{Registration: fixed{of: served}, Claims: watched{}, ClassEntries: said{problem: tc.problem}, Client: c}).reconcileClassKind(t.Context(), name)
+			_, err := reconcileClassKind(t, c, servedState(name, "5e1f", 7), tc.problem)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
 			got := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)
@@ -475,6 +480,9 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		written *statusOf
 		message string // within that of Ready
 		unread  string // within that of ClassKindsRead
+	}
+	notReady := func(reason, message string) want {
+		return want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, reason, 7}, message: message}
 	}
 	for tcName, tc := range map[string]struct {
 		reason  string
@@ -515,10 +523,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"NoClassKind": {
 			reason: "We should not have claims stopped for which there can be no class.",
 			view:   revision("5e1f", 7),
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNoClassKind, 7},
-				message: "claims are created as if it were not registered",
-			},
+			want:   notReady(v1alpha1.ReasonNoClassKind, "claims are created as if it were not registered"),
 		},
 		"ClassKindUnread": {
 			reason: "We should say that the class kind cannot be read, and where the remedy stands.",
@@ -536,55 +541,43 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"NotCompared": {
 			reason: "We should not have claims stopped before the schema is known.",
 			view:   revision("5e1f", 7), classes: true,
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
-				message: "not compared with the schema",
-			},
+			want: notReady(v1alpha1.ReasonNotSynced, "not compared with the schema"),
 		},
 		"ComparedBefore": {
 			reason: "We should not go by what the schema said of another registration.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid, ObservedGeneration: 6},
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7},
-				message: "not compared with the schema",
-			},
+			want: notReady(v1alpha1.ReasonNotSynced, "not compared with the schema"),
 		},
 		"SchemaUnread": {
 			reason: "We should not take a schema that cannot be read for one that does not exist.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, ObservedGeneration: 7},
-			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}, message: "it was never served"},
+			want: notReady(v1alpha1.ReasonNotSynced, "it was never served"),
 		},
 		"AllReferencesRefused": {
 			reason: "We should not have the API server refuse claims for what we wrote into them.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAllReferencesRefused, ObservedGeneration: 7},
-			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonAllReferencesRefused, 7}, message: "it was never served"},
+			want: notReady(v1alpha1.ReasonAllReferencesRefused, "it was never served"),
 		},
 		"FaultNeverServed": {
 			reason: "We should say that the fault stops no claim.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPathsInvalid, ObservedGeneration: 7},
-			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, 7}, message: "it was never served"},
+			want: notReady(v1alpha1.ReasonPathsInvalid, "it was never served"),
 		},
 		"NoSchema": {
 			reason: "We should serve a kind that has no schema.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown, ObservedGeneration: 7},
-			want: want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotConfigured, 7}, message: "no entry for it yet"},
+			want: notReady(v1alpha1.ReasonNotConfigured, "no entry for it yet"),
 		},
 		"NoEntry": {
 			reason: "We should say why there is no entry, and look again.",
 			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid, ObservedGeneration: 7},
 			said: said{problem: "this replica does not serve yet"},
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotConfigured, 7},
-				message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
-			},
+			want: notReady(v1alpha1.ReasonNotConfigured, "the webhook configuration has no entry for it yet: this replica does not serve yet"),
 		},
 		"TooLarge": {
 			reason: "We should say that there is no room for an entry, and look again.",
 			view:   revision("5e1f", 7), said: said{tooLarge: "it would count as too many bytes"},
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonTooLarge, 7},
-				message: "claims are not bound: it would count as too many bytes",
-			},
+			want: notReady(v1alpha1.ReasonTooLarge, "claims are not bound: it would count as too many bytes"),
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
