@@ -76,7 +76,9 @@ func TestLeftOut(t *testing.T) {
 		assert.Nil(t, LeftOut(k), "We should leave out nothing that no leader looked at.")
 		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason}}
 		assert.Equal(t, left, LeftOut(k) != nil, "We should leave out what the server does, for %s.", reason)
-		k.Status.Conditions[0].Status = metav1.ConditionTrue
+		k.Status.Served = true
+		assert.Nil(t, LeftOut(k), "We should leave out nothing that was served: it stops claims.")
+		k.Status.Served, k.Status.Conditions[0].Status = false, metav1.ConditionTrue
 		assert.Nil(t, LeftOut(k), "We should leave out nothing that is ready, for %s.", reason)
 	}
 }

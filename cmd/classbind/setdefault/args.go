@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -43,18 +40,10 @@ type registry struct {
 // classKind is a registered class kind.
 type classKind struct {
 	*selector.ClassKind
-	// ready is its condition Ready, nil if classbind has not set it yet.
-	ready *metav1.Condition
+	// leftOut says that classbind offers none of its classes.
+	leftOut bool
 	// lookupErr is why its resource was not found, and so its classes are not known.
 	lookupErr error
-}
-
-// known reports whether classbind knows its classes, as far as its status tells.
-func (k *classKind) known() bool {
-	if k.lookupErr != nil || k.ready == nil || k.ready.Status != metav1.ConditionFalse {
-		return k.lookupErr == nil
-	}
-	return k.ready.Reason == v1alpha1.ReasonAmbiguousReference || k.ready.Reason == v1alpha1.ReasonStale
 }
 
 func (k *classKind) serves(claimKind string) bool { return slices.Contains(k.ClaimKinds, claimKind) }
@@ -122,15 +111,15 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
 	case len(found) == 0:
 		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind",
-			c, names(r.classKinds))
+			c, list(r.classKinds))
 	case len(serving) == 0 && len(found) == 1:
 		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind",
-			c, names(found), strings.Join(found[0].unserved(claimKinds), ", "))
+			c, list(found), strings.Join(found[0].unserved(claimKinds), ", "))
 	case len(serving) == 0:
 		return nil, fmt.Errorf("%q: none of %s serves %s: add it to spec.claimKinds of a ClassKind, or choose a class of another kind",
-			c, names(found), strings.Join(claimKinds, " and "))
+			c, list(found), strings.Join(claimKinds, " and "))
 	case len(serving) > 1:
-		return nil, fmt.Errorf("%q: may be of any of %s: name one in the place of %q", c, names(serving), c.kind)
+		return nil, fmt.Errorf("%q: may be of any of %s: name one in the place of %q", c, list(serving), c.kind)
 	}
 	k := serving[0]
 	switch {
@@ -162,10 +151,13 @@ func (r *registry) related(claimKinds []string) []*classKind {
 	return kinds
 }
 
-func names(kinds []*classKind) string {
-	list := make([]string, len(kinds))
-	for i, k := range kinds {
-		list[i] = k.Name
+func (k *classKind) String() string { return k.Name }
+
+// list is a text of classes or kinds.
+func list[T fmt.Stringer](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.String()
 	}
-	return strings.Join(list, ", ")
+	return strings.Join(texts, ", ")
 }

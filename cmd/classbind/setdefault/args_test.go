@@ -125,6 +125,6 @@ func TestRelated(t *testing.T) {
 		fakeKind("D", "ds.test", false, "queues.test"),
 		fakeKind("E", "es.test", false),
 	)
-	assert.Equal(t, "as.test, bs.test, cs.test", names(r.related([]string{"caches.test"})),
+	assert.Equal(t, "as.test, bs.test, cs.test", list(r.related([]string{"caches.test"})),
 		"We should look at the kinds that serve the claim kind, and at those that share another claim kind with them.")
 }

@@ -2,11 +2,13 @@ package setdefault
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -35,10 +37,7 @@ func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values
 
 // markPath is the path of the default mark.
 func (c *storedClass) markPath() []string {
-	if p := c.Kind.DefaultMark.Path; p != "" {
-		return p.Names()
-	}
-	return []string{"metadata", "annotations", string(c.Kind.DefaultMark.Annotation)}
+	return v1alpha1.Place{Path: c.Kind.DefaultMark.Path, Annotation: c.Kind.DefaultMark.Annotation}.Names()
 }
 
 // markValue is the value of the mark of a default class.
@@ -59,10 +58,9 @@ func (c *storedClass) mark() any {
 // that was read; nil removes it.
 func (c *storedClass) markPatch(mark any) ([]byte, error) {
 	patch := map[string]any{}
-	if err := unstructured.SetNestedField(patch, mark, c.markPath()...); err != nil {
-		return nil, fmt.Errorf("cannot make a patch of %s: %w", c, err)
-	}
-	if err := unstructured.SetNestedField(patch, c.object.GetResourceVersion(), "metadata", "resourceVersion"); err != nil {
+	err := errors.Join(unstructured.SetNestedField(patch, mark, c.markPath()...),
+		unstructured.SetNestedField(patch, c.object.GetResourceVersion(), "metadata", "resourceVersion"))
+	if err != nil {
 		return nil, fmt.Errorf("cannot make a patch of %s: %w", c, err)
 	}
 	return json.Marshal(patch)

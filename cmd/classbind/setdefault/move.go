@@ -2,7 +2,6 @@ package setdefault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -210,28 +209,15 @@ func (m *mover) check(ctx context.Context, p *plan) error {
 }
 
 func (m *mover) unmark(ctx context.Context, c *storedClass, dryRun bool) error {
-	after, err := m.setMark(ctx, c, nil, dryRun)
-	if err == nil && after.Default {
-		err = errMarkReverted
-	}
-	if err != nil {
+	if err := m.setMark(ctx, c, nil, dryRun); err != nil {
 		return fmt.Errorf("cannot take the mark from %s: %w", c, err)
 	}
 	return nil
 }
 
 func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
-	after, err := m.setMark(ctx, c, c.markValue(), dryRun)
-	if err == nil && !after.Default {
-		err = errMarkReverted
-	}
-	if err != nil {
+	if err := m.setMark(ctx, c, c.markValue(), dryRun); err != nil {
 		return fmt.Errorf("cannot mark %s as the default: %w", c, err)
 	}
 	return nil
 }
-
-// errMarkReverted says that the API server accepted the write, but stored the mark as
-// it was before.
-var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
-	"see spec.default of the ClassKind")

@@ -1,11 +1,13 @@
 package setdefault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/url"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,43 +46,46 @@ type fault struct {
 // TestMove moves the default from old to new while answers of the API server get
 // lost, which a real one does not do on demand.
 func TestMove(t *testing.T) {
+	interrupt := func(cancel func(), _ clienttesting.ObjectTracker) { cancel() }
+	moved := []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}
+	putBack := []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"}
 	for name, tc := range map[string]struct {
 		reason string
 		// faults of the first writes, in order, by class; later writes have none.
 		faults map[string][]fault
 		// then is run after the first write of a class.
-		then    map[string]func(cancel func(), classes *dynamicfake.FakeDynamicClient)
+		then    map[string]func(cancel func(), classes clienttesting.ObjectTracker)
 		timeout time.Duration
 		marked  string
 		out     []string
 		err     []string // its parts; none for success
 	}{
-		"NoFault": {reason: "We should move the default.", marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}},
+		"NoFault": {reason: "We should move the default.", marked: "new", out: moved},
 		"LostUnmark": {
 			reason: "We should go on where the answer to the first write was lost, although it was stored.",
 			faults: map[string][]fault{"old": {{stored: true, err: errLost}}},
-			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			marked: "new", out: moved,
 		},
 		"LostMark": {
 			reason: "We should succeed where the answer to the last write was lost, although it was stored.",
 			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
-			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			marked: "new", out: moved,
 		},
 		"ShortlyUnavailable": {
 			reason: "We should try again rather than leave the claim kind without a default.",
 			faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}},
-			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			marked: "new", out: moved,
 		},
 		"Unavailable": {
 			reason: "We should put the former default back where the new one cannot be marked.",
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
-			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			marked: "old", out: putBack,
 			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
 		"Refused": {
 			reason: "We should not try again what was refused.",
 			faults: map[string][]fault{"new": {{err: errRefused}}},
-			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			marked: "old", out: putBack,
 			err: []string{"not this one\nas.test/old is the default again"},
 		},
 		"UnmarkRefused": {
@@ -90,7 +96,7 @@ func TestMove(t *testing.T) {
 		"PutBackUnavailable": {
 			reason: "We should keep trying to put the former default back.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errUnavailable}, {err: errLost}, {stored: true, err: errLost}}},
-			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			marked: "old", out: putBack,
 			err: []string{"not this one\nas.test/old is the default again"},
 		},
 		"PutBackRefused": {
@@ -108,35 +114,35 @@ func TestMove(t *testing.T) {
 		"DeletedMeanwhile": {
 			reason: "We should say that the former default was deleted.",
 			faults: map[string][]fault{"new": {{err: errRefused}}},
-			then: map[string]func(func(), *dynamicfake.FakeDynamicClient){"old": func(_ func(), c *dynamicfake.FakeDynamicClient) {
-				_ = c.Tracker().Delete(schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}, "", "old")
+			then: map[string]func(func(), clienttesting.ObjectTracker){"old": func(_ func(), c clienttesting.ObjectTracker) {
+				_ = c.Delete(classesOfA, "", "old")
 			}},
 			out: []string{"as.test/old: no longer the default for claims.test"},
 			err: []string{"as.test/old did not get its mark back: it was deleted meanwhile"},
 		},
 		"InterruptedBetween": {
 			reason: "We should put the former default back when we are interrupted.",
-			then:   map[string]func(func(), *dynamicfake.FakeDynamicClient){"old": func(cancel func(), _ *dynamicfake.FakeDynamicClient) { cancel() }},
-			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			then:   map[string]func(func(), clienttesting.ObjectTracker){"old": interrupt},
+			marked: "old", out: putBack,
 			err: []string{"interrupted\nas.test/old is the default again"},
 		},
 		"InterruptedAfter": {
 			reason: "We should not put back what was moved when we are interrupted.",
-			then:   map[string]func(func(), *dynamicfake.FakeDynamicClient){"new": func(cancel func(), _ *dynamicfake.FakeDynamicClient) { cancel() }},
-			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			then:   map[string]func(func(), clienttesting.ObjectTracker){"new": interrupt},
+			marked: "new", out: moved,
 			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
 		},
 		"InterruptedInDoubt": {
 			reason: "We should look whether the last write was stored before we put anything back.",
 			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
-			then:   map[string]func(func(), *dynamicfake.FakeDynamicClient){"new": func(cancel func(), _ *dynamicfake.FakeDynamicClient) { cancel() }},
-			marked: "new", out: []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"},
+			then:   map[string]func(func(), clienttesting.ObjectTracker){"new": interrupt},
+			marked: "new", out: moved,
 			err: []string{"interrupted; the marks are set, but classbind has not confirmed it"},
 		},
 		"TimedOut": {
 			reason: "We should put the former default back when time is over.", timeout: time.Second,
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
-			marked: "old", out: []string{"as.test/old: no longer the default for claims.test", "as.test/old: the default for claims.test again"},
+			marked: "old", out: putBack,
 			err: []string{"timed out after 1s: cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
 	} {
@@ -144,42 +150,24 @@ func TestMove(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				classes := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-					map[schema.GroupVersionResource]string{{Group: "test", Version: "v1", Resource: "as"}: "AList"}, fakeClass("old", true), fakeClass("new", false))
 				writes := map[string]int{}
-				classes.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					patch := action.(clienttesting.PatchActionImpl)
-					if len(patch.PatchOptions.DryRun) > 0 {
-						u := fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true"))
-						return true, u, nil
-					}
-					n := writes[patch.GetName()]
-					writes[patch.GetName()]++
+				classes := newFakeClasses(func(class string, store func() runtime.Object, c clienttesting.ObjectTracker) (stored runtime.Object, err error) {
+					n := writes[class]
+					writes[class]++
 					f := fault{stored: true}
-					if n < len(tc.faults[patch.GetName()]) {
-						f = tc.faults[patch.GetName()][n]
+					if n < len(tc.faults[class]) {
+						f = tc.faults[class][n]
 					}
-					var stored runtime.Object
 					if f.stored {
-						var err error
-						_, stored, err = clienttesting.ObjectReaction(classes.Tracker())(action)
-						require.NoError(t, err)
+						stored = store()
 					}
-					if then := tc.then[patch.GetName()]; then != nil && n == 0 {
-						then(cancel, classes)
+					if then := tc.then[class]; then != nil && n == 0 {
+						then(cancel, c)
 					}
-					return true, stored, f.err
+					return stored, f.err
 				})
-				timeout := tc.timeout
-				if timeout == 0 {
-					timeout = 2 * time.Minute
-				}
-				var out, progress strings.Builder
-				m := &mover{
-					cluster: &cluster{registrations: fakeRegistrations{}, classes: classes, resources: fakeResources{}},
-					options: &options{claimKinds: []string{"claims.test"}, timeout: timeout},
-					name:    className{kind: "A", name: "new"}, out: &out, progress: &progressWriter{out: &progress},
-				}
+				m, out := newFakeMover(classes, fakeRegistrations{})
+				m.options.timeout = cmp.Or(tc.timeout, m.options.timeout)
 				err := m.run(ctx)
 				if tc.err == nil {
 					require.NoError(t, err, tc.reason)
@@ -187,7 +175,7 @@ func TestMove(t *testing.T) {
 				for _, part := range tc.err {
 					require.ErrorContains(t, err, part, tc.reason)
 				}
-				list, err := classes.Resource(schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}).List(t.Context(), metav1.ListOptions{})
+				list, err := classes.Resource(classesOfA).List(t.Context(), metav1.ListOptions{})
 				require.NoError(t, err)
 				var marked []string
 				for _, u := range list.Items {
@@ -212,33 +200,54 @@ func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegi
 	}, out
 }
 
-func newFakeClasses() *dynamicfake.FakeDynamicClient {
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{{Group: "test", Version: "v1", Resource: "as"}: "AList"},
-		fakeClass("old", true), fakeClass("new", false), fakeClass("third", false))
+var classesOfA = schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}
+
+// newFakeClasses has each write that is not a dry run be stored by write, which gets the name of the class.
+func newFakeClasses(
+	write func(class string, store func() runtime.Object, classes clienttesting.ObjectTracker) (runtime.Object, error),
+) *dynamicfake.FakeDynamicClient {
+	fake := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{classesOfA: "AList"}, fakeClass("old", true), fakeClass("new", false), fakeClass("third", false))
+	fake.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		if len(patch.PatchOptions.DryRun) > 0 {
+			return true, fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true")), nil
+		}
+		stored, err := write(patch.GetName(), func() runtime.Object {
+			_, stored, err := clienttesting.ObjectReaction(fake.Tracker())(action)
+			utilruntime.Must(err)
+			return stored
+		}, fake.Tracker())
+		return true, stored, err
+	})
+	return fake
+}
+
+// stores every write.
+func stores(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker) (runtime.Object, error) {
+	return store(), nil
 }
 
 // TestOvertaken changes the default again before classbind's status names the new one.
 func TestOvertaken(t *testing.T) {
-	classes := schema.GroupVersionResource{Group: "test", Version: "v1", Resource: "as"}
 	for name, tc := range map[string]struct {
 		reason string
 		change func(clienttesting.ObjectTracker) error
 		want   string
 	}{
 		"Moved": {"We should name the class that another command has marked.", func(c clienttesting.ObjectTracker) error {
-			return errors.Join(c.Update(classes, fakeClass("new", false), ""), c.Update(classes, fakeClass("third", true), ""))
+			return errors.Join(c.Update(classesOfA, fakeClass("new", false), ""), c.Update(classesOfA, fakeClass("third", true), ""))
 		}, "as.test/new was the default for claims.test, but its mark was taken meanwhile; the default is as.test/third now; to move it all the same, run this command again"},
 		"Unmarked": {"We should say that nothing is the default.", func(c clienttesting.ObjectTracker) error {
-			return c.Update(classes, fakeClass("new", false), "")
+			return c.Update(classesOfA, fakeClass("new", false), "")
 		}, "but its mark was taken meanwhile; no class is the default now"},
 		"Deleted": {"We should say that the class is gone.", func(c clienttesting.ObjectTracker) error {
-			return c.Delete(classes, "", "new")
+			return c.Delete(classesOfA, "", "new")
 		}, "but it was deleted meanwhile; no class is the default now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake := newFakeClasses()
+				fake := newFakeClasses(stores)
 				m, _ := newFakeMover(fake, fakeRegistrations{cordoned: " is not seen yet"})
 				begin := time.Now()
 				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
@@ -255,19 +264,14 @@ func TestOvertaken(t *testing.T) {
 
 // TestKilledBetween ends a command after its first write, and runs it again.
 func TestKilledBetween(t *testing.T) {
-	fake := newFakeClasses()
 	killed := false
-	fake.PrependReactor("patch", "as", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch := action.(clienttesting.PatchActionImpl)
-		if len(patch.PatchOptions.DryRun) > 0 {
-			return true, fakeClass(patch.GetName(), strings.Contains(string(patch.GetPatch()), "true")), nil
-		}
-		_, stored, err := clienttesting.ObjectReaction(fake.Tracker())(action)
+	fake := newFakeClasses(func(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker) (runtime.Object, error) {
+		stored := store()
 		if !killed {
 			killed = true
 			goruntime.Goexit()
 		}
-		return true, stored, err
+		return stored, nil
 	})
 	m, out := newFakeMover(fake, fakeRegistrations{})
 	ended := make(chan struct{})
@@ -285,11 +289,7 @@ func TestKilledBetween(t *testing.T) {
 }
 
 func repeat(err error) []fault {
-	faults := make([]fault, 1000)
-	for i := range faults {
-		faults[i].err = err
-	}
-	return faults
+	return slices.Repeat([]fault{{err: err}}, 1000)
 }
 
 func fakeClass(name string, marked bool) *unstructured.Unstructured {

@@ -57,12 +57,12 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	p := &plan{target: target, mark: !target.Default, claimKinds: slices.Clone(claimKinds)}
 	if p.mark {
 		for _, name := range target.claimKinds() {
-			_, offered := r.seat(name, target)
-			switch taken := len(r.rivals(name, target, defaults)) > 0; {
-			case slices.Contains(claimKinds, name):
-			case taken:
+			seat, offered := r.seat(name, target)
+			switch {
+			case slices.Contains(claimKinds, name) || !offered:
+			case len(r.takers(seat, defaults)) > 0:
 				p.claimKinds = append(p.claimKinds, name)
-			case r.claimKinds[name] != nil && offered:
+			case r.claimKinds[name] != nil:
 				p.gain = append(p.gain, name)
 			}
 		}
@@ -187,12 +187,12 @@ func (r *registry) claimKind(name string) *selector.ClaimKind {
 // nil if they are.
 func (r *registry) faultOf(kind *selector.ClassKind, claimKind string) *selector.Fault {
 	k := r.claimKinds[claimKind]
-	if k == nil || !k.ConfusesKinds() {
+	if k == nil {
 		return nil
 	}
 	var serving []*selector.Classes
 	for _, other := range r.classKinds {
-		if other.known() && other.serves(claimKind) {
+		if other.lookupErr == nil && !other.leftOut && other.serves(claimKind) {
 			serving = append(serving, selector.NewClasses(other.ClassKind, nil))
 		}
 	}
@@ -210,15 +210,6 @@ func (r *registry) takers(seat selector.Seat, classes []*storedClass) []*storedC
 	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool { return !r.takes(c, seat) })
 }
 
-// rivals returns the marked classes that take the seat of the target.
-func (r *registry) rivals(claimKind string, target *storedClass, classes []*storedClass) []*storedClass {
-	seat, offered := r.seat(claimKind, target)
-	if !offered {
-		return nil
-	}
-	return r.takers(seat, classes)
-}
-
 func seatText(s selector.Seat) string { return s.ClaimKind + s.In() }
 
 func seatTexts(seats []selector.Seat) string {
@@ -231,12 +222,4 @@ func seatTexts(seats []selector.Seat) string {
 
 func contains(classes []*storedClass, c *storedClass) bool {
 	return slices.ContainsFunc(classes, func(o *storedClass) bool { return o.String() == c.String() })
-}
-
-func list(classes []*storedClass) string {
-	names := make([]string, len(classes))
-	for i, c := range classes {
-		names[i] = c.String()
-	}
-	return strings.Join(names, ", ")
 }

@@ -34,8 +34,7 @@ func TestNewPlan(t *testing.T) {
 	// Others were registered before these two, but classbind knows the classes of neither.
 	first.Created, young.Created = time.Unix(1, 0), time.Unix(2, 0)
 	gone.lookupErr = lookup.ErrNotInstalled
-	refused.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted}
-	young.ready = &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAmbiguousReference}
+	refused.leftOut = true
 	class := func(k *classKind, name string, marked bool) *storedClass {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,7 +71,7 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
 			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, claimKinds)...),
-			lookupErr: lookupErr, ready: meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady),
+			lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
 		})
 	}
 	return r, nil
@@ -120,16 +119,20 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 	return defaults, nil
 }
 
-// setMark sets the mark of a class at the version that was read, or removes it if nil,
-// and returns the stored class. The request is not interrupted once it is sent, so
-// that its outcome is known.
-func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dryRun bool) (*storedClass, error) {
+// errMarkReverted says that the API server accepted the write, but stored the mark as
+// it was before.
+var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
+	"see spec.default of the ClassKind")
+
+// setMark sets the mark of a class at the version that was read, or removes it if nil.
+// The request is not interrupted once it is sent, so that its outcome is known.
+func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dryRun bool) error {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	patch, err := class.markPatch(mark)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -138,10 +141,10 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dry
 		o.DryRun = []string{metav1.DryRunAll}
 	}
 	object, err := c.resource(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
-	if err != nil {
-		return nil, err
+	if err == nil && newStoredClass(class.Kind, object).Default != (mark != nil) {
+		err = errMarkReverted
 	}
-	return newStoredClass(class.Kind, object), nil
+	return err
 }
 
 // inFlight says that the guard refused a mark because another class may still become

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -28,7 +27,6 @@ func TestSlowWrite(t *testing.T) {
 	require.NoError(t, err)
 	object := &unstructured.Unstructured{}
 	object.SetName("new")
-	got, err := c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
+	err = c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
 	require.NoError(t, err, "We should know the outcome of a write.")
-	assert.Equal(t, "new", got.Name)
 }

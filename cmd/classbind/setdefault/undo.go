@@ -65,7 +65,7 @@ func (m *mover) putBackOne(ctx context.Context, c *storedClass) (string, error) 
 			return "", nil
 		case !now.Default:
 			tried = true
-			_, err = m.setMark(ctx, now, c.mark(), false)
+			err = m.setMark(ctx, now, c.mark(), false)
 		}
 		switch {
 		case err == nil:
