@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -19,6 +20,11 @@ import (
 )
 
 type object = map[string]any
+
+const (
+	claimKindsPath = "/apis/classbind.io/v1alpha1/claimkinds"
+	classKindsPath = "/apis/classbind.io/v1alpha1/classkinds"
+)
 
 // apiServer answers discovery and lists, and forbids everything else.
 type apiServer struct {
@@ -151,15 +157,20 @@ func TestExplainCluster(t *testing.T) {
 		a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
 			served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get", "list", "watch"))
 	}
+	relatedIn := func(a map[string]any) object {
+		return a[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["related"].([]object)[0]
+	}
 	selecting := claimKinds(func(spec object) { spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}} }, object{})
 	for name, tc := range map[string]struct {
 		reason string
 		change func(answers map[string]any)
-		claim  string // goldClaim unless set
-		with   string // the content of new.yaml
-		args   []string
-		status int
-		want   []string // parts of what is printed
+		// answers in the place of those that the server has else; without nil ones.
+		answers object
+		claim   string // goldClaim unless set
+		with    string // the content of new.yaml
+		args    []string
+		status  int
+		want    []string // parts of what is printed
 	}{
 		"AsItIs": {
 			reason: "We should read weights from the annotation and from the field.",
@@ -177,90 +188,80 @@ func TestExplainCluster(t *testing.T) {
 			want: []string{"one of 3 classes", "FastClass/z   1        20%"},
 		},
 		"NotPermittedToClassbind": {
-			reason: "We should leave out what classbind leaves out, and say so.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "NotPermitted"))
-			},
-			want: []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+			reason:  "We should leave out what classbind leaves out, and say so.",
+			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
+			want:    []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
 		"Stale": {
-			reason: "We should read stale classes, and say that classbind may know older ones.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "Stale"))
-			},
-			want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"},
+			reason:  "We should read stale classes, and say that classbind may know older ones.",
+			answers: object{classKindsPath: classKinds(condition("False", "Stale"))},
+			want:    []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"},
 		},
 		"NotInstalled": {
-			reason: "We should leave out a kind that is not installed, and say so.",
-			change: func(a map[string]any) {
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"))
-			},
-			want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"},
+			reason:  "We should leave out a kind that is not installed, and say so.",
+			answers: object{"/apis/example.org/v1": resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"))},
+			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"},
 		},
 		"NotListable": {
-			reason: "We should leave out a kind that nobody can watch, and say so.",
-			change: func(a map[string]any) {
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list"))
-			},
-			want: []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`},
+			reason:  "We should leave out a kind that nobody can watch, and say so.",
+			answers: object{"/apis/example.org/v1": resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list"))},
+			want:    []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`},
 		},
 		"ClaimKindNotReady": {
-			reason: "We should say that classbind does not bind such claims now.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, condition("False", "NotSynced"))
-			},
-			want: []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
+			reason:  "We should say that classbind does not bind such claims now.",
+			answers: object{claimKindsPath: claimKinds(func(object) {}, condition("False", "NotSynced"))},
+			want:    []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
 		},
 		"NamespaceSelected": {
 			reason: "We should read the labels of the namespace if the claim kind selects by them.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
-				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
+			answers: object{
+				claimKindsPath:            selecting,
+				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}},
 			},
 			want: []string{"Database team/mine: bound to "},
 		},
 		"NamespaceNotSelected": {
 			reason: "We should leave alone the claims of a namespace that is not selected.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
-				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}}
+			answers: object{
+				claimKindsPath:            selecting,
+				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}},
 			},
 			want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
 		},
 		"NamespaceForbidden": {
-			reason: "We should not guess whether a namespace is selected.",
-			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
-			status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
+			reason:  "We should not guess whether a namespace is selected.",
+			answers: object{claimKindsPath: selecting},
+			status:  exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
 		},
 		"NamespaceSet": {
-			reason: "We should take what is said of a namespace that may not be read.",
-			args:   []string{"--set", "namespace.labels.bind=yes"},
-			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
-			want:   []string{"Database team/mine: bound to "},
+			reason:  "We should take what is said of a namespace that may not be read.",
+			args:    []string{"--set", "namespace.labels.bind=yes"},
+			answers: object{claimKindsPath: selecting},
+			want:    []string{"Database team/mine: bound to "},
 		},
 		"NamespaceUnsettled": {
 			reason: "We should decide on nothing without an answer.",
 			args:   []string{"--set", "namespace.labels.bind=yes"},
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting
-				a["/api/v1/namespaces/team"] = http.StatusServiceUnavailable
+			answers: object{
+				claimKindsPath:            selecting,
+				"/api/v1/namespaces/team": http.StatusServiceUnavailable,
 			},
 			status: exit.Failed, want: []string{`cannot read the namespace "team"`},
 		},
 		"Forbidden": {
-			reason: "We should not decide on part of the classes.",
-			change: func(a map[string]any) { a["/apis/example.org/v1/slowclasses"] = http.StatusForbidden },
-			status: exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
+			reason:  "We should not decide on part of the classes.",
+			answers: object{"/apis/example.org/v1/slowclasses": http.StatusForbidden},
+			status:  exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
 		},
 		"Unavailable": {
-			reason: "We should not take a group that does not answer for one that is not installed.",
-			change: func(a map[string]any) { a["/apis/example.org"] = http.StatusServiceUnavailable },
-			status: exit.Failed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
+			reason:  "We should not take a group that does not answer for one that is not installed.",
+			answers: object{"/apis/example.org": http.StatusServiceUnavailable},
+			status:  exit.Failed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
 		},
 		"RegistrationsForbidden": {
-			reason: "We should say what we cannot list.",
-			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/classkinds"] = http.StatusForbidden },
-			status: exit.Failed, want: []string{"error: cannot list ClassKinds: "},
+			reason:  "We should say what we cannot list.",
+			answers: object{classKindsPath: http.StatusForbidden},
+			status:  exit.Failed, want: []string{"error: cannot list ClassKinds: "},
 		},
 		"Field": {
 			reason: "We should read the schema of the cluster.",
@@ -275,9 +276,9 @@ func TestExplainCluster(t *testing.T) {
 		"FieldOfTheCRD": {
 			reason: "We should prefer the CRD, where we may read it.",
 			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
-			change: func(a map[string]any) {
-				delete(a, "/openapi/v3/apis/example.org/v1")
-				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = json.RawMessage(databaseCRD)
+			answers: object{
+				"/openapi/v3/apis/example.org/v1":                                               nil,
+				"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org": json.RawMessage(databaseCRD),
 			},
 			status: exit.Failed, want: []string{"spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
 		},
@@ -291,16 +292,14 @@ func TestExplainCluster(t *testing.T) {
 			status: exit.Failed, want: []string{"Because: spec.classselector: did you mean spec.classSelector?\n"},
 		},
 		"NoSchema": {
-			reason: "We should say that we cannot check fields.",
-			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
-			want:   []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
+			reason:  "We should say that we cannot check fields.",
+			answers: object{"/openapi/v3/apis/example.org/v1": nil},
+			want:    []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
 		},
 		"BrokenCRD": {
-			reason: "We should say why we cannot check fields.",
-			change: func(a map[string]any) {
-				a["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"] = object{"spec": "a"}
-			},
-			want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD: "},
+			reason:  "We should say why we cannot check fields.",
+			answers: object{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org": object{"spec": "a"}},
+			want:    []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD: "},
 		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
@@ -323,9 +322,9 @@ func TestExplainCluster(t *testing.T) {
 			want: []string{`"Database" may be any of databases.example.org, databases.new.org: name one of them`},
 		},
 		"StoredNowhere": {
-			reason: "We should say that there is no such claim.",
-			change: func(a map[string]any) { a["/apis/example.org/v1/namespaces/team/databases/lost"] = http.StatusNotFound },
-			args:   []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
+			reason:  "We should say that there is no such claim.",
+			answers: object{"/apis/example.org/v1/namespaces/team/databases/lost": http.StatusNotFound},
+			args:    []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
 		},
 		"StoredForbidden": {reason: "We should say what we cannot get.", args: []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost"`}},
 		"WithClass": {
@@ -360,13 +359,11 @@ func TestExplainCluster(t *testing.T) {
 			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", which was registered first: `},
 		},
 		"WithKindAgain": {
-			reason: "We should know what the cluster says of a class kind that the files have, too.",
-			args:   []string{"--with", "new.yaml"},
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/classkinds"] = classKinds(condition("False", "NotPermitted"))
-			},
-			with: strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
-			want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
+			reason:  "We should know what the cluster says of a class kind that the files have, too.",
+			args:    []string{"--with", "new.yaml"},
+			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
+			with:    strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
+			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
 		"WithWrongPath": {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
@@ -375,34 +372,28 @@ func TestExplainCluster(t *testing.T) {
 			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef: "},
 		},
 		"WithRightPath": {
-			reason: "We should not believe the status about other paths than those of the files.",
-			args:   []string{"--with", "new.yaml"},
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) { spec["reference"].(object)["path"] = ".spec.clasRef" }, pruned)
-			},
-			with: claimKind,
-			want: []string{"Database team/mine: bound to "},
+			reason:  "We should not believe the status about other paths than those of the files.",
+			args:    []string{"--with", "new.yaml"},
+			answers: object{claimKindsPath: claimKinds(func(spec object) { spec["reference"].(object)["path"] = ".spec.clasRef" }, pruned)},
+			with:    claimKind,
+			want:    []string{"Database team/mine: bound to "},
 		},
 		"WithSchema": {
-			reason: "We should not believe the status about another schema than that of the files.",
-			args:   []string{"--with", "new.yaml"},
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
-			},
-			with: databaseCRD,
-			want: []string{"Database team/mine: bound to "},
+			reason:  "We should not believe the status about another schema than that of the files.",
+			args:    []string{"--with", "new.yaml"},
+			answers: object{claimKindsPath: claimKinds(func(object) {}, pruned)},
+			with:    databaseCRD,
+			want:    []string{"Database team/mine: bound to "},
 		},
 		"ReferencePruned": {
-			reason: "We should believe the status about the paths of the cluster, as the server does.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(object) {}, pruned)
-			},
-			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "as it is"},
+			reason:  "We should believe the status about the paths of the cluster, as the server does.",
+			answers: object{claimKindsPath: claimKinds(func(object) {}, pruned)},
+			status:  exit.Failed, want: []string{"Database team/mine: cannot be decided", "as it is"},
 		},
 		"PathsNotCompared": {
-			reason: "We should say that we cannot compare the paths.",
-			change: func(a map[string]any) { delete(a, "/openapi/v3/apis/example.org/v1") },
-			want:   []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
+			reason:  "We should say that we cannot compare the paths.",
+			answers: object{"/openapi/v3/apis/example.org/v1": nil},
+			want:    []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
 		},
 		"WithKindNotInstalled": {
 			reason: "We should not call a class mistaken whose kind is not installed.",
@@ -411,11 +402,11 @@ func TestExplainCluster(t *testing.T) {
 			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
 		},
 		"WithNamespace": {
-			reason: "We should believe the files about a namespace.",
-			args:   []string{"--with", "new.yaml"},
-			change: func(a map[string]any) { a["/apis/classbind.io/v1alpha1/claimkinds"] = selecting },
-			with:   `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`,
-			want:   []string{"Database team/mine: bound to "},
+			reason:  "We should believe the files about a namespace.",
+			args:    []string{"--with", "new.yaml"},
+			answers: object{claimKindsPath: selecting},
+			with:    `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`,
+			want:    []string{"Database team/mine: bound to "},
 		},
 		"RelatedForbidden": {
 			reason: "We should not guess what is in an object that may not be read, and say how to go on.",
@@ -424,10 +415,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"RelatedUnanswered": {
 			reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: func(a map[string]any) {
-				relating(a)
-				a["/apis/example.org/v1/namespaces/team/plans/standard"] = http.StatusServiceUnavailable
-			},
+			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusServiceUnavailable},
 			status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`},
 		},
 		"RelatedSet": {
@@ -437,20 +425,14 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"Related": {
 			reason: "We should read an object that the claim names.",
-			change: func(a map[string]any) {
-				relating(a)
-				a["/apis/example.org/v1/namespaces/team/plans/standard"] = object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
-			},
+			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
 			status: exitUnmatched, want: []string{
 				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
 			},
 		},
 		"RelatedSetOver": {
 			reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: func(a map[string]any) {
-				relating(a)
-				a["/apis/example.org/v1/namespaces/team/plans/standard"] = object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
-			},
+			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
 			want: []string{"bound to FastClass/a"},
 		},
 		"RelatedWith": {
@@ -460,18 +442,14 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
-			change: func(a map[string]any) {
-				relating(a)
-				a["/apis/example.org/v1/namespaces/team/plans/standard"] = http.StatusNotFound
-			},
+			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusNotFound},
 			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "of another plan: ", "no related.plan.spec.tier"},
 		},
 		"RelatedMisnamed": {
 			reason: "We should take an object for absent that cannot be there.",
 			change: func(a map[string]any) {
 				relating(a)
-				claimKind := a["/apis/classbind.io/v1alpha1/claimkinds"].(object)["items"].([]any)[0].(object)
-				claimKind["spec"].(object)["related"].([]object)[0]["nameExpression"] = "'a/b'"
+				relatedIn(a)["nameExpression"] = "'a/b'"
 			},
 			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
 		},
@@ -479,8 +457,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should not take objects for absent that are there in another version.",
 			change: func(a map[string]any) {
 				relating(a)
-				claimKind := a["/apis/classbind.io/v1alpha1/claimkinds"].(object)["items"].([]any)[0].(object)
-				claimKind["spec"].(object)["related"].([]object)[0]["version"] = "v2"
+				relatedIn(a)["version"] = "v2"
 			},
 			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.related"},
 		},
@@ -514,18 +491,18 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"WithoutClassbind": {
 			reason: "We should say what is missing in a cluster without classbind.",
-			change: func(a map[string]any) {
-				a["/apis"] = object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}}
-				delete(a, "/apis/classbind.io")
-				delete(a, "/apis/classbind.io/v1alpha1")
+			answers: object{
+				"/apis":                       object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}},
+				"/apis/classbind.io":          nil,
+				"/apis/classbind.io/v1alpha1": nil,
 			},
 			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
 		},
 		"NoClass": {
 			reason: "We should end with the status of a claim without a class.",
-			change: func(a map[string]any) {
-				a["/apis/example.org/v1/fastclasses"] = list("meta.k8s.io/v1", "PartialObjectMetadataList")
-				a["/apis/example.org/v1/slowclasses"] = list("example.org/v1", "SlowClassList", class("SlowClass", "c", "bronze"))
+			answers: object{
+				"/apis/example.org/v1/fastclasses": list("meta.k8s.io/v1", "PartialObjectMetadataList"),
+				"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", class("SlowClass", "c", "bronze")),
 			},
 			status: exitUnmatched, want: []string{"Database team/mine: no class", "SlowClass/c   tier=gold   tier=bronze", "error: 1 of 1 claims without a class"},
 		},
@@ -534,7 +511,11 @@ func TestExplainCluster(t *testing.T) {
 			if tc.change == nil {
 				tc.change = func(map[string]any) {}
 			}
-			api := newAPIServer(tc.change)
+			api := newAPIServer(func(answers map[string]any) {
+				tc.change(answers)
+				maps.Copy(answers, tc.answers)
+				maps.DeleteFunc(answers, func(_ string, answer any) bool { return answer == nil })
+			})
 			server := httptest.NewServer(api)
 			defer server.Close()
 			t.Chdir(write(t, map[string]string{"claim.yaml": cmp.Or(tc.claim, goldClaim), "new.yaml": tc.with, "config": kubeconfig(server.URL)}))
