@@ -10,42 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
-
-// defaulting is a CRD of claims of a group whose schema fills in a reference, as Crossplane's
-// do for managed resources.
-func defaulting(group string) string {
-	return fmt.Sprintf(`---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: claims.%[1]s}
-spec:
-  group: %[1]s
-  scope: Namespaced
-  names: {kind: Claim, plural: claims}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            default: {}
-            properties:
-              size: {type: integer}
-              classRef:
-                type: object
-                default: {name: default}
-                properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}
-`, group)
-}
 
 // TestBindWhen has claims that are not to be bound, or not yet, and claims that are to be
 // bound although they have a reference.
@@ -141,49 +109,6 @@ func TestBindWhen(t *testing.T) {
 		require.ErrorContains(t, err, "no such key: ready", "We should have the API server say why.")
 		require.NoError(t, w.annotate(t, "claims.fails.test", "old", "a=b"))
 		w.kubectl(t, "delete", "claims.fails.test", "old")
-	})
-
-	t.Run("Default", func(t *testing.T) {
-		const group = "filled.test"
-		w.apply(t, defaulting(group))
-		w.resources(t, "Class classes.filled.test Cluster")
-		register(t, group, `{whenNoSelector: Any, bindWhen: "claim.spec.classRef.name == 'default'"}`)
-		file := func(name, spec string) string {
-			return fmt.Sprintf("apiVersion: filled.test/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {%s}\n", name, spec)
-		}
-		asked(t, file("probe", ""))
-		before := asks("claims." + group)
-		bound, warnings, err := w.create(t, file("filled", ""))
-		require.NoError(t, err)
-		assert.Empty(t, warnings)
-		assert.Equal(t, "Class/only", classOf(bound), "We should bind a claim although it has a reference.")
-		assert.Equal(t, 1, asks("claims."+group)-before)
-		w.binds(t, file("own", "classRef: {kind: Class, name: own}"), "Class/own", "We should leave the reference of an author alone.")
-		assert.Equal(t, 1, asks("claims."+group)-before, "We should not be called for it.")
-
-		_, warning, err := w.Kubectl(t.Context(), strings.NewReader(file("filled", "size: 2")), "replace", "-f", "-")
-		require.NoError(t, err)
-		assert.Contains(t, warning, `keeps it (class "only")`)
-		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))
-		assert.Equal(t, "Class/only", classOf(bound), "We should keep a claim bound that is replaced by its file.")
-		assert.Equal(t, 2, asks("claims."+group)-before)
-		bound.SetLabels(map[string]string{"a": "b"})
-		require.NoError(t, w.Update(t.Context(), bound))
-		require.NoError(t, unstructured.SetNestedField(bound.Object, "other", "spec", "classRef", "name"))
-		require.NoError(t, w.Update(t.Context(), bound))
-		assert.Equal(t, "Class/other", classOf(bound), "We should allow another class.")
-	})
-
-	t.Run("DefaultLater", func(t *testing.T) {
-		const group = "over.test"
-		w.apply(t, defaulting(group))
-		w.resources(t, "Class classes.over.test Cluster")
-		w.apply(t, "apiVersion: over.test/v1\nkind: Claim\nmetadata: {namespace: default, name: old}\nspec: {}\n")
-		register(t, group, `{whenUnmatched: BindLater, whenNoSelector: Any, bindWhen: "claim.spec.classRef.name == 'default'"}`)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.Equal(c, "only", w.kubectl(t, "get", "claims.over.test", "old", "-o", "jsonpath={.spec.classRef.name}"))
-		}, patience, 50*time.Millisecond, "We should bind a claim later that is older than its kind.")
-		w.awaitWaiting(t, "claims.over.test", 0)
 	})
 
 	t.Run("Refused", func(t *testing.T) {

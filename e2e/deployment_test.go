@@ -57,9 +57,7 @@ func TestDeployment(t *testing.T) {
 	}{
 		{"Install", d.install, true},
 		{"Version", d.version, false},
-		{"InstallAgain", d.installAgain, false},
 		{"Register", d.register, true},
-		{"InstallOnceMore", d.installOnceMore, false},
 		{"Bind", d.bind, true},
 		{"SecondDefault", d.secondDefault, false},
 		{"Upgrade", d.upgrade, false},
@@ -187,19 +185,6 @@ func (d *deployment) install(t *testing.T) {
 	d.settled(t, 2)
 }
 
-// installAgain changes nothing. kubectl may say that it has configured an object all the same: some of its patches
-// say again what is there.
-func (d *deployment) installAgain(t *testing.T) {
-	versions := func() string {
-		return d.kubectl(t, "get", "-k", d.folder, "-o", `jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
-	}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		before := versions()
-		d.kubectl(t, "apply", "-k", d.folder)
-		require.Equal(c, before, versions())
-	}, patience, 100*time.Millisecond, "We should change nothing by applying the same again.")
-}
-
 func (d *deployment) register(t *testing.T) {
 	d.kubectl(t, "create", "namespace", deploymentNamespace)
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
@@ -216,22 +201,6 @@ func (d *deployment) register(t *testing.T) {
 	d.awaitClasses(t, "blues.deployment.test", 2)
 	d.awaitGuard(t, deploymentGroup, "Red", "reds.deployment.test")
 	d.awaitGuard(t, deploymentGroup, "Blue", "blues.deployment.test")
-}
-
-// entries of both webhook configurations, with all that classbind wrote.
-func (d *deployment) entries(t *testing.T) string {
-	t.Helper()
-	return d.kubectl(t, "get", "mutatingwebhookconfiguration/"+v1alpha1.LastConfiguration, "validatingwebhookconfiguration/"+v1alpha1.ClassConfiguration,
-		"-o", "jsonpath={.items[*].webhooks}")
-}
-
-// installOnceMore applies deploy once more, after classbind wrote its entries.
-func (d *deployment) installOnceMore(t *testing.T) {
-	before := d.entries(t)
-	require.Contains(t, before, "claims.deployment.test"+v1alpha1.BindSuffix)
-	require.Contains(t, before, "reds.deployment.test"+v1alpha1.GuardSuffix)
-	d.installAgain(t)
-	assert.Equal(t, before, d.entries(t), "We should leave alone what classbind wrote.")
 }
 
 // named is the manifest of an object of the tests' group and namespace.

@@ -156,7 +156,7 @@ func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
 	settings := `timeoutSeconds: 20
   objectSelector: {matchLabels: {slow: "true"}}
   rules: [{apiGroups: [` + hostileGroup + `], apiVersions: [v1], resources: [reds], operations: [CREATE]}]`
-	b.askOfWrites(t, "slow.hostile.test", settings, func(call *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	b.askOfWrites(t, "ValidatingWebhookConfiguration", "slow", settings, func(call *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if asked.Store(true); !*r.DryRun {
 			select {
 			case <-released:

@@ -39,30 +39,14 @@ func selectorAnnotation(text string) string {
 	return fmt.Sprintf("%q:%q", v1alpha1.ClassSelectorAnnotation, text)
 }
 
-// emptyTerms are dry runs of claims whose selector has thousands of terms without
-// anything in them.
-func (b *besieged) emptyTerms(_ *testing.T) {
-	ctx := b.attack
-	terms := []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}
-	attackers(ctx, 4, 50*time.Millisecond, func(i int) {
-		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
-		b.mallory.create(ctx, kind, true, claimOf(kind, "empty-terms", terms[i%2], ""))
-	})
-}
-
-// longAnnotation is the selector that excludes most often, as long as the API
-// server takes annotations.
-func (b *besieged) longAnnotation(_ *testing.T) {
-	ctx := b.attack
-	claim := claimOf("AdmitClaim", "long", "", selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a"))
-	attackers(ctx, 4, 100*time.Millisecond, func(int) { b.mallory.create(ctx, "AdmitClaim", true, claim) })
-}
-
-// largeSelector is as large as the API server takes a claim, five at once.
-func (b *besieged) largeSelector(_ *testing.T) {
-	ctx := b.attack
-	claim := claimOf("AdmitClaim", "large", expressions(values(220_000), 1), "")
-	attackers(ctx, 5, 2*time.Second, func(int) { b.mallory.create(ctx, "AdmitClaim", true, claim) })
+// claimAgain is the dry run of one claim after the other, so many at once, of the kinds in turn.
+func claimAgain(n int, pause time.Duration, kinds []string, specs []string, annotations string) func(*besieged, *testing.T) {
+	return func(b *besieged, _ *testing.T) {
+		attackers(b.attack, n, pause, func(i int) {
+			kind := kinds[i%len(kinds)]
+			b.mallory.create(b.attack, kind, true, claimOf(kind, "again", specs[i%len(specs)], annotations))
+		})
+	}
 }
 
 // liveReads are dry runs of claims with selectors that match nothing, each
@@ -109,13 +93,6 @@ func (b *besieged) unmatchedSelector(t *testing.T) {
 		assert.Equal(t, wants[i], status, "%.400s", text)
 		assert.NotContains(t, text, "labelSelector=", "We should put no URL into an answer.")
 	})
-}
-
-// escapedClaim has a field of a character that Go's JSON writes as six.
-func (b *besieged) escapedClaim(_ *testing.T) {
-	ctx := b.attack
-	claim := claimOf("AdmitClaim", "escaped", `"classSelector":{"matchLabels":{"pool":"common"}},"note":"`+strings.Repeat("<", 750<<10)+`"`, "")
-	attackers(ctx, 1, time.Second, func(int) { b.mallory.create(ctx, "AdmitClaim", true, claim) })
 }
 
 // localClass in tenantA as JSON, with its labels and annotations.

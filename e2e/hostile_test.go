@@ -52,9 +52,10 @@ func attacks() []attack {
 		tooMany                           = http.StatusTooManyRequests
 		method, media, header             = http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge
 	)
+	all, admit := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}, []string{"AdmitClaim"}
 	return []attack{
 		{"Nothing", "We should serve honest claims on this machine when nobody attacks.", func(*besieged, *testing.T) {}, nil},
-		{"EmptyTerms", "We should refuse a selector of terms that say nothing, at little cost.", (*besieged).emptyTerms, []int{invalid}},
+		{"EmptyTerms", "We should refuse a selector of terms that say nothing, at little cost.", claimAgain(4, 50*time.Millisecond, all, []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}, ""), []int{invalid}},
 		{"PoisonedClaims", "We should bind waiting claims beside poisoned ones, whoever leads.", (*besieged).poisonedClaims, nil},
 		{"ForgedUpdates", "We should have no second default by a forged update of the class in flight.", (*besieged).forgedUpdates, []int{ok, unavailable}},
 		{"ForgedCreations", "We should bear forged creations of default classes.", (*besieged).forgedCreations, []int{ok, unavailable}},
@@ -62,13 +63,13 @@ func attacks() []attack {
 		{"IdleConnections", "We should bear connections on which nothing comes, or little.", (*besieged).idleConnections, nil},
 		{"BigBodies", "We should bear reviews that fill the memory.", (*besieged).bigBodies, []int{ok, malformed, tooLarge, unavailable}},
 		{"Garbage", "We should bear what is no review.", (*besieged).garbage, []int{malformed, missing, method, media, header}},
-		{"LongAnnotation", "We should refuse an annotation of a hundred thousand terms, at little cost.", (*besieged).longAnnotation, []int{invalid}},
-		{"LargeSelector", "We should refuse a selector of megabytes, at little cost.", (*besieged).largeSelector, []int{invalid}},
+		{"LongAnnotation", "We should refuse an annotation of a hundred thousand terms, at little cost.", claimAgain(4, 100*time.Millisecond, admit, []string{""}, selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a")), []int{invalid}},
+		{"LargeSelector", "We should refuse a selector of megabytes, at little cost.", claimAgain(5, 2*time.Second, admit, []string{expressions(values(220_000), 1)}, ""), []int{invalid}},
 		{"LiveReads", "We should read live in turns.", (*besieged).liveReads, []int{created, forbidden, failed}},
 		{"WaitingClaims", "We should bound the memory of claims that wait.", (*besieged).waitingClaims, nil},
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
 		{"UnmatchedSelector", "We should refuse a long selector that matches nothing, and put it into no URL.", (*besieged).unmatchedSelector, []int{forbidden, invalid}},
-		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", (*besieged).escapedClaim, []int{created}},
+		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""), []int{created}},
 		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid, tooMany}},
 		{"CostlyClasses", "We should judge a class when it changes, at little cost.", (*besieged).costlyClasses, []int{ok, created, forbidden, conflict}},
 		{"MovedClasses", "We should let the honest tenant set a default while another moves his through any number of partitions.", (*besieged).movedClasses, []int{ok, created, failed, unavailable}},

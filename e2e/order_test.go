@@ -20,7 +20,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -168,31 +167,15 @@ func (answer reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (w *world) standIn(t *testing.T, configuration, resource string, answer func(claim *unstructured.Unstructured) *admissionv1.AdmissionResponse) {
 	t.Helper()
 	var asked atomic.Bool
-	server := httptest.NewTLSServer(reviewer(func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	plural, group, _ := strings.Cut(resource, ".")
+	settings := fmt.Sprintf("rules: [{apiGroups: [%s], apiVersions: ['*'], resources: [%s], operations: [CREATE, UPDATE]}]", group, plural)
+	w.askOfWrites(t, "MutatingWebhookConfiguration", configuration, settings, func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		asked.Store(true)
 		claim := &unstructured.Unstructured{}
 		if err := json.Unmarshal(r.Object.Raw, &claim.Object); err != nil {
 			return refused(apierrors.NewBadRequest(err.Error()))
 		}
 		return answer(claim)
-	}))
-	t.Cleanup(server.Close)
-	plural, group, _ := strings.Cut(resource, ".")
-	object := &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: configuration},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: resource + ".standin.test", AdmissionReviewVersions: []string{"v1"},
-			SideEffects:  new(admissionregistrationv1.SideEffectClassNone),
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: caOf(server)},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{plural}},
-			}},
-		}},
-	}
-	require.NoError(t, w.Create(t.Context(), object))
-	t.Cleanup(func() {
-		assert.NoError(t, w.Delete(context.Background(), object))
 	})
 	mapping, err := w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
 	require.NoError(t, err)
@@ -206,24 +189,24 @@ func (w *world) standIn(t *testing.T, configuration, resource string, answer fun
 	}, patience, 20*time.Millisecond, "We should see the API server call the stand-in.")
 }
 
-// askOfWrites has the API server ask somebody else's validating webhook, until the test ends. The settings of the webhook are YAML.
-func (w *world) askOfWrites(t *testing.T, name, settings string, answer reviewer) {
+// askOfWrites has the API server ask somebody else's webhook, until the test ends. The settings of the webhook are YAML.
+func (w *world) askOfWrites(t *testing.T, kind, name, settings string, answer reviewer) {
 	t.Helper()
 	server := httptest.NewTLSServer(answer)
 	t.Cleanup(server.Close)
 	w.apply(t, fmt.Sprintf(`---
 apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
+kind: %[5]s
 metadata: {name: %[1]s}
 webhooks:
-- name: %[1]s
+- name: %[1]s.standin.test
   admissionReviewVersions: [v1]
   sideEffects: None
   clientConfig: {url: %[2]q, caBundle: %[3]s}
   %[4]s
-`, name, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), settings))
+`, name, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), settings, kind))
 	t.Cleanup(func() {
-		_, _, err := w.Kubectl(context.Background(), nil, "delete", "validatingwebhookconfiguration", name)
+		_, _, err := w.Kubectl(context.Background(), nil, "delete", kind, name)
 		assert.NoError(t, err)
 	})
 }

@@ -103,12 +103,4 @@ func TestPartitions(t *testing.T) {
 			require.EqualValues(c, 3, k.Status.PartitionDefaults, "We should count the partitions that have a default.")
 		}, patience, 50*time.Millisecond)
 	})
-	t.Run("SetDefault", func(t *testing.T) {
-		w.apply(t, snap("disk-4", "", "driver: disk.csi"))
-		out, _, err := w.setDefault(t, "snap/disk-4", "--for=claims")
-		require.NoError(t, err)
-		assert.Equal(t, "snaps.parts.test/disk: no longer the default for claims.parts.test\nsnaps.parts.test/disk-4: the default for claims.parts.test in partition \"disk.csi\"\n", out)
-		_, _, err = w.setDefault(t, "tier/smb-2", "--for=claims")
-		require.ErrorContains(t, err, "has no mark to set")
-	})
 }

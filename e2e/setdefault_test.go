@@ -248,7 +248,7 @@ func TestSetDefault(t *testing.T) {
 			return ""
 		})))
 		out, _, err := w.setDefault(t, "B/new", "--for=claims")
-		require.ErrorContains(t, err, "cannot mark bs.move.test/new as the default: admission webhook \"hook.move.test\" denied the request: not yet\nas.move.test/old is the default again")
+		require.ErrorContains(t, err, "cannot mark bs.move.test/new as the default: admission webhook \"hook.standin.test\" denied the request: not yet\nas.move.test/old is the default again")
 		assert.Equal(t, "as.move.test/old: no longer the default for claims.move.test\nas.move.test/old: the default for claims.move.test again\n", out)
 		assert.Equal(t, "as.move.test/old", w.marked(t))
 		assert.Equal(t, "as.move.test/old", *w.lease(t, "default.claims.move.test").Spec.HolderIdentity, "We should have asked in a dry run, which holds nobody back.")
@@ -485,7 +485,7 @@ func (i *interrupter) Write(p []byte) (int, error) {
 // startHook has a webhook that is asked of every write of a class, in the same moment as the guard.
 func (w *mover) startHook(t *testing.T) {
 	t.Helper()
-	w.askOfWrites(t, "hook.move.test", "rules: [{apiGroups: [move.test], apiVersions: ['*'], resources: ['*'], operations: [CREATE, UPDATE]}]",
+	w.askOfWrites(t, "ValidatingWebhookConfiguration", "hook", "rules: [{apiGroups: [move.test], apiVersions: ['*'], resources: ['*'], operations: [CREATE, UPDATE]}]",
 		func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			class := &unstructured.Unstructured{}
 			if err := json.Unmarshal(r.Object.Raw, &class.Object); err != nil {
