@@ -14,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -272,9 +270,7 @@ func (w *world) reproducible(t *testing.T) (all func(...client.CreateOption) map
 	want := all(client.DryRunAll)
 	for range 2 {
 		assert.Equal(t, want, all(), "We should give a claim what --dry-run=server said, and one that is created again the same class.")
-		every := &unstructured.Unstructured{}
-		every.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
-		require.NoError(t, w.DeleteAllOf(t.Context(), every, client.InNamespace("default")))
+		require.NoError(t, w.DeleteAllOf(t.Context(), object(group, "Claim", ""), client.InNamespace("default")))
 	}
 	w.apply(t, class(group, "Class", "new", ""))
 	w.awaitClasses(t, "classes."+group, len(classes)+1)

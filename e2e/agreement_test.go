@@ -13,10 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -36,15 +33,10 @@ func TestAgreement(t *testing.T) {
 	w.resources(t, "Claim "+kind+" Namespaced", "Red reds."+agreementGroup+" Cluster", "Blue blues."+agreementGroup+" Namespaced")
 	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team-b}\n")
 	claims := agreementClaims(500)
-	var creations errgroup.Group // Nobody binds them yet.
-	creations.SetLimit(16)
-	for _, claim := range claims {
-		creations.Go(func() error {
-			_, _, err := w.create(t, claim)
-			return err
-		})
-	}
-	require.NoError(t, creations.Wait())
+	concurrently(t, len(claims), func(i int) error { // Nobody binds them yet.
+		_, _, err := w.create(t, claims[i])
+		return err
+	})
 
 	manifest := lateVendor(agreementGroup) + classKind("reds."+agreementGroup, "{claimKinds: ["+kind+"]}") + classKind("blues."+agreementGroup, "{claimKinds: ["+kind+"]}") +
 		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
@@ -56,11 +48,7 @@ func TestAgreement(t *testing.T) {
 	w.awaitClasses(t, "reds."+agreementGroup, 10)
 	w.awaitClasses(t, "blues."+agreementGroup, 8)
 	w.apply(t, claimKind(kind, "{whenUnmatched: BindLater, namespaceSelector: {matchLabels: {team: a}}}"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		k := &v1alpha1.ClaimKind{}
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
-		require.NotNil(c, k.Status.WaitingClaims)
-	}, patience, 50*time.Millisecond)
+	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) { require.NotNil(c, k.Status.WaitingClaims) })
 
 	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig)
 	require.Len(t, explained, len(claims))
@@ -73,38 +61,57 @@ func TestAgreement(t *testing.T) {
 	}
 	late := w.boundLater(t, explained)
 	t.Logf("%d claims: %v", len(claims), outcomes)
-	all := &unstructured.Unstructured{}
-	all.SetGroupVersionKind(schema.GroupVersionKind{Group: agreementGroup, Version: "v1", Kind: "Claim"})
-	require.NoError(t, w.DeleteAllOf(t.Context(), all, client.InNamespace("team-a")))
-	require.NoError(t, w.DeleteAllOf(t.Context(), all, client.InNamespace("team-b")))
+	for _, namespace := range []string{"team-a", "team-b"} {
+		require.NoError(t, w.DeleteAllOf(t.Context(), object(agreementGroup, "Claim", ""), client.InNamespace(namespace)))
+	}
 	for i, item := range explained {
-		admitted, warnings, err := w.create(t, claims[i], client.DryRunAll)
+		admitted, said := w.agrees(t, claims[i], item)
+		assert.Equal(t, admitted, late[i].class, claims[i])
 		switch item.Outcome {
-		case "Bound":
-			require.NoError(t, err)
-			assert.Equal(t, item.Class.Kind+"/"+item.Class.Name, classOf(admitted), claims[i])
-			assert.Equal(t, classOf(admitted), late[i].class, claims[i])
 		case "Unmatched":
-			require.NoError(t, err)
-			require.Len(t, warnings, 1)
-			assert.Equal(t, warnings[0], item.Message, claims[i])
-			assert.Equal(t, warnings[0], late[i].note, claims[i])
-			assert.Empty(t, late[i].class, claims[i])
+			assert.Equal(t, said, item.Message, claims[i])
+			assert.Equal(t, said, late[i].note, claims[i])
 		case "LeftAlone":
-			require.NoError(t, err)
-			assert.Empty(t, warnings)
-			assert.NotContains(t, classOf(admitted), "Red/", claims[i])
-			assert.Equal(t, classOf(admitted), late[i].class, claims[i])
+			assert.NotContains(t, admitted, "Red/", claims[i])
 			assert.Empty(t, late[i].note, claims[i])
 		case "Malformed":
-			require.Error(t, err, claims[i])
-			assert.Empty(t, late[i].class, claims[i])
 			for _, e := range item.Errors {
-				assert.Contains(t, err.Error(), e.Field+": "+e.Message)
 				assert.Contains(t, late[i].note, e.Field+": "+e.Message)
 			}
 		}
 	}
+}
+
+// agrees compares what explain says of a claim with what happens to it at admission. It returns the class, and what its author is told.
+func (w *world) agrees(t *testing.T, claim string, item explanation) (class, said string) {
+	t.Helper()
+	admitted, warnings, err := w.create(t, claim, client.DryRunAll)
+	if err == nil {
+		class, said = classOf(admitted), strings.Join(warnings, "\n")
+	} else {
+		said = err.Error()
+	}
+	switch item.Outcome {
+	case "Bound":
+		require.NoError(t, err, claim)
+		assert.Equal(t, item.Class.Kind+"/"+item.Class.Name, class, claim)
+	case "Unmatched":
+		assert.Empty(t, class, claim)
+		verdict := strings.LastIndex(item.Message, "; ") // What becomes of it may be said otherwise.
+		require.Positive(t, verdict, item.Message)
+		assert.Contains(t, said, item.Message[:verdict], claim)
+	case "LeftAlone":
+		require.NoError(t, err, claim)
+		assert.Empty(t, warnings, claim)
+	case "Malformed":
+		require.Error(t, err, claim)
+		for _, e := range item.Errors {
+			assert.Contains(t, said, e.Field+": "+e.Message, claim)
+		}
+	default:
+		assert.Fail(t, "We should decide on every claim.", "%s: %s", claim, item.Message)
+	}
+	return class, said
 }
 
 // agreementClaims are manifests of claims of every sort, with names.
@@ -234,30 +241,8 @@ func TestExpressionAgreement(t *testing.T) {
 	outcomes := map[string]int{}
 	for i, item := range explained {
 		outcomes[item.Outcome]++
-		admitted, warnings, err := w.create(t, claims[i], client.DryRunAll)
-		switch item.Outcome {
-		case "Bound":
-			require.NoError(t, err, claims[i])
-			assert.Equal(t, item.Class.Kind+"/"+item.Class.Name, classOf(admitted), claims[i])
-		case "Unmatched":
-			said := fmt.Sprint(err)
-			if err == nil {
-				require.Len(t, warnings, 1, claims[i])
-				said = warnings[0]
-				assert.Empty(t, classOf(admitted), claims[i])
-			}
-			assert.Contains(t, said, item.Message[:strings.LastIndex(item.Message, "; ")], claims[i])
-		case "LeftAlone":
-			require.NoError(t, err, claims[i])
-			assert.Empty(t, warnings, claims[i])
-			assert.Empty(t, classOf(admitted), claims[i])
-		case "Malformed":
-			require.Error(t, err, claims[i])
-			for _, e := range item.Errors {
-				assert.Contains(t, err.Error(), e.Field+": "+e.Message, claims[i])
-			}
-		default:
-			assert.Fail(t, "We should decide on every claim.", "%s: %s", claims[i], item.Message)
+		if class, _ := w.agrees(t, claims[i], item); item.Outcome == "LeftAlone" {
+			assert.Empty(t, class, claims[i])
 		}
 	}
 	for _, outcome := range []string{"Bound", "Unmatched", "LeftAlone", "Malformed"} {

@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -47,15 +45,9 @@ func TestDeletion(t *testing.T) {
 	bind("Plain", "a", "silver")
 
 	// remove a class, or all that have a label, and return the warnings.
-	object := func(kind, name string) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{}
-		o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
-		o.SetName(name)
-		return o
-	}
 	remove := func(t require.TestingT, kind, name string, o ...client.DeleteOption) []string {
 		var text []string
-		require.NoError(t, w.Delete(context.WithValue(context.Background(), warnings{}, &text), object(kind, name), o...))
+		require.NoError(t, w.Delete(context.WithValue(context.Background(), warnings{}, &text), object(group, kind, name), o...))
 		return text
 	}
 	asked := func(r *replica) int {
@@ -80,7 +72,7 @@ func TestDeletion(t *testing.T) {
 
 	t.Run("Collection", func(t *testing.T) {
 		var text []string
-		require.NoError(t, w.DeleteAllOf(context.WithValue(t.Context(), warnings{}, &text), object("Class", ""), client.DryRunAll))
+		require.NoError(t, w.DeleteAllOf(context.WithValue(t.Context(), warnings{}, &text), object(group, "Class", ""), client.DryRunAll))
 		assert.Equal(t, []string{theirs}, text, "We should be warned of the class that has claims, and of no other.")
 	})
 
@@ -104,7 +96,7 @@ func TestDeletion(t *testing.T) {
 		_, stderr, err := w.Kubectl(t.Context(), nil, "delete", "class.deletion.test", "gold")
 		require.NoError(t, err)
 		assert.Contains(t, stderr, "Warning: "+theirs)
-		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "gold"}, object("Class", "gold"))), "We should see the class gone.")
+		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "gold"}, object(group, "Class", "gold"))), "We should see the class gone.")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			assert.Equal(c, "0", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
 			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))

@@ -125,9 +125,7 @@ func (b *besieged) heldBy(t *testing.T, class string) (uid string, err error) {
 }
 
 func defaultClass(kind, name string, labels map[string]string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(hostileKind(kind))
-	u.SetName(name)
+	u := object(hostileGroup, kind, name)
 	u.SetLabels(labels)
 	u.SetAnnotations(map[string]string{defaultMark: "true"})
 	return u
@@ -136,8 +134,7 @@ func defaultClass(kind, name string, labels map[string]string) *unstructured.Uns
 // unmark a class, and return how many defaults it was: 1, or 0.
 func (b *besieged) unmark(t *testing.T, kind, name string) int {
 	t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(hostileKind(kind))
+	u := object(hostileGroup, kind, name)
 	err := b.Get(t.Context(), client.ObjectKey{Name: name}, u)
 	require.NoError(t, client.IgnoreNotFound(err))
 	if err != nil || u.GetAnnotations()[defaultMark] != "true" {

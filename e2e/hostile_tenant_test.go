@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,12 +65,9 @@ func (b *besieged) liveReads(t *testing.T) {
 func (b *besieged) honestMisses(t *testing.T) {
 	ctx := b.attack
 	attackers(ctx, 1, 500*time.Millisecond, func(i int) {
-		claim := &unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"pool": fmt.Sprint("not-there-", i)}}},
-		}}
-		claim.SetGroupVersionKind(hostileKind("AdmitClaim"))
+		claim := object(hostileGroup, "AdmitClaim", fmt.Sprint("unmatched-", i))
 		claim.SetNamespace(honestNamespace)
-		claim.SetName(fmt.Sprint("unmatched-", i))
+		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"pool": fmt.Sprint("not-there-", i)}}}
 		if err := b.honest.Create(ctx, claim, client.DryRunAll); ctx.Err() == nil {
 			assert.NoError(t, err, "We should answer an honest claim that no known class matches.")
 		}
@@ -326,12 +322,9 @@ func (b *besieged) poisonedClaims(t *testing.T) {
 func (b *besieged) bindsLate(t *testing.T, name string) {
 	t.Helper()
 	const soon = 10 * time.Second
-	claim := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"awaited": name}}},
-	}}
-	claim.SetGroupVersionKind(hostileKind("LaterClaim"))
+	claim := object(hostileGroup, "LaterClaim", "waits-"+name)
 	claim.SetNamespace(honestNamespace)
-	claim.SetName("waits-" + name)
+	claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"awaited": name}}}
 	require.NoError(t, b.honest.Create(t.Context(), claim))
 	require.Empty(t, classOf(claim))
 	b.apply(t, class(hostileGroup, "Alpha", "awaited-"+name, "labels: {awaited: "+name+"}, "))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,20 +28,11 @@ func lateVendor(group string) string {
 // createMany claims of the tier gold in the namespace default, as fast as it goes.
 func (w *world) createMany(t *testing.T, group string, n int) {
 	t.Helper()
-	var creations errgroup.Group
-	creations.SetLimit(32)
-	for i := range n {
-		creations.Go(func() error {
-			claim := &unstructured.Unstructured{Object: map[string]any{
-				"spec": map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}},
-			}}
-			claim.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
-			claim.SetNamespace("default")
-			claim.SetName(fmt.Sprint("claim-", i))
-			return w.Create(t.Context(), claim)
-		})
-	}
-	require.NoError(t, creations.Wait())
+	concurrently(t, n, func(i int) error {
+		claim := unopinionated(group, fmt.Sprint("claim-", i))
+		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
+		return w.Create(t.Context(), claim)
+	})
 }
 
 // claimsOf a group in the namespace default.

@@ -11,13 +11,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -69,10 +67,8 @@ func (w *world) awaitPolicy(t *testing.T, claimKind, unopinionated string) {
 
 // unopinionated is a claim without a selector, in the namespace default.
 func unopinionated(group, name string) *unstructured.Unstructured {
-	claim := &unstructured.Unstructured{}
-	claim.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Claim"})
+	claim := object(group, "Claim", name)
 	claim.SetNamespace("default")
-	claim.SetName(name)
 	return claim
 }
 
@@ -99,21 +95,16 @@ func TestPolicyWhileDown(t *testing.T) {
 	policyKinds(t, w, group)
 	require.NoError(t, r.Stop())
 
-	var creations errgroup.Group
-	creations.SetLimit(16)
-	for i := range claims {
-		creations.Go(func() error {
-			claim := unopinionated(group, fmt.Sprint("claim-", i))
-			if err := w.Create(t.Context(), claim); err != nil {
-				return err
-			}
-			if class := classOf(claim); class != "Class/first" {
-				return fmt.Errorf("%s is bound to %q", claim.GetName(), class)
-			}
-			return nil
-		})
-	}
-	require.NoError(t, creations.Wait(), "We should see the API server bind them all.")
+	concurrently(t, claims, func(i int) error {
+		claim := unopinionated(group, fmt.Sprint("claim-", i))
+		if err := w.Create(t.Context(), claim); err != nil {
+			return err
+		}
+		if class := classOf(claim); class != "Class/first" {
+			return fmt.Errorf("%s is bound to %q", claim.GetName(), class)
+		}
+		return nil
+	})
 	selecting := unopinionated(group, "selecting")
 	selecting.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
 	refused := func(err error) {

@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
 )
@@ -130,9 +128,7 @@ func TestRelated(t *testing.T) {
 		w.resources(t, "Claim "+kind+" Namespaced", "Class "+classes+" Cluster")
 		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind(classes, "{claimKinds: ["+kind+"]}"))
 		for name, size := range map[string]int64{"small": 1, "large": 9} {
-			c := &unstructured.Unstructured{}
-			c.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"})
-			c.SetName(name)
+			c := object(group, "Class", name)
 			c.Object["spec"] = map[string]any{"size": size, "text": strings.Repeat("x", 10_000)}
 			require.NoError(t, w.Create(t.Context(), c))
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -79,8 +78,8 @@ func TestRestore(t *testing.T) {
 	}, patience, 100*time.Millisecond)
 	w.awaitClasses(t, "reds."+group, 2)
 	claims := &unending{w: w, claim: func(tier string) *unstructured.Unstructured {
-		return object(t, fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\n"+
-			"spec: {classSelector: {matchLabels: {tier: %s}}}\n", group, tier))
+		return documents(t, fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\n"+
+			"spec: {classSelector: {matchLabels: {tier: %s}}}\n", group, tier))[0]
 	}}
 	stop := claims.create(t)
 	require.Eventually(t, func() bool {
@@ -107,14 +106,6 @@ func TestRestore(t *testing.T) {
 	assert.Zero(t, claims.count("lost", "Red/lost", ended), "We should bind no claim to a class that does not exist once that is known.")
 	t.Logf("the replica ended %s after the API server was back, and its successor was ready %s later; meanwhile, %d claims got the lost class",
 		ended.Sub(restored), ready.Sub(ended), claims.count("lost", "Red/lost", restored))
-}
-
-// object of a manifest.
-func object(t *testing.T, manifest string) *unstructured.Unstructured {
-	t.Helper()
-	o := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte(manifest), &o.Object))
-	return o
 }
 
 // unending claims are created one after the other, for each tier in turn, whatever becomes

@@ -331,13 +331,11 @@ func (w *mover) reset(t *testing.T, classes ...string) {
 	t.Helper()
 	w.refuse.Store(nil)
 	for kind := range strings.FieldsSeq("A B Field Plain Strict Wide") {
-		all := &unstructured.Unstructured{}
-		all.SetGroupVersionKind(schema.GroupVersionKind{Group: "move.test", Version: "v1", Kind: kind})
 		namespace := ""
 		if kind == "Field" {
 			namespace = "default"
 		}
-		require.NoError(t, w.DeleteAllOf(t.Context(), all, client.InNamespace(namespace)))
+		require.NoError(t, w.DeleteAllOf(t.Context(), object("move.test", kind, ""), client.InNamespace(namespace)))
 	}
 	for _, name := range classes {
 		if name != "" {
@@ -364,9 +362,7 @@ func (w *mover) mark(t *testing.T, name string) {
 // classNamed KIND/NAME or KIND/NAMESPACE/NAME.
 func classNamed(text string) *unstructured.Unstructured {
 	parts := strings.Split(text, "/")
-	c := &unstructured.Unstructured{}
-	c.SetGroupVersionKind(schema.GroupVersionKind{Group: "move.test", Version: "v1", Kind: parts[0]})
-	c.SetName(parts[len(parts)-1])
+	c := object("move.test", parts[0], parts[len(parts)-1])
 	if len(parts) == 3 {
 		c.SetNamespace(parts[1])
 	}

@@ -17,7 +17,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -148,6 +150,25 @@ func needsPolicies(t testing.TB) {
 	if !policiesServed(t) {
 		t.Skip("It needs MutatingAdmissionPolicy, which Kubernetes serves as v1 since 1.36.")
 	}
+}
+
+// object of a group, without anything in it.
+func object(group, kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	o.SetName(name)
+	return o
+}
+
+// concurrently does something so many times, some of them at once.
+func concurrently(t *testing.T, n int, do func(i int) error) {
+	t.Helper()
+	var all errgroup.Group
+	all.SetLimit(16)
+	for i := range n {
+		all.Go(func() error { return do(i) })
+	}
+	require.NoError(t, all.Wait())
 }
 
 // register Claim and Class of a group, with the spec of the ClaimKind, and wait until claims are bound and these classes are offered.
