@@ -474,11 +474,9 @@ func long(t *testing.T) {
 // it: it knows of a new webhook a little later than of the entry for it.
 func (w *world) awaitClaims(t *testing.T, claimKind string) {
 	t.Helper()
-	k := &v1alpha1.ClaimKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
+	w.awaitKind(t, claimKind, "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
-	}, patience, 20*time.Millisecond)
+	})
 	probe := &unstructured.Unstructured{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion(""))

@@ -96,11 +96,9 @@ func TestPartitions(t *testing.T) {
 		}
 	})
 	t.Run("Status", func(t *testing.T) {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			k := &v1alpha1.ClaimKind{}
-			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: "claims.parts.test"}, k))
+		w.awaitKind(t, "claims.parts.test", "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
 			require.Equal(c, "Snap/all", k.Status.DefaultClass)
 			require.EqualValues(c, 3, k.Status.PartitionDefaults, "We should count the partitions that have a default.")
-		}, patience, 50*time.Millisecond)
+		})
 	})
 }

@@ -223,11 +223,9 @@ func TestPolicyLife(t *testing.T) {
 	t.Run("Webhook", func(t *testing.T) {
 		w.apply(t, claimKind(claims, "{}"))
 		w.awaitNoPolicy(t)
-		k := &v1alpha1.ClaimKind{}
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claims}, k))
+		w.awaitKind(t, claims, "We should not speak of a policy that nobody asks for.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
 			require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy))
-		}, patience, 50*time.Millisecond, "We should not speak of a policy that nobody asks for.")
+		})
 		w.apply(t, claimKind(claims, "{defaulting: Policy}"))
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
 	})
