@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/google/cel-go/common/types"
@@ -19,7 +18,7 @@ type adapter struct{}
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case map[string]any:
-		return &content{v}
+		return &content{types.NewStringInterfaceMap(a, v), v}
 	case []any:
 		return &elements{types.NewDynamicList(a, v), v}
 	default:
@@ -27,82 +26,30 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	}
 }
 
-// elements of a list as JSON is decoded. Like content, they may become the key of a Go map.
+// elements of a list as JSON is decoded.
 type elements struct {
 	traits.Lister
 
 	all []any
 }
 
-// content of an object as JSON is decoded. It is a value of CEL, which must be one that a Go
-// map can have as a key.
-type content struct{ fields map[string]any }
+// IsZeroValue implements traits.Zeroer.
+func (e *elements) IsZeroValue() bool { return len(e.all) == 0 }
 
-var _ traits.Mapper = (*content)(nil)
+// content of an object as JSON is decoded.
+type content struct {
+	traits.Mapper
 
-// Find implements traits.Mapper.
-func (c *content) Find(key ref.Val) (ref.Val, bool) {
-	name, ok := key.(types.String)
-	if !ok {
-		return nil, false
-	}
-	value, ok := c.fields[string(name)]
-	if !ok {
-		return nil, false
-	}
-	return adapter{}.NativeToValue(value), true
-}
-
-// Get implements traits.Indexer.
-func (c *content) Get(key ref.Val) ref.Val { return get(c, key) }
-
-func get(m traits.Mapper, key ref.Val) ref.Val {
-	value, ok := m.Find(key)
-	if !ok {
-		return types.ValOrErr(value, "no such key: %v", key)
-	}
-	return value
-}
-
-// Contains implements traits.Container.
-func (c *content) Contains(key ref.Val) ref.Val {
-	_, ok := c.Find(key)
-	return types.Bool(ok)
+	fields map[string]any
 }
 
 // Iterator implements traits.Iterable.
 func (c *content) Iterator() traits.Iterator {
-	keys := slices.Sorted(maps.Keys(c.fields))
-	return types.NewStringList(adapter{}, keys).Iterator()
+	return types.NewStringList(adapter{}, slices.Sorted(maps.Keys(c.fields))).Iterator()
 }
-
-// Size implements traits.Sizer.
-func (c *content) Size() ref.Val { return types.Int(len(c.fields)) }
 
 // IsZeroValue implements traits.Zeroer.
 func (c *content) IsZeroValue() bool { return len(c.fields) == 0 }
-
-// Type implements ref.Val.
-func (c *content) Type() ref.Type { return types.MapType }
-
-// Value implements ref.Val.
-func (c *content) Value() any { return c.fields }
-
-// Equal implements ref.Val.
-func (c *content) Equal(other ref.Val) ref.Val { return c.mapper().Equal(other) }
-
-// ConvertToNative implements ref.Val.
-func (c *content) ConvertToNative(t reflect.Type) (any, error) { return c.mapper().ConvertToNative(t) }
-
-// ConvertToType implements ref.Val.
-func (c *content) ConvertToType(t ref.Type) ref.Val {
-	if t == types.MapType {
-		return c
-	}
-	return c.mapper().ConvertToType(t)
-}
-
-func (c *content) mapper() traits.Mapper { return types.NewStringInterfaceMap(adapter{}, c.fields) }
 
 // sortedMap is a map that an expression makes and goes through.
 type sortedMap struct{ traits.Mapper }

@@ -18,7 +18,7 @@ import (
 func input() *Input {
 	return &Input{
 		Claim: map[string]any{"spec": map[string]any{
-			"int": int64(3), "double": 0.5, "text": "a", "list": []any{"x", "y"}, "map": map[string]any{"b": int64(1), "a": int64(2)}, "nil": nil, "yes": true,
+			"int": int64(3), "double": 0.5, "text": "a", "list": []any{"x", "y"}, "empty": []any{}, "map": map[string]any{"b": int64(1), "a": int64(2)}, "nil": nil, "yes": true,
 			"long": strings.Repeat("a", 10_000),
 		}},
 		Class: NewFields(fields.Path{"spec"}).Project(map[string]any{"spec": map[string]any{"price": 1.5, "text": "a"}}),
@@ -39,8 +39,9 @@ func TestValues(t *testing.T) {
 		"sets.contains(claim.spec.list, ['y']) && sets.intersects(['z', 'x'], claim.spec.list) && sets.equivalent(claim.spec.list, ['y', 'x', 'y'])": true,
 		"sets.contains(claim.spec.list, ['z']) || sets.intersects(['z'], claim.spec.list) || sets.equivalent(claim.spec.list, ['x'])":                false,
 		"claim.spec.int > class.spec.price": true, "{'b': 1, 'a': 2}.map(k, k)": []any{"a", "b"}, "{2: 'a', 1: 'b', 10: 'c'}.map(k, k)": []any{int64(1), int64(2), int64(10)},
-		"optional.ofNonZeroValue(claim.spec.map).hasValue() && !optional.ofNonZeroValue({}).hasValue()": true,
-		"has(related.plan) && !has(related.other)":                                                      true, "type(claim.spec.map) == map && type(class.spec) == map": true,
+		"optional.ofNonZeroValue(claim.spec.map).hasValue() && !optional.ofNonZeroValue({}).hasValue()":                true,
+		"optional.ofNonZeroValue(claim.spec.list).hasValue() && !optional.ofNonZeroValue(claim.spec.empty).hasValue()": true,
+		"has(related.plan) && !has(related.other)":                                                                     true, "type(claim.spec.map) == map && type(class.spec) == map": true,
 	} {
 		e, err := Compile(text, anything, Scope{Variables: variables, Related: []string{"plan", "other"}})
 		require.NoError(t, err)

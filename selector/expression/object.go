@@ -179,7 +179,13 @@ func (o *Object) Find(key ref.Val) (ref.Val, bool) {
 }
 
 // Get implements traits.Indexer.
-func (o *Object) Get(key ref.Val) ref.Val { return get(o, key) }
+func (o *Object) Get(key ref.Val) ref.Val {
+	value, ok := o.Find(key)
+	if !ok {
+		return types.ValOrErr(value, "no such key: %v", key)
+	}
+	return value
+}
 
 // Contains implements traits.Container.
 func (o *Object) Contains(key ref.Val) ref.Val {
@@ -196,7 +202,7 @@ func (o *Object) Type() ref.Type { return types.MapType }
 // What follows is for the object as a whole, at which Compile lets no expression look. It
 // need not be fast.
 
-func (o *Object) value() *content { return &content{o.whole()} }
+func (o *Object) value() *content { return adapter{}.NativeToValue(o.whole()).(*content) }
 
 // Value implements ref.Val.
 func (o *Object) Value() any { return o.whole() }
