@@ -108,8 +108,11 @@ func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expres
 	if t := checked.GetType(checked.Expr().ID()); !result.is(t) {
 		return nil, &Error{1, 1, "must be " + result.words() + ", is of type " + t.String(), text}
 	}
-	e := &Expression{text: text, result: result, scope: scope, ast: checked, looks: newSearch(checked, scope).fieldRefs()}
-	e.plain = plainField(checked.Expr())
+	s := newSearch(checked, scope)
+	e := &Expression{text: text, result: result, scope: scope, ast: checked, looks: s.fieldRefs()}
+	if len(s.found) == 1 && s.found[0].isPlain {
+		e.plain = &s.found[0].field
+	}
 	program, err := newProgram(checked)
 	if err != nil {
 		return nil, &Error{1, 1, truncate.String(err.Error(), v1alpha1.MaxMessageBytes), text}

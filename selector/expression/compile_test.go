@@ -265,6 +265,7 @@ func TestRename(t *testing.T) {
 		"claim.a.map(oldObject, class.b).map(x, claim.c, x)":       "object.a.map(oldObject_, oldObject.b).map(x, object.c, x)",
 		"has(claim.a) && has(claim.?b.c)":                          "has(object.a) && has(object.?b.c)",
 		"claim.a.all(namespace, namespace == 1)":                   "object.a.all(namespac__, namespac__ == 1)",
+		"claim.?a.optMap(object, object == claim.b)":               "object.?a.optMap(object_, object_ == object.b)",
 	} {
 		assert.Equal(t, want, compiled(t, text, anything).Rename(names))
 	}

@@ -15,6 +15,8 @@ import (
 type look struct {
 	field
 	presence bool
+	// isPlain is a look that is all of the expression, and fails without the field.
+	isPlain bool
 }
 
 // search finds what an expression looks at.
@@ -27,117 +29,95 @@ type search struct {
 
 func newSearch(of *ast.AST, scope Scope) *search {
 	s := &search{info: of.SourceInfo(), scope: scope}
-	s.visit(of.Expr(), nil)
+	walk(of, s.visit)
 	return s
 }
 
-// visit an expression, in which the hidden names are variables of comprehensions.
-func (s *search) visit(e ast.Expr, hidden []string) {
-	if s.err != nil || e == nil {
-		return
-	}
-	if f, ident, ok := chain(e, hidden); ok {
-		s.add(f, ident)
+// walk visits the parts of an expression, outer ones first.
+func walk(of *ast.AST, visit func(ast.NavigableExpr)) {
+	ast.PreOrderVisit(ast.NavigateAST(of), ast.NewExprVisitor(func(e ast.Expr) { visit(e.(ast.NavigableExpr)) }))
+}
+
+func (s *search) visit(e ast.NavigableExpr) {
+	if s.err != nil {
 		return
 	}
 	switch e.Kind() {
-	case ast.ComprehensionKind:
-		s.visitComprehension(e.AsComprehension(), hidden)
-		return
 	case ast.CallKind:
 		if part, what := mustBeConstant(e.AsCall()); part != nil {
 			s.fail(e, "the "+what+" of "+e.AsCall().FunctionName()+" must be a constant text")
-			return
 		}
-	case ast.IdentKind: // It is no variable of ours.
+	case ast.IdentKind:
 		if name, ok := strings.CutPrefix(e.AsIdent(), "."); ok {
 			s.fail(e, "write "+name+" without a dot before it")
+			return
 		}
-	default:
-	}
-	for _, part := range parts(e) {
-		s.visit(part, hidden)
-	}
-}
-
-// parts of an expression, in their order. A comprehension, whose parts see different variables, has
-// none here.
-func parts(e ast.Expr) (all []ast.Expr) {
-	switch e.Kind() {
-	case ast.SelectKind:
-		return []ast.Expr{e.AsSelect().Operand()}
-	case ast.CallKind:
-		if e.AsCall().IsMemberFunction() {
-			all = append(all, e.AsCall().Target())
-		}
-		return append(all, e.AsCall().Args()...)
-	case ast.ListKind:
-		return e.AsList().Elements()
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-	case ast.StructKind:
-		for _, f := range e.AsStruct().Fields() {
-			all = append(all, f.AsStructField().Value())
-		}
-	default: // An identifier or a literal.
-	}
-	return all
-}
-
-func (s *search) visitComprehension(c ast.ComprehensionExpr, hidden []string) {
-	s.visit(c.IterRange(), hidden)
-	s.visit(c.AccuInit(), hidden)
-	inner := append(slices.Clone(hidden), c.AccuVar(), c.IterVar())
-	if c.HasIterVar2() {
-		inner = append(inner, c.IterVar2())
-	}
-	s.visit(c.LoopCondition(), inner)
-	s.visit(c.LoopStep(), inner)
-	s.visit(c.Result(), append(slices.Clone(hidden), c.AccuVar()))
-}
-
-// chain reads an expression like class.spec["a"].?b. The second result is the variable in it.
-func chain(e ast.Expr, hidden []string) (look, ast.Expr, bool) {
-	switch e.Kind() {
-	case ast.IdentKind:
 		i := slices.IndexFunc(variables, func(name string) bool { return inCEL(name) == e.AsIdent() })
-		if i < 0 || slices.Contains(hidden, e.AsIdent()) {
-			return look{}, nil, false
+		if i >= 0 && !isBound(e) {
+			s.add(newLook(variables[i], e), e)
 		}
-		return look{field: field{variable: variables[i]}}, e, true
-	case ast.SelectKind:
-		sel := e.AsSelect()
-		f, ident, ok := chain(sel.Operand(), hidden)
-		f.path = append(f.path, sel.FieldName())
-		f.presence = sel.IsTestOnly()
-		return f, ident, ok
-	case ast.CallKind:
-		call := e.AsCall()
-		name := call.FunctionName()
-		if name != operators.Index && name != operators.OptIndex && name != operators.OptSelect {
-			return look{}, nil, false
-		}
-		key, ok := constant(call.Args()[1]).(types.String)
-		if !ok {
-			return look{}, nil, false
-		}
-		f, ident, ok := chain(call.Args()[0], hidden)
-		f.path = append(f.path, string(key))
-		return f, ident, ok
 	default:
-		return look{}, nil, false
 	}
 }
 
-// constant returns the value of a literal, nil for other expressions.
-func constant(e ast.Expr) any {
-	if e.Kind() != ast.LiteralKind {
-		return nil
+// isBound reports whether an identifier is a variable of a comprehension.
+func isBound(ident ast.NavigableExpr) bool {
+	name := ident.AsIdent()
+	for at, above := ident, parentOf(ident); above != nil; at, above = above, parentOf(above) {
+		if above.Kind() == ast.ComprehensionKind {
+			c := above.AsComprehension()
+			isOutside := at.ID() == c.IterRange().ID() || at.ID() == c.AccuInit().ID()
+			isInLoop := !isOutside && at.ID() != c.Result().ID()
+			if !isOutside && name == c.AccuVar() || isInLoop && (name == c.IterVar() || c.HasIterVar2() && name == c.IterVar2()) {
+				return true
+			}
+		}
 	}
-	return e.AsLiteral()
+	return false
 }
+
+// parentOf an expression, nil for the whole.
+func parentOf(e ast.NavigableExpr) ast.NavigableExpr {
+	above, _ := e.Parent()
+	return above
+}
+
+// newLook reads an expression like class.spec["a"].?b, from its variable on.
+func newLook(variable string, ident ast.NavigableExpr) look {
+	l := look{field: field{variable: variable}, isPlain: true}
+	for at, above := ident, parentOf(ident); above != nil; at, above = above, parentOf(above) {
+		name, isField := fieldOf(above, at.ID())
+		if !isField {
+			l.isPlain = false
+			break
+		}
+		isSelect := above.Kind() == ast.SelectKind
+		l.presence = isSelect && above.AsSelect().IsTestOnly()
+		l.isPlain = l.isPlain && !l.presence && (isSelect || above.AsCall().FunctionName() == operators.Index)
+		l.path = append(l.path, name)
+	}
+	return l
+}
+
+// fieldOf returns the name of the field that an expression takes of its part with this ID. It is
+// false for other expressions.
+func fieldOf(e ast.Expr, part int64) (string, bool) {
+	if e.Kind() == ast.SelectKind {
+		return e.AsSelect().FieldName(), true
+	}
+	if e.Kind() != ast.CallKind || !slices.Contains(indexes, e.AsCall().FunctionName()) {
+		return "", false
+	}
+	args := e.AsCall().Args()
+	if args[0].ID() != part || args[1].Kind() != ast.LiteralKind {
+		return "", false
+	}
+	name, ok := args[1].AsLiteral().(types.String)
+	return string(name), ok
+}
+
+// indexes are the operators that take a field whose name is a text.
+var indexes = []string{operators.Index, operators.OptIndex, operators.OptSelect}
 
 func (s *search) add(f look, ident ast.Expr) {
 	switch {
@@ -211,23 +191,4 @@ func tops(paths []fields.Path) []fields.Path {
 		}
 	}
 	return result
-}
-
-// plainField returns the field that an expression is, nil for other expressions.
-func plainField(e ast.Expr) *field {
-	for at := e; at.Kind() != ast.IdentKind; {
-		switch {
-		case at.Kind() == ast.SelectKind && !at.AsSelect().IsTestOnly():
-			at = at.AsSelect().Operand()
-		case at.Kind() == ast.CallKind && at.AsCall().FunctionName() == operators.Index:
-			at = at.AsCall().Args()[0]
-		default:
-			return nil
-		}
-	}
-	f, _, ok := chain(e, nil)
-	if !ok {
-		return nil
-	}
-	return &f.field
 }

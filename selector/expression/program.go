@@ -48,7 +48,7 @@ var dispatcher = sync.OnceValue(func() interpreter.Dispatcher {
 func newProgram(tree *ast.AST) (*program, error) {
 	e := env()
 	p := &program{}
-	ranges, steps := p.price(tree.Expr())
+	ranges, steps := p.price(tree)
 	attributes := interpreter.NewAttributeFactory(e.Container, e.CELTypeAdapter(), e.CELTypeProvider())
 	plan, err := interpreter.NewInterpreter(dispatcher(), e.Container, e.CELTypeProvider(), e.CELTypeAdapter(), attributes).
 		NewInterpretable(tree, interpreter.Optimize(), interpreter.CustomDecoratorV2(p.meter(ranges, steps)))
@@ -61,35 +61,42 @@ func newProgram(tree *ast.AST) (*program, error) {
 
 // price the parts of an expression that are not calls, and return the ids of what comprehensions
 // go through, and of their steps. A turn costs as much as that of the comprehension with the longest.
-func (p *program) price(root ast.Expr) (ranges, steps map[int64]bool) {
+func (p *program) price(tree *ast.AST) (ranges, steps map[int64]bool) {
 	ranges, steps = map[int64]bool{}, map[int64]bool{}
-	var visit func(e ast.Expr, nodes *uint64)
-	all := func(nodes *uint64, parts ...ast.Expr) {
-		for _, part := range parts {
-			visit(part, nodes)
-		}
-	}
-	visit = func(e ast.Expr, nodes *uint64) {
-		*nodes += nodeCost
+	costs := map[int64]uint64{} // by the comprehension each of whose turns pays, 0 without one
+	walk(tree, func(e ast.NavigableExpr) {
+		cost := uint64(nodeCost)
 		switch e.Kind() {
 		case ast.ListKind:
-			*nodes += 2 * uint64(len(e.AsList().Elements()))
+			cost += 2 * uint64(len(e.AsList().Elements()))
 		case ast.MapKind:
-			*nodes += mapCost * uint64(1+len(e.AsMap().Entries()))
+			cost += mapCost * uint64(1+len(e.AsMap().Entries()))
 		case ast.ComprehensionKind:
 			fold := e.AsComprehension()
 			ranges[fold.IterRange().ID()], steps[fold.LoopStep().ID()] = true, true
-			all(nodes, fold.IterRange(), fold.AccuInit(), fold.Result())
-			var turn uint64
-			all(&turn, fold.LoopCondition(), fold.LoopStep())
-			p.turn = max(p.turn, turn)
 		default: // It costs no more than its parts.
 		}
-		all(nodes, parts(e)...)
+		costs[loopOf(e)] += cost
+	})
+	p.start = callCost + costs[0]
+	delete(costs, 0)
+	for _, turn := range costs {
+		p.turn = max(p.turn, turn)
 	}
-	p.start = callCost
-	visit(root, &p.start)
 	return ranges, steps
+}
+
+// loopOf returns the ID of the innermost comprehension that evaluates an expression in each turn, 0 if there is none.
+func loopOf(e ast.NavigableExpr) int64 {
+	for at, above := e, parentOf(e); above != nil; at, above = above, parentOf(above) {
+		if above.Kind() == ast.ComprehensionKind {
+			fold := above.AsComprehension()
+			if at.ID() == fold.LoopCondition().ID() || at.ID() == fold.LoopStep().ID() {
+				return above.ID()
+			}
+		}
+	}
+	return 0
 }
 
 // exhausted is the panic that ends an evaluation whose budget is.

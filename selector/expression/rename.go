@@ -10,22 +10,21 @@ import (
 
 // Rename returns the text of the expression with other names for its variables.
 func (e *Expression) Rename(names map[string]string) string {
-	text := []rune(e.text)
-	r := renamer{text: e.text, names: map[string]string{}, info: e.ast.SourceInfo()}
+	r := renamer{text: e.text, names: map[string]string{}, info: e.ast.SourceInfo(), edits: map[int]edit{}}
 	for variable, name := range names {
 		r.names[inCEL(variable)] = name
 	}
-	r.visit(e.ast.Expr(), nil)
-	slices.SortFunc(r.edits, func(a, b edit) int { return a.at - b.at })
-	r.edits = slices.CompactFunc(r.edits, func(a, b edit) bool { return a.at == b.at })
-	b := strings.Builder{}
-	from := 0
-	for _, edit := range r.edits {
-		b.WriteString(string(text[from:edit.at]) + edit.new)
-		from = edit.at + len([]rune(edit.old))
+	walk(e.ast, r.visit)
+	for _, macro := range r.info.MacroCalls() {
+		if first := macro.AsCall().Args()[0]; first.Kind() == ast.IdentKind { // It declares a variable.
+			r.edit(first, r.free(first.AsIdent()))
+		}
 	}
-	b.WriteString(string(text[from:]))
-	return b.String()
+	text := []rune(e.text)
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(r.edits))) {
+		text = slices.Replace(text, at, at+len([]rune(r.edits[at].old)), []rune(r.edits[at].new)...)
+	}
+	return string(text)
 }
 
 // renamer finds where variables stand in the text of an expression.
@@ -34,50 +33,22 @@ type renamer struct {
 	// names of variables, by the identifier in CEL.
 	names map[string]string
 	info  *ast.SourceInfo
-	edits []edit
+	// edits by the character of the text at which they begin.
+	edits map[int]edit
 }
 
-// edit of a name at a character of the text.
-type edit struct {
-	at       int
-	old, new string
-}
+// edit of a name.
+type edit struct{ old, new string }
 
-// visit an expression, in which variables of comprehensions have the inner names.
-func (r *renamer) visit(e ast.Expr, inner map[string]string) {
-	switch e.Kind() {
-	case ast.IdentKind:
-		name, ok := inner[e.AsIdent()]
-		if !ok {
-			name, ok = r.names[e.AsIdent()]
-		}
-		r.edit(e, name, ok)
-	case ast.ComprehensionKind:
-		r.visitComprehension(e, inner)
-	default:
-		for _, part := range parts(e) {
-			r.visit(part, inner)
-		}
+func (r *renamer) visit(e ast.NavigableExpr) {
+	if e.Kind() != ast.IdentKind {
+		return
 	}
-}
-
-func (r *renamer) visitComprehension(e ast.Expr, inner map[string]string) {
-	c := e.AsComprehension()
-	r.visit(c.IterRange(), inner)
-	r.visit(c.AccuInit(), inner)
-	inner = maps.Clone(inner)
-	if inner == nil {
-		inner = map[string]string{}
+	if isBound(e) {
+		r.edit(e, r.free(e.AsIdent()))
+	} else if name, ok := r.names[e.AsIdent()]; ok {
+		r.edit(e, name)
 	}
-	name := r.free(c.IterVar())
-	inner[c.IterVar()] = name
-	inner[c.AccuVar()] = c.AccuVar()
-	if macro, ok := r.info.GetMacroCall(e.ID()); ok && name != c.IterVar() {
-		r.edit(macro.AsCall().Args()[0], name, true)
-	}
-	r.visit(c.LoopCondition(), inner)
-	r.visit(c.LoopStep(), inner)
-	r.visit(c.Result(), inner)
 }
 
 // free returns a name for the variable of a comprehension. It hides none of the new names,
@@ -93,10 +64,12 @@ func (r *renamer) free(name string) string {
 	return name
 }
 
-func (r *renamer) edit(ident ast.Expr, name string, ok bool) {
+func (r *renamer) edit(ident ast.Expr, name string) {
 	old := ident.AsIdent()
+	written := strings.Replace(old, reserved, Namespace, 1)
 	place, known := r.info.GetOffsetRange(ident.ID())
-	if ok && known && name != old {
-		r.edits = append(r.edits, edit{int(place.Start), old, name})
+	// Macros use their variable in places where it is not written.
+	if known && name != old && strings.HasPrefix(string([]rune(r.text)[place.Start:]), written) {
+		r.edits[int(place.Start)] = edit{old, name}
 	}
 }

@@ -81,13 +81,13 @@ func (e *Expression) Equality() (class fields.Path, value *Expression, ok bool) 
 	}
 	sides := root.AsCall().Args()
 	for i, side := range sides {
-		f := plainField(side)
-		if f == nil || f.variable != Class {
+		of, err := e.part(side, anything)
+		if err != nil || of.plain == nil || of.plain.variable != Class {
 			continue
 		}
 		other, err := e.part(sides[1-i], anything)
 		if err == nil && !other.Uses(Class) && isScalar(other.ast.GetType(other.ast.Expr().ID())) {
-			return f.path, other, true
+			return of.plain.path, other, true
 		}
 	}
 	return nil, nil, false
