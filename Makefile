@@ -4,13 +4,16 @@ CRD_REF_DOCS   = go run github.com/elastic/crd-ref-docs@v0.3.0
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
+GOTESTSUM      = go run gotest.tools/gotestsum@v1.13.0
 
 # The race detector needs a C compiler. Without one, the tests run without it. It makes tests many times slower: make test-all has it.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Always build and test Kubernetes without cgo: other flags would build it again.
 E2E := cd e2e && CGO_ENABLED=0
-# cmd/test is go test that says how far it is.
-TEST := go run -C e2e ./cmd/test
+# go test, with what a test logged that failed as soon as it fails, and all failures again at the end. E2E_TEST also
+# prints each test that passes, because those of one package take minutes.
+TEST = $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped --
+E2E_TEST = $(E2E) $(GOTESTSUM) --format=testname --hide-summary=skipped --
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
 DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
@@ -79,11 +82,11 @@ lint: ## Lint all modules, and the workflows of GitHub
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane, but for the long ones
-	@CGO_ENABLED=0 $(TEST) -C .. -short ./...
+	@CGO_ENABLED=0 $(TEST) -short ./...
 
 .PHONY: promql
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
-	@CGO_ENABLED=0 $(TEST) -C monitoring ./...
+	@$(MONITORING) $(TEST) ./...
 
 # -count=1, because a cached result does not see a file that is new.
 .PHONY: docs
@@ -108,14 +111,14 @@ size: ## Print how large classbind is, and hold it against bounds
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run what tells you that a change is sound
-	@CGO_ENABLED=0 $(TEST) -short -count=1 -parallel 8 -timeout 1h ./...
+	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h ./...
 
 # CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
 # Attacks run alone, because they measure.
 .PHONY: test-all
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
-	@$(TEST) -C .. $(RACE) ./...
-	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
+	@$(TEST) $(RACE) ./...
+	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
 # What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
@@ -124,7 +127,7 @@ OLDEST := $(OLDEST)|References|Samples|Clients|ClaimKindsOfOneResource|VersionOf
 .PHONY: test-oldest
 test-oldest: export KUBERNETES := oldest
 test-oldest: control-plane ## Run the tests of what API servers do on the oldest Kubernetes that is supported
-	@CGO_ENABLED=0 $(TEST) -count=1 -parallel 8 -timeout 1h -run '^Test($(OLDEST))$$' .
+	@$(E2E_TEST) -count=1 -parallel 8 -timeout 1h -run '^Test($(OLDEST))$$' .
 
 # CLUSTER is a driver that starts and stops a cluster, CERTS the certificates to test, RELEASE a version in dist/. See e2e/on-cluster.
 .PHONY: e2e
@@ -148,7 +151,7 @@ publish: ## Push the image of dist/, and create the release on GitHub: make publ
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
-	@CGO_ENABLED=0 $(TEST) -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
+	@$(E2E) $(GOTESTSUM) --format=standard-verbose -- -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
