@@ -225,19 +225,3 @@ func (g expressions) claim(i int) string {
 	name := g.one(fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`)
 	return fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", "labels": {"a": "b"}, %s}, "spec": {%s"end": true}}`, name, spec)
 }
-
-// TestExplainReadsAsTheServer proves that a field is too long for expressions if /bind finds it so.
-func TestExplainReadsAsTheServer(t *testing.T) {
-	registrations := documentsOf(t,
-		`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": ".spec.classRef"}, "bindWhen": "claim.spec.text != 'no'"}}`, classKind)
-	d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", "name": "db"}, "spec": {"text": %q}}`, strings.Repeat("x", 20<<10)))[0]
-	s, err := newFiles(t.Context(), registrations, []document{d})
-	require.NoError(t, err)
-	r, err := newRegistrations(t.Context(), s, "classbind-system")
-	require.NoError(t, err)
-	items, err := new(options).answers(t.Context(), r, d, "default")
-	require.NoError(t, err)
-	require.Len(t, items, 1)
-	assert.Equal(t, Malformed, items[0].Outcome)
-	assert.Contains(t, fmt.Sprint(items[0]), "must not be longer than 16384 bytes")
-}

@@ -42,48 +42,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestExplainRefusesSettings(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		set    []string
-		want   string
-	}{
-		"Empty":           {"We should refuse an unset variable.", []string{""}, `--set="": must be PATH=VALUE, such as namespace.labels.tenant=a`},
-		"NoValue":         {"We should ask for a value.", []string{"namespace.labels.tenant"}, "must be PATH=VALUE"},
-		"NoPath":          {"We should ask for a path.", []string{"=a"}, "the path has an empty name"},
-		"EmptyName":       {"We should not skip a name.", []string{"related..tier=a"}, "the path has an empty name"},
-		"Claim":           {"We should say where a claim is changed.", []string{"claim.spec.size=1"}, "a claim is as its file says: change that"},
-		"Class":           {"We should say where a class is changed.", []string{"class.spec.size=1"}, "put another on top of the cluster's with --with"},
-		"Unknown":         {"We should say what there is.", []string{"object.spec=1"}, "must begin with namespace, request or related"},
-		"Namespace":       {"We should name a field.", []string{"namespace=a"}, "must name a label or an annotation"},
-		"NamespaceName":   {"We should not take what a Namespace cannot be given.", []string{"namespace.name=a"}, "must name a label or an annotation"},
-		"NamespaceSpec":   {"We should not take what no expression sees.", []string{"namespace.spec.finalizers=a"}, "must name a label or an annotation"},
-		"NoLabel":         {"We should ask for a key.", []string{"namespace.labels=a"}, "must name a label or an annotation"},
-		"LabelKey":        {"We should refuse what is no label.", []string{"namespace.labels.a/b/c=d"}, "a valid label key must consist of"},
-		"LabelValue":      {"We should refuse what no label has.", []string{"namespace.labels.tenant=a b"}, "a valid label must be"},
-		"Request":         {"We should name a field.", []string{"request.username=a"}, "must be request.userInfo.username, uid, groups or extra.KEY"},
-		"RequestBelow":    {"We should not go below a text.", []string{"request.userInfo.username.first=a"}, "must be request.userInfo.username"},
-		"RequestNothing":  {"We should name a field.", []string{"request.userInfo=a"}, "must be request.userInfo.username"},
-		"ExtraWithoutKey": {"We should ask for a key.", []string{"request.userInfo.extra=a"}, "must be request.userInfo.username"},
-		"Related":         {"We should name a field.", []string{"related.plan=gold"}, "must name a field of the object, such as related.plan.spec.tier=gold"},
-		"Twice":           {"We should not pick one of the two.", []string{"related.plan.spec.tier=a", "related.plan.spec.tier=b"}, `--set="related.plan.spec.tier=b": the field, or one above or below it, is set already`},
-		"Below":           {"We should not replace a value.", []string{"related.plan.spec=a", "related.plan.spec.tier=b"}, "the field, or one above or below it, is set already"},
-		"Above":           {"We should not replace a value.", []string{"related.plan.spec.tier=b", "related.plan.spec=a"}, "the field, or one above or below it, is set already"},
-		"UsernameTwice":   {"We should not pick one of the two.", []string{"request.userInfo.username=a", "request.userInfo.username=b"}, "is set already"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			args := []string{"-f", "a"}
-			for _, text := range tc.set {
-				args = append(args, "--set", text)
-			}
-			got := run(t, "", args...)
-			assert.Contains(t, got.stderr, tc.want, tc.reason)
-			assert.Equal(t, exit.Failed, got.status)
-			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
-		})
-	}
-}
-
 func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 	related := `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}`
 	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "plain.yaml": claimKind, "related.yaml": documents(claimKind, related)}))
@@ -101,4 +59,5 @@ func TestExplainRefusesLongFields(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"claim.yaml": long, "classes.yaml": documents(fitting, classKind, goldClass)}))
 	got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
 	assert.Contains(t, got.stdout, "spec.text: Too long", got.stderr)
+	assert.Contains(t, got.stdout, "must not be longer than 16384 bytes")
 }
