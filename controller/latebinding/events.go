@@ -98,13 +98,11 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 
 // refused queues the event that gates refuse all classes of a claim, once.
 func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
-	claim.ask = "" // It may be long, and is not needed any more.
 	e.push(w, claim, v1alpha1.EventNoMatchingClass, d.Warning())
 }
 
 // removed queues the event that a claim lost the reference that was written, once.
 func (e Events) removed(w *claimWatch, claim waitingAttempt) {
-	claim.ask = "" // It may be long, and is not needed.
 	e.push(w, claim, v1alpha1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
 }
 
@@ -114,12 +112,18 @@ func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
 		return
 	}
 	failed := func() { w.setNotified(claim.uid, false) } // The next try queues it again.
-	queued := e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note, failed: failed,
-	}, v1alpha1.LateEvents/2)
-	if !queued {
+	if !e.warn(w, claim, reason, note, failed) {
 		failed()
 	}
+}
+
+// warn queues a warning about a claim, and reports whether there was a place for it. failed is
+// called if it cannot be created.
+func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, failed func()) bool {
+	claim.ask = "" // It may be long, and an event does not need it.
+	return e.queue.push(&queuedEvent{
+		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note, failed: failed,
+	}, v1alpha1.LateEvents/2)
 }
 
 // setNotified records whether a claim's event is sent or queued, and reports whether that is
@@ -152,12 +156,9 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 				w.retryEvent(claim, now)
 				continue
 			}
-			claim.ask = "" // It may be long, and is not needed any more.
-			queued := e.queue.push(&queuedEvent{
-				watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNoMatchingClass, note: note,
-				failed: func() { w.retryEvent(claim, time.Now()) },
-			}, v1alpha1.LateEvents/2)
-			if !queued {
+			claim.ask = "" // The queued event must not hold it.
+			failed := func() { w.retryEvent(claim, time.Now()) }
+			if !e.warn(w, claim, v1alpha1.EventNoMatchingClass, note, failed) {
 				w.retryEvent(claim, now)
 			}
 		}

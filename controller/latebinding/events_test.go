@@ -30,10 +30,8 @@ func TestNoMatchingClass(t *testing.T) {
 		r := newLateReplica(t, s, lateClaimKind())
 		r.awaitCounts(t, ClaimCounts{Waiting: 2})
 		r.lead(t)
+		r.rounds(t)
 		w := r.claims.watches()[lateKind]
-		eventually(t, "We should see to the watch.", func(c *assert.CollectT) {
-			w.own(func(s *claimState) { assert.NotNil(c, s.view) })
-		})
 		view := r.binder.view(w)
 		r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now())
 		assert.Zero(t, r.binder.Events.queue.queue.Len(), "We should wait for a while before we say that a claim waits.")
@@ -57,10 +55,8 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	r := newLateReplica(t, s, lateClaimKind())
 	r.awaitCounts(t, ClaimCounts{Waiting: 1})
 	r.lead(t)
+	r.rounds(t)
 	w := r.claims.watches()[lateKind]
-	eventually(t, "We should see to the watch.", func(c *assert.CollectT) {
-		w.own(func(s *claimState) { assert.NotNil(c, s.view) })
-	})
 	later := time.Now()
 	notify := func(view *selector.View) {
 		later = later.Add(noticeDelay + time.Second)

@@ -1,14 +1,18 @@
 package latebinding
 
 import (
+	"errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // claimSeen is what read takes from a claim for the store.
@@ -96,4 +100,15 @@ func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask selector.
 		return selector.AskWith(textFor(err)), kind.BindLater
 	}
 	return ask, waits
+}
+
+// panicText tells an author about a panic. The details are in our log.
+const panicText = "classbind failed because of a bug: see its log"
+
+// textFor is the text of an error for the author of a claim.
+func textFor(err error) string {
+	if errors.Is(err, loop.ErrPanic) {
+		return panicText
+	}
+	return truncate.String(truncate.Error(err).Error(), v1alpha1.MaxMessageBytes)
 }

@@ -27,6 +27,9 @@ import (
 
 const lateKind = "claims.example.org"
 
+// claimResource is how the API server serves the claims.
+var claimResource = cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true}
+
 func uidOf(n int) types.UID {
 	return types.UID(fmt.Sprintf("%08x-1111-4222-8333-444444444444", n))
 }
@@ -126,7 +129,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 // follow watches the claims of a kind as it was compiled.
 func (r *lateReplica) follow(t testing.TB, k *v1alpha1.ClaimKind, compiled *selector.ClaimKind) {
 	t.Helper()
-	served, err := r.claims.follow(t.Context(), k, compiled, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true})
+	served, err := r.claims.follow(t.Context(), k, compiled, claimResource)
 	require.NoError(t, err)
 	require.True(t, served)
 }
@@ -179,7 +182,7 @@ func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch
 	t.Helper()
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
-	w := newClaimWatch(t.Context(), k, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
 	t.Cleanup(w.stop)
 	w.state.useBinder(&Binder{}, time.Now())
 	return w

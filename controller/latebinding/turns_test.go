@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -53,7 +52,7 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 		k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
 		inventory.SetClaimKind(compiled)
-		w := newClaimWatch(t.Context(), compiled, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true}, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+		w := newClaimWatch(t.Context(), compiled, claimResource, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
 		t.Cleanup(w.stop)
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w

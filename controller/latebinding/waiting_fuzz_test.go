@@ -8,11 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
@@ -48,7 +46,7 @@ func FuzzWaitingClaim(f *testing.F) {
 	meter := cost.NewMeter(f)
 	kind := selector.NewClaimKind(lateClaimKind())
 	namespaces := namespacesOf(f, v1alpha1.NamespaceSelector{})
-	w := newClaimWatch(context.Background(), kind, cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Claim"}, Namespaced: true}, namespaces, func() {})
+	w := newClaimWatch(context.Background(), kind, claimResource, namespaces, func() {})
 	f.Cleanup(w.stop)
 	w.state.binder = &Binder{} // So that the claims stand in the lines of their namespaces.
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -221,10 +220,7 @@ func TestSerial(t *testing.T) {
 
 // TestFollow changes a registration while the API server answers, refuses and denies.
 func TestFollow(t *testing.T) {
-	// They delay repeated errors by a clock that was read before the bubble began.
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil
-	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	forBubble(t)
 	synctest.Test(t, func(t *testing.T) {
 		server := &controllertest.ClassServer{}
 		client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})

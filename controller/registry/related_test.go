@@ -146,6 +146,15 @@ func (s *planServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer(notFound)
 }
 
+// forBubble has client-go handle no errors: it delays repeated ones by a clock that was read
+// before the bubble began.
+func forBubble(t *testing.T) {
+	t.Helper()
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+}
+
 // relatedWorld is a replica that starts beside a planServer.
 type relatedWorld struct {
 	*Registration
@@ -167,10 +176,7 @@ func newRelatedWorld(t *testing.T) *relatedWorld {
 // newStartingWorld is the same before its inventory is open.
 func newStartingWorld(t *testing.T) *relatedWorld {
 	t.Helper()
-	// They delay repeated errors by a clock that was read before the bubble began.
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil
-	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	forBubble(t)
 	w := &relatedWorld{t: t, server: &planServer{plans: map[string]string{"p": "gold"}, version: "v1"}, cache: &controllertest.Cached{}}
 	r, err := NewRegistration(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: w.server}, w.cache, w.cache)
 	require.NoError(t, err)

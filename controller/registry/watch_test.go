@@ -22,6 +22,13 @@ func newClassWatch(kind *selector.ClassKind) *classWatch {
 	}
 }
 
+func readBy(t *testing.T, w *classWatch, object any) *seen[*selector.Class] {
+	t.Helper()
+	s, err := w.Read(object)
+	require.NoError(t, err)
+	return s
+}
+
 func TestWatchReads(t *testing.T) {
 	kind := controllertest.NewClassKind("golds.example.org", "Gold")
 	w := newClassWatch(kind)
@@ -55,11 +62,7 @@ func TestWatchHasNews(t *testing.T) {
 	gold := func(version, tier string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", ResourceVersion: version, Labels: map[string]string{"tier": tier}}}
 	}
-	read := func(object any) *seen[*selector.Class] {
-		s, err := w.Read(object)
-		require.NoError(t, err)
-		return s
-	}
+	read := func(object any) *seen[*selector.Class] { return readBy(t, w, object) }
 	for _, step := range []struct {
 		reason string
 		do     func()
@@ -97,11 +100,7 @@ func TestWatchTellsOfStoredDefaults(t *testing.T) {
 	gold := func(uid, mark string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", UID: types.UID(uid), Annotations: map[string]string{"default": mark}}}
 	}
-	read := func(object any) *seen[*selector.Class] {
-		s, err := w.Read(object)
-		require.NoError(t, err)
-		return s
-	}
+	read := func(object any) *seen[*selector.Class] { return readBy(t, w, object) }
 	w.Replace([]*seen[*selector.Class]{read(gold("1", "true"))})
 	w.Remove(read(gold("1", "true")))
 	w.Put(read(gold("2", "true")))
