@@ -39,6 +39,7 @@ var env = sync.OnceValue(func() *cel.Env {
 		cel.CustomTypeAdapter(adapter{}),
 		cel.ParserRecursionLimit(maxDepth),
 		cel.EnableMacroCallTracking(), // For Rename.
+		shortChains(base),
 	}
 	for _, name := range variables {
 		options = append(options, cel.Variable(inCEL(name), cel.DynType))

@@ -32,6 +32,12 @@ func TestCompileErrors(t *testing.T) {
 			"We should show the end of an expression that is not complete", "claim.spec.x +", Text, ofClaim,
 			"line 1, column 15: mismatched input '<EOF>'", "claim.spec.x +\n              ^",
 		},
+		"Chain": {
+			"We should refuse a chain whose syntax tree would have 2^30 nodes", "claim.?a" + strings.Repeat(".optMap(a, a)", 30), Bool, ofClaim,
+			"line 1, column 29: optMap must follow a shorter expression: use has() and ?: instead; " +
+				"line 1, column 81: optMap must follow a shorter expression: use has() and ?: instead; " +
+				"line 1, column 133: optMap must follow a shorter expression: use has() and ?: instead", "",
+		},
 		"SecondLine": {
 			"We should show the line of the error alone", "true &&\n\tclaim.spec.a + 'ä' + 1 + claim.b == 2", Bool, ofClaim,
 			"line 2, column 21: found no matching overload for '_+_' applied to '(string, int)'", "\tclaim.spec.a + 'ä' + 1 + claim.b == 2\n\t                   ^",

@@ -41,6 +41,29 @@ func quantities() []cel.EnvOption {
 	}
 }
 
+// maxMappedNodes are how many nodes of the syntax tree optMap and optFlatMap may follow. The
+// macros write what they follow twice, so a chain of n would have 2^n times as many.
+const maxMappedNodes = 40
+
+// shortChains limits what the macros of optional values follow.
+func shortChains(base *cel.Env) cel.EnvOption {
+	var macros []cel.Macro
+	for _, m := range base.Macros() {
+		if name := m.Function(); name == "optMap" || name == "optFlatMap" {
+			macros = append(macros, cel.ReceiverMacro(name, m.ArgCount(),
+				func(factory cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+					nodes := 0
+					ast.PreOrderVisit(target, ast.NewExprVisitor(func(ast.Expr) { nodes++ }))
+					if nodes > maxMappedNodes {
+						return nil, factory.NewError(target.ID(), name+" must follow a shorter expression: use has() and ?: instead")
+					}
+					return m.Expander()(factory, target, args)
+				}))
+		}
+	}
+	return cel.Macros(macros...)
+}
+
 // mustBeConstant returns the part of a call that must be a constant, nil if there is none, and
 // what it is: a text that is put into another one many times, or a pattern.
 func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
