@@ -10,10 +10,10 @@ GOTESTSUM      = go run gotest.tools/gotestsum@v1.13.0
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Always build and test Kubernetes without cgo: other flags would build it again.
 E2E := cd e2e && CGO_ENABLED=0
-# go test, with what a test logged that failed as soon as it fails, and all failures again at the end. E2E_TEST also
-# prints each test that passes, because those of one package take minutes.
-TEST = $(GOTESTSUM) --format=pkgname-and-test-fails --hide-summary=skipped --
-E2E_TEST = $(E2E) $(GOTESTSUM) --format=testname --hide-summary=skipped --
+# go test that prints each test when it ends, because those of one package take minutes. Another GOTESTSUM_FORMAT prints
+# less: standard-quiet is that of go test.
+export GOTESTSUM_FORMAT ?= testname
+E2E_TEST = $(E2E) $(GOTESTSUM) --hide-summary=skipped --
 # The demonstration replaces the shell, so that a signal to make reaches it; go run would not pass it on.
 DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo && exec ../bin/demo
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
@@ -82,11 +82,11 @@ lint: ## Lint all modules, and the workflows of GitHub
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane, but for the long ones
-	@CGO_ENABLED=0 $(TEST) -short ./...
+	@CGO_ENABLED=0 go test -short ./...
 
 .PHONY: promql
 promql: ## Have Prometheus' own parser read the alerts and the dashboard
-	@$(MONITORING) $(TEST) ./...
+	@$(MONITORING) go test ./...
 
 # -count=1, because a cached result does not see a file that is new.
 .PHONY: docs
@@ -117,7 +117,7 @@ test: unit control-plane ## Run what tells you that a change is sound
 # Attacks run alone, because they measure.
 .PHONY: test-all
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
-	@$(TEST) $(RACE) ./...
+	@go test $(RACE) ./...
 	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
 	$(MAKE) hostile
 
@@ -151,7 +151,7 @@ publish: ## Push the image of dist/, and create the release on GitHub: make publ
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
-	@$(E2E) $(GOTESTSUM) --format=standard-verbose -- -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
+	@$(E2E) go test -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
