@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -41,12 +42,12 @@ func TestAskKeepsTheClaim(t *testing.T) {
 			}
 		}
 	}
-	for f := range reflect.TypeFor[Claim]().Fields() {
+	for f := range reflect.TypeFor[claim.Claim]().Fields() {
 		assert.True(t, identity[f.Name] || kept[f.Name], "We should keep %s in the Ask.", f.Name)
 	}
 }
 
-func describe(c Claim) any {
+func describe(c claim.Claim) any {
 	s := c.Selector
 	c.Selector, c.Object = nil, nil
 	if s == nil {
@@ -60,9 +61,9 @@ func TestAskWithAProblem(t *testing.T) {
 	in := kind.Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
 	ask := kind.Ask(in)
 	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
-	assert.LessOrEqual(t, len(AskWith(strings.Repeat("x", 1<<20))), v1alpha1.MaxMessageBytes+1, "We should keep little of a long problem.")
-	assert.Empty(t, Ask("").Problem())
-	assert.Empty(t, Ask("=!a").Problem(), "We should take no selector for a problem.")
+	assert.LessOrEqual(t, len(claim.AskWith(strings.Repeat("x", 1<<20))), v1alpha1.MaxMessageBytes+1, "We should keep little of a long problem.")
+	assert.Empty(t, claim.Ask("").Problem())
+	assert.Empty(t, claim.Ask("=!a").Problem(), "We should take no selector for a problem.")
 }
 
 // TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.
@@ -87,10 +88,10 @@ func TestAskKeepsFields(t *testing.T) {
 		in := kind.Read("team", "db", object)
 		require.Empty(t, in.Problems)
 		ask := kind.Ask(in)
-		assert.Equal(t, Ask(want), ask, text)
+		assert.Equal(t, claim.Ask(want), ask, text)
 		got, err := ask.Claim("team", "db")
 		require.NoError(t, err)
-		assert.Equal(t, ask, kind.Ask(Intake{Claim: got}), "We should read what we wrote.")
+		assert.Equal(t, ask, kind.Ask(claim.Intake{Claim: got}), "We should read what we wrote.")
 	}
 	assert.NotEqual(t, kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
 		kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // TestExpressionsAgreeLater has claims with fields of every sort decided on when they are
@@ -69,9 +70,9 @@ func TestExpressionsAgreeLater(t *testing.T) {
 				ask := view.Kind.Ask(in)
 				now, err := new(Decider).Decide(t.Context(), view, in, Admit)
 				require.NoError(t, err, text)
-				claim, err := ask.Claim("team", "db")
+				waiting, err := ask.Claim("team", "db")
 				require.NoError(t, err, text)
-				later, err := new(Decider).Decide(t.Context(), view, Intake{Claim: claim, Parents: in.Parents}, Later)
+				later, err := new(Decider).Decide(t.Context(), view, claim.Intake{Claim: waiting, Parents: in.Parents}, Later)
 				require.NoError(t, err, text)
 				describe := func(d *Decision) string {
 					return fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Reason(), d.Claim.Problems, d.Given())

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // choosing is a case of BenchmarkChoose. It differs in one dimension from the baseline:
@@ -46,19 +47,19 @@ func BenchmarkChoose(b *testing.B) {
 			}
 			view := *views[size]
 			view.Kind = kind
-			claim := Claim{Namespace: "team", Name: "db"}
+			asking := claim.Claim{Namespace: "team", Name: "db"}
 			if !c.unopinionated {
 				text := fmt.Sprintf("first-%d=yes", c.matches)
 				for _, term := range []string{"region", "tier in (gold,platinum)", "team", "first-100=yes", "tier!=silver", "!nothing", "first-1000"}[:c.terms-1] {
 					text += "," + term
 				}
 				var err error
-				claim.Selector, err = labels.Parse(text)
+				asking.Selector, err = labels.Parse(text)
 				require.NoError(b, err)
 			}
-			require.Equal(b, c.matches, choose(&view, claim, 0).Candidates)
+			require.Equal(b, c.matches, choose(&view, asking, 0).Candidates)
 			b.ReportAllocs()
-			decider, in := &Decider{}, Intake{Claim: claim}
+			decider, in := &Decider{}, claim.Intake{Claim: asking}
 			for b.Loop() {
 				_, _ = decider.Decide(b.Context(), &view, in, DryRun)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestMatchConditionOfBindWhen(t *testing.T) {
@@ -38,7 +39,7 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Path, k.Spec.BindWhen = ".spec.ref", tc.expression
 			k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
-			condition, decides := BindWhen(k, "object")
+			condition, decides := claim.BindWhen(k, "object")
 			assert.Equal(t, tc.condition, condition, tc.reason)
 			assert.Equal(t, tc.decides, decides, tc.reason)
 		})

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // each visits the classes that a claim asks for and is offered, before the filters.
@@ -34,7 +36,7 @@ func (v *offer) each(claim subject, visit func(*Class)) {
 		return
 	}
 	for _, s := range v.Classes {
-		s.eachOffered(&v.Kind.reach, claim.Namespace, func(c *Class) {
+		s.eachOffered(&v.Kind.Reach, claim.Namespace, func(c *Class) {
 			if q.matches(c.Labels) {
 				visit(c)
 			}
@@ -49,7 +51,7 @@ func (v *offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool
 		return v.index.each(q, math.MaxInt, visit)
 	}
 	return v.index.each(q, v.lenOffered(namespace), func(c *Class) {
-		if v.Kind.offers(namespace, c.Namespace) {
+		if v.Kind.Offers(namespace, c.Namespace) {
 			visit(c)
 		}
 	})
@@ -174,9 +176,9 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 // equals reports whether a class meets the equality terms that the index answers, with or without
 // an index: a class that does not is not asked for, as if the selector said so.
 func (v *offer) equals(facts *facts, c *Class) bool {
-	for _, fits := range [...][]*fit{v.Kind.fits, c.Kind.rules.fits} {
+	for _, fits := range [...][]*rules.Fit{v.Kind.Fits, c.Kind.ForClaims.Fits} {
 		for _, f := range fits {
-			for _, e := range f.equal {
+			for _, e := range f.Equal {
 				if value := facts.valueOf(e); value != nil && value.indexed && !value.equals(c) {
 					return false
 				}
@@ -201,22 +203,22 @@ func (v *offer) withEqualities(q query, facts *facts) query {
 	if v.index == nil {
 		return q
 	}
-	add := func(fits []*fit) {
+	add := func(fits []*rules.Fit) {
 		for _, f := range fits {
-			for _, e := range f.equal {
+			for _, e := range f.Equal {
 				value := facts.valueOf(e)
 				if value == nil || value.err != nil || !value.indexed {
 					continue
 				}
 				from := len(q.values)
 				q.values = append(q.values, value.hashed())
-				q.terms = append(q.terms, term{key: hash(e.key), from: from, to: from + 1, asks: in, derived: true})
+				q.terms = append(q.terms, term{key: hash(e.Key), from: from, to: from + 1, asks: in, derived: true})
 			}
 		}
 	}
-	add(v.Kind.fits)
+	add(v.Kind.Fits)
 	if len(v.known) == 1 {
-		add(v.known[0].Kind.rules.fits)
+		add(v.known[0].Kind.ForClaims.Fits)
 	}
 	return q
 }

@@ -12,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // fieldFailed is what of a field's error is for programs.
@@ -369,12 +370,12 @@ func TestSeed(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		seed   v1alpha1.Seed
-		claim  Claim
+		claim  claim.Claim
 		fresh  bool
 	}{
-		"Claim":         {reason: "We should seed with the claim's identity", seed: v1alpha1.SeedClaim, claim: Claim{Namespace: "team", Name: "db"}},
-		"Request":       {reason: "We should seed afresh where the kind asks for it", seed: v1alpha1.SeedRequest, claim: Claim{Namespace: "team", Name: "db"}, fresh: true},
-		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1alpha1.SeedClaim, claim: Claim{Namespace: "team"}, fresh: true},
+		"Claim":         {reason: "We should seed with the claim's identity", seed: v1alpha1.SeedClaim, claim: claim.Claim{Namespace: "team", Name: "db"}},
+		"Request":       {reason: "We should seed afresh where the kind asks for it", seed: v1alpha1.SeedRequest, claim: claim.Claim{Namespace: "team", Name: "db"}, fresh: true},
+		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1alpha1.SeedClaim, claim: claim.Claim{Namespace: "team"}, fresh: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -387,8 +388,8 @@ func TestSeed(t *testing.T) {
 
 	seeds := map[uint64]bool{}
 	for _, kind := range []string{"as.example.org", "bs.example.org"} {
-		for _, c := range []Claim{{Name: "db"}, {Name: "db2"}, {Namespace: "team", Name: "db"}, {Namespace: "other", Name: "db"}} {
-			seeds[(&ClaimKind{Reader: &Reader{Name: kind}}).Seed(c, fresh)] = true
+		for _, c := range []claim.Claim{{Name: "db"}, {Name: "db2"}, {Namespace: "team", Name: "db"}, {Namespace: "other", Name: "db"}} {
+			seeds[(&ClaimKind{Reader: &claim.Reader{Name: kind}}).Seed(c, fresh)] = true
 		}
 	}
 	assert.Len(t, seeds, 8, "We should tell claims apart by kind, namespace and name")
@@ -443,7 +444,7 @@ func FuzzSelector(f *testing.F) {
 		want := &metav1.LabelSelector{}
 		strict, err := kjson.UnmarshalStrict(raw, want)
 		wrong := err != nil || len(strict) > 0 || len(metav1validation.ValidateLabelSelector(want, metav1validation.LabelSelectorValidationOptions{}, at)) > 0
-		got, errs := parseSelector(object, at)
+		got, errs := claim.ParseSelector(object, at)
 		if len(errs) == 1 && (errs[0].Type == field.ErrorTypeTooMany || errs[0].Type == field.ErrorTypeTooLong) {
 			return // The API machinery has no limits.
 		}

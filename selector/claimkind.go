@@ -8,15 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // ClaimKind is a registered kind of claim, compiled once: how its claims are read, what its
 // expressions say, and how one of several classes is chosen.
 type ClaimKind struct {
-	*Reader
-	*rules
+	*claim.Reader
+	*rules.ForClaims
 	policy
-	reach
+	claim.Reach
 	reserved
 
 	// Revision of the ClaimKind from which it was compiled.
@@ -37,16 +39,16 @@ type ClaimKind struct {
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
 func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
-		rules:          newRules(k, classKinds),
+		ForClaims:      rules.New(k, classKinds),
 		policy:         newPolicy(k),
-		reach:          newReach(k.Spec.ClassNamespaces),
+		Reach:          claim.NewReach(k.Spec.ClassNamespaces),
 		reserved:       reservedBy(k),
 		Revision:       RevisionOf(k),
 		Watched:        WatchesClaims(k),
 		selectorAbsent: k.Status.SelectorAbsent,
 	}
-	c.Reader = newReader(k, c.rules)
-	c.fault = cmp.Or(unknownValue(k), PathsFault(k), faultOf("claim kind", k.Name, c.invalid))
+	c.Reader = claim.NewReader(k, c.ForClaims)
+	c.fault = cmp.Or(unknownValue(k), PathsFault(k), faultOf("claim kind", k.Name, c.Invalid))
 	if c.Strategy.newMemory != nil {
 		c.memory = c.Strategy.newMemory(c)
 	}
@@ -78,7 +80,7 @@ func RevisionOf(registration metav1.Object) Revision {
 
 // Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
 // the kind asks for that.
-func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
+func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 	if k.drawsAfresh(c) {
 		return fresh
 	}
@@ -92,29 +94,29 @@ func (k *ClaimKind) Seed(c Claim, fresh uint64) uint64 {
 // before. A claim that is settled by another field than its reference, such as the name
 // of a volume that exists, may name a class that never was, so it misses none.
 func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
-	to, bound := k.refersTo(object)
-	if !bound || k.mayRebind(object) || to.name == "" {
+	to, bound := k.RefersTo(object)
+	if !bound || k.MayRebind(object) || to.Name == "" {
 		return nil, ""
 	}
 	for _, s := range classes {
 		kind := s.Kind.GroupVersionKind
-		if k.form.namesKind == groupAndKind && kind.Group != to.group || k.form.namesKind != noKind && kind.Kind != to.kind {
+		if k.Form.NamesKind == claim.GroupAndKind && kind.Group != to.Group || k.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
 			continue
 		}
 		in := ""
 		if s.Kind.Namespaced {
-			in = cmp.Or(to.namespace, k.classNamespace, namespace)
+			in = cmp.Or(to.Namespace, k.ClassNamespace, namespace)
 		}
-		if class := s.find(className{in, to.name}); class != nil {
+		if class := s.find(className{in, to.Name}); class != nil {
 			return class, ""
 		}
-		name := to.name
+		name := to.Name
 		if in != "" {
 			name = in + "/" + name
 		}
 		missing = cmp.Or(missing, s.Kind.Name+"/"+name)
 	}
-	if value, _ := firstSet(object, k.skipIfSet); value != nil {
+	if value, _ := claim.FirstSet(object, k.SkipIfSet); value != nil {
 		return nil, ""
 	}
 	return nil, missing
@@ -122,10 +124,10 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 
 // countedAs is the value that BoundTo returns for a class.
 func (k *ClaimKind) countedAs(c *Class) uint64 {
-	switch k.form.namesKind {
-	case groupAndKind:
+	switch k.Form.NamesKind {
+	case claim.GroupAndKind:
 		return c.place
-	case kindAlone:
+	case claim.KindAlone:
 		return c.groupless
 	default:
 		return c.kindless
@@ -136,13 +138,13 @@ func (k *ClaimKind) countedAs(c *Class) uint64 {
 // is so where bindWhen is true for such a claim, too.
 func (d *Decision) Given() bool {
 	k, in := d.View.Kind, &d.Claim
-	if d.Class == nil || !k.decides {
+	if d.Class == nil || !k.Decides {
 		return false
 	}
-	to, has := k.refersTo(in.Object)
+	to, has := k.RefersTo(in.Object)
 	if !has {
 		return false
 	}
-	counts := k.countsFor(in.Namespace, to)
+	counts := k.CountsFor(in.Namespace, to)
 	return counts[0] == k.countedAs(d.Class) || counts[1] != 0 && counts[1] == k.countedAs(d.Class)
 }

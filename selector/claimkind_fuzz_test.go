@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
@@ -90,7 +91,7 @@ var (
 // is the default.
 func knownValues(s *v1alpha1.ClaimKindSpec) bool {
 	_, strategy := strategies[s.Strategy]
-	form := slices.ContainsFunc(referenceForms, func(f referenceForm) bool { return f.name == s.Reference.Form })
+	form := slices.ContainsFunc(claim.Forms, func(f claim.Form) bool { return f.Name == s.Reference.Form })
 	return (form || s.Reference.Form == "") && (strategy || s.Strategy == "") &&
 		slices.Contains([]v1alpha1.Seed{"", v1alpha1.SeedClaim, v1alpha1.SeedRequest}, s.Seed) &&
 		slices.Contains([]v1alpha1.WhenUnmatched{"", v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater}, s.WhenUnmatched) &&

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -50,7 +52,7 @@ type ClassKind struct {
 	plan              *fields.Plan // of the fields that lead to these
 	lookPlan          *fields.Plan // of the fields that expressions look at
 
-	rules *classRules
+	ForClaims *rules.ForClasses
 	// fields are held of each class, and reads are all that is read of one for expressions.
 	fields, reads *expression.Fields
 	// Fault of the registration, nil if there is none.
@@ -72,14 +74,14 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
-	c.rules = newClassRules(k)
-	c.Fault = faultOf("class kind", k.Name, c.rules.invalid)
-	held := fitLooks(c.rules.fits)
+	c.ForClaims = rules.NewForClasses(k)
+	c.Fault = faultOf("class kind", k.Name, c.ForClaims.Invalid)
+	held := rules.FitLooks(c.ForClaims.Fits)
 	for _, claimKind := range claimKinds {
-		held = append(held, compileClaimRules(claimKind).class...)
+		held = append(held, rules.Compile(claimKind).LooksAtClass...)
 	}
 	c.fields = expression.NewFields(held...)
-	c.reads = expression.NewFields(append(held, c.rules.class...)...)
+	c.reads = expression.NewFields(append(held, c.ForClaims.LooksAtClass...)...)
 	c.plan, c.lookPlan = c.newReadPlan(), c.newLookPlan()
 	return c
 }
@@ -88,7 +90,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 func (k *ClassKind) holds(paths []fields.Path) bool { return k.fields.Covers(paths...) }
 
 // DefaultExpression says which classes are default, nil if a mark does.
-func (k *ClassKind) DefaultExpression() *expression.Expression { return k.rules.isDefault }
+func (k *ClassKind) DefaultExpression() *expression.Expression { return k.ForClaims.IsDefault }
 
 // WeightByExpression says that an expression says how heavy a class is.
 func (k *ClassKind) WeightByExpression() bool { return k.weight.isExpression }
@@ -179,9 +181,9 @@ func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *
 	c.evaluate(meta, seen)
 	// The version is left out, so that a new preferred version moves no claim.
 	c.drawHash = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
-	c.place = placeOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
-	c.groupless = placeOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
-	c.kindless = placeOf("", "", c.Namespace, c.Name)
+	c.place = claim.PlaceOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.groupless = claim.PlaceOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.kindless = claim.PlaceOf("", "", c.Namespace, c.Name)
 	c.stored.Store(storedAs(meta))
 	return c
 }
@@ -364,7 +366,6 @@ func (s source) field() *field.Path {
 }
 
 // Target is what a reference can say of the class.
-func (c *Class) Target() named {
-	kind := &c.Kind.GroupVersionKind
-	return named{kind.Group, kind.Version, kind.Kind, c.Namespace, c.Name}
+func (c *Class) Target() claim.Target {
+	return claim.Target{GroupVersionKind: c.Kind.GroupVersionKind, Namespace: c.Namespace, Name: c.Name}
 }

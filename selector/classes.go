@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt"
 )
 
@@ -215,13 +216,13 @@ func sorted(s classSet) []*Class {
 }
 
 // lenOffered is how many of the classes the claims of a namespace are offered.
-func (s *Classes) lenOffered(r *reach, namespace string) int {
+func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
 	switch {
-	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
+	case !s.Kind.Namespaced || r.From == v1alpha1.FromAll:
 		return s.Len()
-	case r.from == v1alpha1.FromNames:
+	case r.From == v1alpha1.FromNames:
 		n := 0
-		for _, name := range r.names {
+		for _, name := range r.Names {
 			n += s.in(name).all.Len()
 		}
 		return n
@@ -230,13 +231,13 @@ func (s *Classes) lenOffered(r *reach, namespace string) int {
 }
 
 // eachOffered visits the classes that the claims of a namespace are offered.
-func (s *Classes) eachOffered(r *reach, namespace string, visit func(*Class)) {
+func (s *Classes) eachOffered(r *claim.Reach, namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	switch {
-	case !s.Kind.Namespaced || r.from == v1alpha1.FromAll:
+	case !s.Kind.Namespaced || r.From == v1alpha1.FromAll:
 		s.byName.Each(func(_ className, c *Class) { visit(c) })
-	case r.from == v1alpha1.FromNames:
-		for _, name := range r.names {
+	case r.From == v1alpha1.FromNames:
+		for _, name := range r.Names {
 			s.in(name).all.Each(visitKey)
 		}
 	default:

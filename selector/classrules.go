@@ -22,27 +22,27 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	if len(k.fields.Paths()) > 0 {
 		c.Fields = k.fields.Project(content)
 	}
-	r := k.rules
-	if r.offerWhen == nil && r.isDefault == nil && r.weight == nil {
+	r := k.ForClaims
+	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
 	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
 	// First, so that what the others cost, as with a longer status, does not move a seat.
-	if r.isDefault != nil {
+	if r.IsDefault != nil {
 		var err error
-		if c.Default, err = r.isDefault.Bool(&in, &budget); err != nil {
+		if c.Default, err = r.IsDefault.Bool(&in, &budget); err != nil {
 			c.Default, c.MarkErr = false, k.failed("spec.default.expression", err, "and counts as false")
 		}
 	}
-	if r.offerWhen != nil {
-		ok, err := r.offerWhen.Bool(&in, &budget)
+	if r.OfferWhen != nil {
+		ok, err := r.OfferWhen.Bool(&in, &budget)
 		if c.NotOffered = !ok || err != nil; err != nil {
 			c.OfferErr = invalidClass(truncate.String(err.Error(), v1alpha1.MaxShownBytes))
 		}
 	}
-	if r.weight != nil {
-		value, err := r.weight.Number(&in, &budget)
+	if r.Weight != nil {
+		value, err := r.Weight.Number(&in, &budget)
 		if k.readWeight(c, value); err != nil {
 			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
 		}

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // Decider decides on claims. It alone knows the order of a decision:
@@ -31,11 +33,11 @@ type Decider struct {
 	Gates []Gate
 	// Live reads the classes that a claim asks for, when no known class is left: the
 	// class may be new. Nil reads none.
-	Live func(context.Context, *View, Claim) (*View, error)
+	Live func(context.Context, *View, claim.Claim) (*View, error)
 	// Related reads an object that a claim of this namespace names, when it is not known: it
 	// may be new. It returns nil if there is none. The namespace is ignored for an object that has none. Nil
 	// reads none.
-	Related func(ctx context.Context, claimNamespace string, kind *RelatedKind, namespace, name string) (*expression.Object, error)
+	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
 	// Deadline limits all that a decision asks of others. It is called only when there is
 	// something to ask. Nil means the context as it is.
 	Deadline func(context.Context) (context.Context, context.CancelFunc)
@@ -80,12 +82,12 @@ type Gate struct {
 	// Admits may ask others, until the context ends, and may be asked about a class again.
 	// An error ends the decision, because nobody knows then. It may reserve something only
 	// if the mode commits.
-	Admits func(context.Context, Mode, *View, Claim, *Class) (bool, error)
+	Admits func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error)
 }
 
 // Decide on a claim. It returns an error only for a faulty registration, which is a *Fault, or an
 // unanswered read.
-func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) (decision Decision, err error) {
+func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, err error) {
 	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
 		return decision, view.Fault
@@ -107,7 +109,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in Intake, mode Mode) 
 		err = d.drawLive(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
 	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
-		decision.Lacks = view.Kind.lacks(in.Parents)
+		decision.Lacks = view.Kind.Lacks(in.Parents)
 	}
 	return decision, err
 }
@@ -179,7 +181,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 }
 
 // refusing returns the first gate that refuses a class, nil if none does.
-func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim Claim, c *Class) (*Gate, error) {
+func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim claim.Claim, c *Class) (*Gate, error) {
 	for i := range d.Gates {
 		gate, ctx := &d.Gates[i], deadline.context()
 		admits, err := false, ctx.Err()
@@ -271,7 +273,7 @@ type Refusal struct {
 type Decision struct {
 	View *View
 	// Claim, if it is left alone or has problems, was not decided on.
-	Claim Intake
+	Claim claim.Intake
 	facts *facts // nil for a claim without expressions
 	// Class is nil if the claim is unmatched.
 	Class *Class
@@ -316,7 +318,7 @@ func (d *Decision) Denied() bool {
 
 // Patch gives the claim its class, after these tests.
 func (d *Decision) Patch(tests ...fields.Operation) []byte {
-	return d.View.Kind.patch(&d.Claim, d.Class.Target(), tests)
+	return d.View.Kind.Patch(&d.Claim, d.Class.Target(), tests)
 }
 
 func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts} }

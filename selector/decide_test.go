@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // golden is a case's want.yaml.
@@ -379,7 +380,7 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 }
 
 // drawn returns the classes that a claim like this one can get.
-func drawn(view *View, claim Claim) []string {
+func drawn(view *View, claim claim.Claim) []string {
 	claim.Name = "" // generated, so that the seed is fresh
 	seen := map[*Class]bool{}
 	var classes []*Class
@@ -439,27 +440,27 @@ func read(t *testing.T, file string) []byte {
 }
 
 // choose a class for a claim, without any effect.
-func choose(view *View, claim Claim, fresh uint64) Decision {
+func choose(view *View, claim claim.Claim, fresh uint64) Decision {
 	return mustDecide(view, claim, fresh, time.Time{}, Explain)
 }
 
 // decide on a claim that is admitted.
-func decide(view *View, claim Claim, fresh uint64, now time.Time) Decision {
+func decide(view *View, claim claim.Claim, fresh uint64, now time.Time) Decision {
 	return mustDecide(view, claim, fresh, now, Admit)
 }
 
-func mustDecide(view *View, claim Claim, fresh uint64, now time.Time, mode Mode) Decision {
+func mustDecide(view *View, c claim.Claim, fresh uint64, now time.Time, mode Mode) Decision {
 	d := Decider{Fresh: func() uint64 { return fresh }, Now: func() time.Time { return now }}
-	decision, err := d.Decide(context.Background(), view, Intake{Claim: claim}, mode)
+	decision, err := d.Decide(context.Background(), view, claim.Intake{Claim: c}, mode)
 	if err != nil {
 		panic(err)
 	}
 	return decision
 }
 
-func explain(view *View, claim Claim, fresh uint64) Explanation {
+func explain(view *View, c claim.Claim, fresh uint64) Explanation {
 	d := Decider{Fresh: func() uint64 { return fresh }}
-	e, err := d.Explain(context.Background(), view, Intake{Claim: claim})
+	e, err := d.Explain(context.Background(), view, claim.Intake{Claim: c})
 	if err != nil {
 		panic(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"unique"
 
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // derivation gives classes further keys in the index of a view, beside their labels: the
@@ -26,20 +27,20 @@ const partitionKey text = "="
 
 func (v *offer) newDerivation() *derivation {
 	d := &derivation{}
-	add := func(fits []*fit) {
+	add := func(fits []*rules.Fit) {
 		for _, f := range fits {
-			for _, e := range f.equal {
-				if d.find(e.key) == nil {
-					d.paths = append(d.paths, derivedPath{keyed{hash: text(e.key).Hash(), key: unique.Make(e.key)}, e.path})
+			for _, e := range f.Equal {
+				if d.find(e.Key) == nil {
+					d.paths = append(d.paths, derivedPath{keyed{hash: text(e.Key).Hash(), key: unique.Make(e.Key)}, e.Path})
 				}
 			}
 		}
 	}
-	add(v.Kind.fits)
+	add(v.Kind.Fits)
 	for _, s := range v.known {
-		add(s.Kind.rules.fits)
+		add(s.Kind.ForClaims.Fits)
 	}
-	if v.Kind.partitionClass != nil {
+	if v.Kind.PartitionClass != nil {
 		d.partitions = v.Kind
 	}
 	if len(d.paths) == 0 && d.partitions == nil {

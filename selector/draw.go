@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // filter drops candidates that a claim is offered but may not get. The author of the
@@ -31,16 +32,16 @@ type drops func(subject, *Class) (bool, error)
 // is a new row.
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", always(func(_ subject, c *Class) (bool, error) { return c.TooManyLabels, nil })},
-	{OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
-		if len(k.form.fields) < 2 { // Beside the name, there is nothing to say.
+	{claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
+		if len(k.Form.Fields) < 2 { // Beside the name, there is nothing to say.
 			return nil
 		}
 		return func(claim subject, c *Class) (bool, error) {
-			return claim.Given != nil && !claim.Given.agreesWith(c.Target()), nil
+			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
 		}
 	}},
 	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
-		if !k.classRef.IsKey() || k.classRef[1] != "labels" {
+		if !k.ClassRef.IsKey() || k.ClassRef[1] != "labels" {
 			return nil
 		}
 		return func(_ subject, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
@@ -112,7 +113,7 @@ func newPolicy(k *v1alpha1.ClaimKind) policy {
 	return p
 }
 
-func (p *policy) drawsAfresh(c Claim) bool { return p.freshSeeds || c.Name == "" }
+func (p *policy) drawsAfresh(c claim.Claim) bool { return p.freshSeeds || c.Name == "" }
 
 // compileFilters for the claims of a kind.
 func (k *ClaimKind) compileFilters() {
@@ -171,7 +172,7 @@ type memory interface {
 	rank(namespace string, c *Class) int64
 	// commit remembers that a claim gets a class, at this time. It returns false if the
 	// class no longer has this rank: the caller then chooses again.
-	commit(claim Claim, c *Class, rank int64, now time.Time) bool
+	commit(claim claim.Claim, c *Class, rank int64, now time.Time) bool
 }
 
 // CountsClaims reports whether a strategy needs to know how many claims each class has.
@@ -290,7 +291,7 @@ func (o *order) place(c *Class) candidate {
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
-	case kind.score != nil:
+	case kind.Score != nil:
 		rank = o.claim.facts.judgedRank(c) // A class without one is dropped.
 	}
 	return candidate{c, rank, key}

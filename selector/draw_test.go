@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // All claims, classes and seeds below are fixed, so that a test that passes once always passes.
@@ -133,7 +134,7 @@ func TestDrawIsReproducible(t *testing.T) {
 	for range 5 {
 		got := build()
 		for i := range 1000 {
-			c := claim(i)
+			c := nthClaim(i)
 			require.Same(t, choose(want, c, random.Uint64()).Class, choose(got, c, random.Uint64()).Class,
 				"We should give a claim the same class, whatever the order in which we learn of classes")
 		}
@@ -186,7 +187,7 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 			before, after := weighed(postgres(), tc.before), weighed(postgres(), tc.after)
 			moved := 0
 			for i := range claims {
-				from, to := choose(before, claim(i), 0).Class.String(), choose(after, claim(i), 0).Class.String()
+				from, to := choose(before, nthClaim(i), 0).Class.String(), choose(after, nthClaim(i), 0).Class.String()
 				if from == to {
 					continue
 				}
@@ -213,7 +214,7 @@ func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 	view := weighed(postgres(), weights)
 	got, want := map[string]int{}, map[string]float64{}
 	for i := 0; i < claims; i += 2 {
-		got[choose(view, claim(i), 0).Class.Name+" "+choose(view, claim(i+1), 0).Class.Name]++
+		got[choose(view, nthClaim(i), 0).Class.Name+" "+choose(view, nthClaim(i+1), 0).Class.Name]++
 	}
 	for a := range weights {
 		for b := range weights {
@@ -273,8 +274,8 @@ func TestUniform(t *testing.T) {
 }
 
 // claim asks for gold, and its name differs little from the others'.
-func claim(i int) Claim {
-	return Claim{Namespace: "team", Name: fmt.Sprintf("claim-%05d", i), Selector: gold}
+func nthClaim(i int) claim.Claim {
+	return claim.Claim{Namespace: "team", Name: fmt.Sprintf("claim-%05d", i), Selector: gold}
 }
 
 // tally counts the claims that each class gets.
@@ -285,7 +286,7 @@ func tally(t *testing.T, view *View, fresh func() uint64, n int) map[string]int 
 	}
 	got := map[string]int{}
 	for i := range n {
-		d := choose(view, claim(i), fresh())
+		d := choose(view, nthClaim(i), fresh())
 		require.NotNil(t, d.Class)
 		got[d.Class.String()]++
 	}

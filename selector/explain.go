@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -129,7 +130,7 @@ type Requirement struct {
 // that the claim is offered. It says nothing about other classes, which the claim's
 // author may not be allowed to know. It has no reasons for a claim that is left alone or
 // has problems.
-func (d *Decider) Explain(ctx context.Context, v *View, in Intake) (e Explanation, err error) {
+func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Explanation, err error) {
 	if e.Decision, err = d.Decide(ctx, v, in, Explain); err == nil {
 		e.addFacts(in)
 	}
@@ -228,7 +229,7 @@ func (s Strategy) setOdds(candidates []Candidate, score func(*Class) int64) {
 func (e *Explanation) addDefaults(asked map[*Class]bool) {
 	claim, view := e.Decision.Claim.Claim, e.Decision.View
 	for _, s := range view.Classes {
-		s.eachOffered(&view.Kind.reach, claim.Namespace, func(c *Class) {
+		s.eachOffered(&view.Kind.Reach, claim.Namespace, func(c *Class) {
 			switch {
 			case !c.Default:
 				e.NotDefault++
@@ -245,7 +246,7 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 	requirements, _ := e.Decision.asks().Requirements()
 	distances := map[*Class]int{}
 	for _, s := range view.Classes {
-		s.eachOffered(&view.Kind.reach, claim.Namespace, func(c *Class) {
+		s.eachOffered(&view.Kind.Reach, claim.Namespace, func(c *Class) {
 			if asked[c] {
 				return
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // TestExplainAgreesWithDecide on 1,000 generated claims, each with classes of its
@@ -94,19 +95,19 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 }
 
 // offered reports whether a claim is offered a class, by its definition.
-func offered(view *View, claim Claim, c *Class) bool {
-	switch view.Kind.from {
+func offered(view *View, claim claim.Claim, c *Class) bool {
+	switch view.Kind.From {
 	case v1alpha1.FromAll:
 		return true
 	case v1alpha1.FromNames:
-		return !c.Kind.Namespaced || slices.Contains(view.Kind.names, c.Namespace)
+		return !c.Kind.Namespaced || slices.Contains(view.Kind.Names, c.Namespace)
 	default:
 		return !c.Kind.Namespaced || c.Namespace == claim.Namespace
 	}
 }
 
 // place of a class in an explanation, by its definition.
-func place(view *View, claim Claim, c *Class) string {
+func place(view *View, claim claim.Claim, c *Class) string {
 	if !offered(view, claim, c) {
 		return "unoffered"
 	}
@@ -119,7 +120,7 @@ func place(view *View, claim Claim, c *Class) string {
 		return ""
 	}
 	if claim.Selector == nil && c.Default {
-		if !c.Kind.Namespaced && view.Kind.from == v1alpha1.FromSameAsClaim {
+		if !c.Kind.Namespaced && view.Kind.From == v1alpha1.FromSameAsClaim {
 			for _, s := range view.Classes {
 				for _, own := range s.All() {
 					if s.Kind.Namespaced && own.Namespace == claim.Namespace && own.Default && dropped(own) == "" {
@@ -168,10 +169,10 @@ func TestExplainedOdds(t *testing.T) {
 
 				got := map[*Class]int{}
 				for range draws {
-					got[choose(view, claim(0), random.Uint64()).Class]++
+					got[choose(view, nthClaim(0), random.Uint64()).Class]++
 				}
 				statistic, freedom := 0.0, -1
-				for _, c := range explain(view, claim(0), 0).Candidates {
+				for _, c := range explain(view, nthClaim(0), 0).Candidates {
 					if c.Odds.Share == 0 {
 						require.Zero(t, got[c.Class], "We should never draw %s", c.Class)
 						continue
@@ -216,7 +217,7 @@ func TestExplainOdds(t *testing.T) {
 			k := postgres()
 			k.Spec.Strategy = tc.strategy
 			got := map[string]Odds{}
-			for _, c := range explain(weighed(k, tc.weights), claim(0), 0).Candidates {
+			for _, c := range explain(weighed(k, tc.weights), nthClaim(0), 0).Candidates {
 				got[c.Class.String()] = c.Odds
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
@@ -235,7 +236,7 @@ func TestExplainOdds(t *testing.T) {
 		k := postgres()
 		view := weighed(k, map[string]int64{"as/one": 1, "as/two": 1})
 		view.Kind.Strategy.Depends = "the weather"
-		e := explain(view, claim(0), 0)
+		e := explain(view, nthClaim(0), 0)
 		assert.False(t, e.Reproducible, "We should promise nothing of a draw that depends on more")
 		for _, c := range e.Candidates {
 			assert.Zero(t, c.Odds, "We should make up no odds")
@@ -256,7 +257,7 @@ func TestExplainNearest(t *testing.T) {
 	}, nil))
 	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
 
-	e := explain(view, Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
+	e := explain(view, claim.Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
 	var got []string
 	for _, m := range e.NearMisses {
 		got = append(got, m.Class.Name)
@@ -334,8 +335,8 @@ func (g generator) view() *View {
 	return newView(NewClaimKind(k), offered)
 }
 
-func (g generator) claim() Claim {
-	c := Claim{Namespace: "team", Name: fmt.Sprintf("claim-%d", g.IntN(1000))}
+func (g generator) claim() claim.Claim {
+	c := claim.Claim{Namespace: "team", Name: fmt.Sprintf("claim-%d", g.IntN(1000))}
 	if g.oneIn(5) {
 		c.Name = ""
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -31,18 +32,18 @@ type RelatedObject struct {
 
 // addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
 // first that fails. Those that look at nothing but the claim were evaluated when it was read.
-func (e *Explanation) addFacts(read Intake) {
-	claim, kind, facts := e.Decision.Claim, e.Decision.View.Kind, e.Decision.facts
-	if claim.Object == nil {
+func (e *Explanation) addFacts(read claim.Intake) {
+	in, kind, facts := &e.Decision.Claim, e.Decision.View.Kind, e.Decision.facts
+	if in.Object == nil {
 		return
 	}
-	in, rules, resolved := &expression.Input{Claim: claim.Object}, kind.rules, facts != nil
+	seen, resolved := &expression.Input{Claim: in.Object}, facts != nil
 	if resolved {
-		in = &facts.input
-		for i := range rules.related {
-			r := &rules.related[i]
-			_, found := in.Related[r.kind.Name]
-			e.Related = append(e.Related, RelatedObject{r.kind.Name, r.kind.Resource, facts.names[r.kind.Name], found})
+		seen = &facts.input
+		for i := range kind.Related {
+			r := &kind.Related[i]
+			_, found := seen.Related[r.Kind.Name]
+			e.Related = append(e.Related, RelatedObject{r.Kind.Name, r.Kind.Resource, facts.names[r.Kind.Name], found})
 		}
 	}
 	for _, x := range []struct {
@@ -50,14 +51,14 @@ func (e *Explanation) addFacts(read Intake) {
 		to        **Evaluation
 		evaluated bool
 	}{
-		{rules.bindWhen, &e.BindWhen, resolved || !kind.AsksOthers()},
-		{rules.selectorFrom, &e.SelectorFrom, resolved && claim.LeftAlone != NotYet && read.Selector == nil},
-		{rules.partitionOf, &e.Partition, resolved && claim.LeftAlone == "" && kind.Asks(claim.Claim) == nil},
+		{kind.BindWhen, &e.BindWhen, resolved || !kind.AsksOthers()},
+		{kind.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
+		{kind.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Asks(in.Claim) == nil},
 	} {
 		if x.of == nil || !x.evaluated {
 			continue
 		}
-		*x.to = evaluationOf(x.of, in)
+		*x.to = evaluationOf(x.of, seen)
 		if (*x.to).Error != "" {
 			return
 		}
@@ -78,7 +79,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
 	const notOfPartition = "NotOfPartition"
 	kind, facts := e.Decision.View.Kind, e.Decision.facts
-	if kind.partitionClass == nil {
+	if kind.PartitionClass == nil {
 		return drop
 	}
 	of, err := kind.partitionFor(c)
@@ -94,7 +95,7 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", truncate.String(of, v1alpha1.MaxShownBytes))
 	}
 	in := expression.Input{Class: c.Fields}
-	drop.Expression, drop.Saw = kind.partitionClass.String(), kind.partitionClass.Saw(&in)
+	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&in)
 	return drop
 }
 

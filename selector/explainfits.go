@@ -13,7 +13,7 @@ func (e *Explanation) candidate(c *Class) Candidate {
 	if c.WeightErr != nil {
 		candidate.WeightError = c.WeightErr.Error()
 	}
-	if kind := e.Decision.View.Kind; kind.score != nil {
+	if kind := e.Decision.View.Kind; kind.Score != nil {
 		facts := e.Decision.facts
 		_, _ = facts.rank(kind, c)
 		candidate.Score = facts.score
@@ -24,7 +24,7 @@ func (e *Explanation) candidate(c *Class) Candidate {
 // score is how candidates rank by an expression, nil if there is none.
 func (e *Explanation) score() func(*Class) int64 {
 	kind, facts := e.Decision.View.Kind, e.Decision.facts
-	if kind.score == nil {
+	if kind.Score == nil {
 		return nil
 	}
 	return func(c *Class) int64 {
@@ -36,20 +36,20 @@ func (e *Explanation) score() func(*Class) int64 {
 // addExpression adds the expression that drops a class, of a fit its first term that is not
 // true, and what it saw.
 func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
-	if offerWhen := d.Class.Kind.rules.offerWhen; d.Reason == "NotOffered" && offerWhen != nil {
+	if offerWhen := d.Class.Kind.ForClaims.OfferWhen; d.Reason == "NotOffered" && offerWhen != nil {
 		d.Expression = offerWhen.String() // What it saw is not held.
 		return
 	}
 	if facts == nil {
 		return
 	}
-	if d.Reason == "NoScore" && kind.score != nil {
+	if d.Reason == "NoScore" && kind.Score != nil {
 		facts.input.Class = d.Class.Fields
-		d.Expression, d.Saw = kind.score.String(), kind.score.Saw(&facts.input)
+		d.Expression, d.Saw = kind.Score.String(), kind.Score.Saw(&facts.input)
 		return
 	}
-	for _, f := range slices.Concat(kind.fits, d.Class.Kind.rules.fits) {
-		if f.name != d.Reason && d.Reason != otherFit {
+	for _, f := range slices.Concat(kind.Fits, d.Class.Kind.ForClaims.Fits) {
+		if f.Name != d.Reason && d.Reason != otherFit {
 			continue
 		}
 		if term, _ := facts.drops(f, d.Class); term != nil {
@@ -69,7 +69,7 @@ func (e *Explanation) addUnequal(asked map[*Class]bool) {
 		return
 	}
 	for _, s := range d.View.Classes {
-		s.eachOffered(&d.View.Kind.reach, d.Claim.Namespace, func(c *Class) {
+		s.eachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *Class) {
 			if asked[c] || !selector.Matches(&c.Labels) {
 				return
 			}
@@ -90,12 +90,12 @@ func (e *Explanation) addUnserving() {
 		if d.View.Classes[i] == s {
 			continue
 		}
-		s.eachOffered(&d.View.Kind.reach, d.Claim.Namespace, func(c *Class) {
+		s.eachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *Class) {
 			by, term, err := d.View.Kind.serves(c)
 			if by == nil || selector == nil && !c.Default || selector != nil && !selector.Matches(&c.Labels) {
 				return
 			}
-			drop := Drop{Class: c, Reason: by.name, Text: by.text, Expression: term.String()}
+			drop := Drop{Class: c, Reason: by.Name, Text: by.Text, Expression: term.String()}
 			if err != nil {
 				drop.Text += ": " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
 			}

@@ -6,12 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // subject of a decision: a claim, and what expressions say of it, nil for a kind without.
 type subject struct {
-	Claim
+	claim.Claim
 	facts *facts
 }
 
@@ -43,7 +45,7 @@ type facts struct {
 
 // claimValue is the claim's side of an equality.
 type claimValue struct {
-	of    *equality
+	of    *rules.Equality
 	value any
 	text  text
 	// indexed says that the index has such values.
@@ -53,12 +55,12 @@ type claimValue struct {
 
 // claimTerm is a term of a fit that does not look at the class, and is not true.
 type claimTerm struct {
-	of   *fit
+	of   *rules.Fit
 	term *expression.Expression
 	err  error
 }
 
-func newFacts(c Claim) *facts {
+func newFacts(c claim.Claim) *facts {
 	f := &facts{budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}, input: expression.Input{Claim: c.Object}}
 	if c.Request != nil {
 		f.input.Request = c.Request
@@ -69,7 +71,7 @@ func newFacts(c Claim) *facts {
 func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
 
 // claimTerm of a fit that is not true, nil if all are.
-func (f *facts) claimTerm(of *fit) *claimTerm {
+func (f *facts) claimTerm(of *rules.Fit) *claimTerm {
 	for i := range f.terms {
 		if f.terms[i].of == of {
 			return &f.terms[i]
@@ -79,7 +81,7 @@ func (f *facts) claimTerm(of *fit) *claimTerm {
 }
 
 // valueOf the claim's side of an equality, nil if it is not known.
-func (f *facts) valueOf(e *equality) *claimValue {
+func (f *facts) valueOf(e *rules.Equality) *claimValue {
 	for i := range f.values {
 		if f.values[i].of == e {
 			return &f.values[i]
@@ -91,9 +93,9 @@ func (f *facts) valueOf(e *equality) *claimValue {
 // equals reports whether a class has the value, which the index may have.
 func (v *claimValue) equals(c *Class) bool {
 	if text, isText := v.value.(string); isText {
-		return c.Fields.HasText(v.of.path, text)
+		return c.Fields.HasText(v.of.Path, text)
 	}
-	has, ok := c.Fields.Lookup(v.of.path)
+	has, ok := c.Fields.Lookup(v.of.Path)
 	if !ok {
 		return false
 	}
@@ -104,7 +106,7 @@ func (v *claimValue) equals(c *Class) bool {
 func (v *claimValue) hashed() value { return value{hashed: hash(string(v.text))} }
 
 // meets reports whether a class meets an equality.
-func (f *facts) meets(e *equality, c *Class) (bool, error) {
+func (f *facts) meets(e *rules.Equality, c *Class) (bool, error) {
 	v := f.valueOf(e)
 	if v.err != nil {
 		return false, v.err
@@ -112,7 +114,7 @@ func (f *facts) meets(e *equality, c *Class) (bool, error) {
 	if v.indexed && v.equals(c) {
 		return true, nil
 	}
-	return f.bool(e.term) // It also has the text of an error.
+	return f.bool(e.Term) // It also has the text of an error.
 }
 
 // rank of a class by its score.
@@ -120,7 +122,7 @@ func (f *facts) rank(k *ClaimKind, c *Class) (int64, error) {
 	if f.ranked != c {
 		f.ranked = c
 		f.input.Class = c.Fields
-		f.score, f.lastErr = k.score.Number(&f.input, &f.budget)
+		f.score, f.lastErr = k.Score.Number(&f.input, &f.budget)
 		f.lastRank = rankOf(f.score)
 		if k.Strategy.Name == v1alpha1.LowestScore {
 			f.lastRank = -f.lastRank

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -28,15 +30,15 @@ func (v *View) FaultOf(classKind string) *Fault {
 		why = "which was registered at the same time, and comes first by name"
 	}
 	var forms []string
-	for _, f := range referenceForms {
-		if !f.confuses(kind.GroupVersionKind, first.GroupVersionKind) {
-			forms = append(forms, string(f.name))
+	for _, f := range claim.Forms {
+		if !f.Confuses(kind.GroupVersionKind, first.GroupVersionKind) {
+			forms = append(forms, string(f.Name))
 		}
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, %s: "+
 			"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, v.Kind.Name, v.Kind.form.name, first.Name, why, strings.Join(forms, ", "))}
+		classKind, v.Kind.Name, v.Kind.Form.Name, first.Name, why, strings.Join(forms, ", "))}
 }
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not
@@ -48,9 +50,9 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	for name := range strategies {
 		strategyNames = append(strategyNames, name)
 	}
-	formNames := make([]string, len(referenceForms))
-	for i, f := range referenceForms {
-		formNames[i] = string(f.name)
+	formNames := make([]string, len(claim.Forms))
+	for i, f := range claim.Forms {
+		formNames[i] = string(f.Name)
 	}
 	for _, f := range []struct {
 		field, value string
@@ -59,23 +61,23 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 		{"reference.form", string(k.Spec.Reference.Form), formNames},
 		{
 			"reference.whenParentAbsent", string(k.Spec.Reference.WhenParentAbsent),
-			toStrings(v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone),
+			claim.Strings(v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone),
 		},
 		{
 			"whenNoSelector", string(k.Spec.WhenNoSelector),
-			toStrings(v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone),
+			claim.Strings(v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone),
 		},
 		{
 			"classNamespaces.from", string(k.Spec.ClassNamespaces.From),
-			toStrings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),
+			claim.Strings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),
 		},
-		{"strategy", string(k.Spec.Strategy), toStrings(strategyNames...)},
-		{"seed", string(k.Spec.Seed), toStrings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
-		{"whenUnmatched", string(k.Spec.WhenUnmatched), toStrings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
-		{"defaulting", string(k.Spec.Defaulting), toStrings(v1alpha1.DefaultingWebhook, v1alpha1.DefaultingPolicy)},
-		{"onUnbind", string(k.Spec.OnUnbind), toStrings(v1alpha1.RestoreReference, v1alpha1.AllowUnbind)},
-		{"order", string(k.Spec.Order), toStrings(v1alpha1.OrderLast, v1alpha1.OrderFirst)},
-		{"failurePolicy", string(k.Spec.FailurePolicy), toStrings(v1alpha1.Fail, v1alpha1.Ignore)},
+		{"strategy", string(k.Spec.Strategy), claim.Strings(strategyNames...)},
+		{"seed", string(k.Spec.Seed), claim.Strings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
+		{"whenUnmatched", string(k.Spec.WhenUnmatched), claim.Strings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
+		{"defaulting", string(k.Spec.Defaulting), claim.Strings(v1alpha1.DefaultingWebhook, v1alpha1.DefaultingPolicy)},
+		{"onUnbind", string(k.Spec.OnUnbind), claim.Strings(v1alpha1.RestoreReference, v1alpha1.AllowUnbind)},
+		{"order", string(k.Spec.Order), claim.Strings(v1alpha1.OrderLast, v1alpha1.OrderFirst)},
+		{"failurePolicy", string(k.Spec.FailurePolicy), claim.Strings(v1alpha1.Fail, v1alpha1.Ignore)},
 	} {
 		if f.value != "" && !slices.Contains(f.known, f.value) {
 			slices.Sort(f.known)
@@ -89,7 +91,7 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 }
 
 // faultOf a registration with invalid expressions, nil if there are none.
-func faultOf(what, name string, invalid []InvalidExpression) *Fault {
+func faultOf(what, name string, invalid []rules.Invalid) *Fault {
 	if len(invalid) == 0 {
 		return nil
 	}

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // expressive is a world with expressions: one claim kind, one class kind and its classes.
@@ -295,13 +297,13 @@ func TestBindWhen(t *testing.T) {
 		leftAlone, problem string
 	}{
 		"True":      {"We should bind when it is true", "claim.spec.ready", map[string]any{"ready": true}, "", ""},
-		"False":     {"We should wait while it is false", "claim.spec.ready", map[string]any{"ready": false}, NotYet, ""},
+		"False":     {"We should wait while it is false", "claim.spec.ready", map[string]any{"ready": false}, claim.NotYet, ""},
 		"Fails":     {"We should refuse what it fails for", "claim.spec.ready", map[string]any{}, "", "no such key"},
-		"Bound":     {"We should leave a bound claim alone", "true || claim.spec.ready", map[string]any{"classRef": map[string]any{"name": "a"}}, Settled, ""},
+		"Bound":     {"We should leave a bound claim alone", "true || claim.spec.ready", map[string]any{"classRef": map[string]any{"name": "a"}}, claim.Settled, ""},
 		"Decided":   {"We should bind what has the default of its schema", decided, map[string]any{"classRef": map[string]any{"name": "default"}}, "", ""},
 		"Replaced":  {"We should not ask for what the default of the schema says", decided, map[string]any{"classRef": map[string]any{"kind": "Other", "name": "default"}}, "", ""},
-		"Other":     {"We should keep the reference of an author", decided, map[string]any{"classRef": map[string]any{"name": "own"}}, NotYet, ""},
-		"Elsewhere": {"We should leave alone what is settled otherwise", decided, map[string]any{"resourceRef": map[string]any{"name": "x"}}, Settled, ""},
+		"Other":     {"We should keep the reference of an author", decided, map[string]any{"classRef": map[string]any{"name": "own"}}, claim.NotYet, ""},
+		"Elsewhere": {"We should leave alone what is settled otherwise", decided, map[string]any{"resourceRef": map[string]any{"name": "x"}}, claim.Settled, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +311,7 @@ func TestBindWhen(t *testing.T) {
 				s.BindWhen, s.Reference.EmptyIsUnset = v1alpha1.Expression(tc.expression), true
 			}).
 				with("a", map[string]any{})
-			if tc.leftAlone != Settled {
+			if tc.leftAlone != claim.Settled {
 				tc.spec = all(tc.spec)
 			}
 			d, err := world.decide(t, tc.spec)
@@ -385,7 +387,7 @@ func TestInvalidExpressions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
-			invalid := slices.Concat(compileClaimRules(e.claims).invalid, InvalidClassExpressions(e.kind))
+			invalid := slices.Concat(rules.Compile(e.claims).Invalid, rules.InvalidOfClasses(e.kind))
 			require.Len(t, invalid, 1, tc.reason)
 			assert.Equal(t, tc.field, invalid[0].Field, tc.reason)
 			assert.Contains(t, invalid[0].Error(), tc.text, tc.reason)
@@ -442,5 +444,5 @@ func TestSameFits(t *testing.T) {
 		}}
 	}
 	a, b := kind("as.example.org", "A", "other"), kind("bs.example.org", "B", "other")
-	assert.Equal(t, NewClaimKind(postgres(), a, b).linkedFits, NewClaimKind(postgres(), b, a).linkedFits, "A cache lists in any order")
+	assert.Equal(t, NewClaimKind(postgres(), a, b).LinkedFits, NewClaimKind(postgres(), b, a).LinkedFits, "A cache lists in any order")
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // refusing is a gate that refuses the classes of these names.
 func refusing(reason string, names ...string) Gate {
-	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
 		return !slices.Contains(names, c.Name), nil
 	}}
 }
@@ -27,7 +28,7 @@ func TestGates(t *testing.T) {
 	claims := NewClaimKind(postgres())
 	view := newView(claims, []*Classes{manyClasses("as.example.org", 3, 3)})
 	live := newView(claims, []*Classes{manyClasses("as.example.org", 4, 4)})
-	ask := Intake{Claim: Claim{Namespace: "team", Name: "db", Selector: gold}}
+	ask := claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}
 	var order []string // without gates
 	for _, c := range inOrder(view, ask.Claim, 0) {
 		order = append(order, c.Name)
@@ -54,7 +55,7 @@ func TestGates(t *testing.T) {
 		"AllKnown":   {why: "We should read new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, live: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", read: ReadFound}},
 		"AllLive":    {why: "We should tell of those that were read.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, live: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", read: ReadNone}},
 		"LateAll":    {why: "We should read nothing later.", gates: []Gate{refusing("Full", order...)}, live: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
+		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
 		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
 		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
@@ -63,7 +64,7 @@ func TestGates(t *testing.T) {
 				return context.WithTimeout(ctx, cmp.Or(tc.limit, time.Hour))
 			}}
 			if tc.live {
-				d.Live = func(context.Context, *View, Claim) (*View, error) { return live, nil }
+				d.Live = func(context.Context, *View, claim.Claim) (*View, error) { return live, nil }
 			}
 			got, err := d.Decide(t.Context(), view, ask, tc.mode)
 			if tc.want.err != nil {
@@ -87,7 +88,7 @@ func TestGates(t *testing.T) {
 
 // slow refuses a class after its context has ended.
 func slow(name string) Gate {
-	return Gate{Admits: func(ctx context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+	return Gate{Admits: func(ctx context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
 		<-ctx.Done()
 		return c.Name != name, nil
 	}}
@@ -95,19 +96,19 @@ func slow(name string) Gate {
 
 // only fails the test if it is asked about another class.
 func only(t *testing.T, name string) Gate {
-	return Gate{Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+	return Gate{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
 		assert.Equal(t, name, c.Name)
 		return true, nil
 	}}
 }
 
 // inOrder are all candidates in the order of the draw: a gate refuses each of them.
-func inOrder(view *View, claim Claim, fresh uint64) (classes []*Class) {
-	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*Class) {
+	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
 		classes = append(classes, c)
 		return false, nil
 	}}}}
-	if _, err := d.Decide(context.Background(), view, Intake{Claim: claim}, Explain); err != nil {
+	if _, err := d.Decide(context.Background(), view, claim.Intake{Claim: asking}, Explain); err != nil {
 		panic(err)
 	}
 	return classes
@@ -118,19 +119,19 @@ func inOrder(view *View, claim Claim, fresh uint64) (classes []*Class) {
 func TestOrderIsTheDraw(t *testing.T) {
 	for i := range 2000 {
 		g := generator{rand.New(rand.NewPCG(9, uint64(i)))} //nolint:gosec // It has to be reproducible.
-		view, claim, fresh := g.view(), g.claim(), g.Uint64()
+		view, asking, fresh := g.view(), g.claim(), g.Uint64()
 		var gone []string
-		all := inOrder(view, claim, fresh)
+		all := inOrder(view, asking, fresh)
 		for n, c := range all {
-			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ Claim, c *Class) (bool, error) {
+			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
 				return !slices.Contains(gone, c.String()+c.Kind.Name), nil
 			}}}}
-			got, err := d.Decide(t.Context(), view, Intake{Claim: claim}, Explain)
+			got, err := d.Decide(t.Context(), view, claim.Intake{Claim: asking}, Explain)
 			require.NoError(t, err)
 			require.Same(t, c, got.Class, "We should draw candidate %d of %d after those before it (%d)", n, len(all), i)
 			gone = append(gone, c.String()+c.Kind.Name)
 		}
-		require.Len(t, all, choose(view, claim, fresh).Candidates, "We should come to every candidate once (%d)", i)
+		require.Len(t, all, choose(view, asking, fresh).Candidates, "We should come to every candidate once (%d)", i)
 	}
 }
 
@@ -138,13 +139,13 @@ func TestOrderIsTheDraw(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	view := newView(NewClaimKind(postgres()), []*Classes{manyClasses("as.example.org", 10_000, 10_000)})
 	asked := 0
-	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) {
+	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error) {
 		asked++
 		return false, nil
 	}}}}
 	allocated := allocating(func() {
 		asked = 0
-		got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, Admit)
+		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
 		require.ErrorContains(t, err, "more than 100 of the 10000 classes that match are not allowed", "We should not say that there is no class.")
 		assert.Nil(t, got.Class)
 	})
@@ -159,7 +160,7 @@ func TestOrderKeepsTheOdds(t *testing.T) {
 	got := map[string]int{}
 	d := Decider{Gates: []Gate{refusing("Full", "closed")}}
 	for i := range claims {
-		decision, err := d.Decide(t.Context(), view, Intake{Claim: claim(i)}, DryRun)
+		decision, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(i)}, DryRun)
 		require.NoError(t, err)
 		got[decision.Class.String()]++
 	}
@@ -174,13 +175,13 @@ func TestGatesComeBeforeTheCommit(t *testing.T) {
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
-		decision, err := d.Decide(t.Context(), view, Intake{Claim: claim(i)}, Admit)
+		decision, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(i)}, Admit)
 		require.NoError(t, err)
 		got[decision.Class.Name]++
 	}
 	assert.Equal(t, map[string]int{"class-000": 5, "class-002": 5}, got, "We should take turns among the classes that are admitted.")
 	d.Gates = nil
-	decision, err := d.Decide(t.Context(), view, Intake{Claim: claim(11)}, Admit)
+	decision, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(11)}, Admit)
 	require.NoError(t, err)
 	assert.Equal(t, "class-001", decision.Class.Name, "We should not take the turn of a class that was refused.")
 }
@@ -198,20 +199,20 @@ func TestModes(t *testing.T) {
 			view := newView(kind, []*Classes{manyClasses("as.example.org", 1, 1)})
 			asked, reads := Mode(-1), 0
 			d := Decider{
-				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ Claim, _ *Class) (bool, error) {
+				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ claim.Claim, _ *Class) (bool, error) {
 					asked = m
 					return true, nil
 				}}},
-				Live: func(_ context.Context, v *View, _ Claim) (*View, error) {
+				Live: func(_ context.Context, v *View, _ claim.Claim) (*View, error) {
 					reads++
 					return NewView(v.Kind, nil), nil
 				},
 			}
-			got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, mode)
+			got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, mode)
 			require.NoError(t, err)
 			assert.Equal(t, want.commits, kind.Tally.claims(kind.countedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
 			assert.Equal(t, mode, asked, "We should tell gates what the decision is for.")
-			_, err = d.Decide(t.Context(), newView(kind, nil), Intake{Claim: claim(1)}, mode)
+			_, err = d.Decide(t.Context(), newView(kind, nil), claim.Intake{Claim: nthClaim(1)}, mode)
 			require.NoError(t, err)
 			assert.Equal(t, want.reads, reads, "We should read only while a claim is created.")
 		})
@@ -223,11 +224,11 @@ func TestDeciderGuards(t *testing.T) {
 	fault := &Fault{"Reason", "text"}
 	kind := NewClaimKind(postgres())
 	d := Decider{
-		Gates: []Gate{{Admits: func(context.Context, Mode, *View, Claim, *Class) (bool, error) {
+		Gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error) {
 			t.Error("We should ask no gate.")
 			return false, nil
 		}}},
-		Live: func(context.Context, *View, Claim) (*View, error) {
+		Live: func(context.Context, *View, claim.Claim) (*View, error) {
 			t.Error("We should read no classes.")
 			return nil, errors.New("no read")
 		},
@@ -236,12 +237,12 @@ func TestDeciderGuards(t *testing.T) {
 	for name, tc := range map[string]struct {
 		why    string
 		view   *View
-		in     Intake
+		in     claim.Intake
 		reason string
 		err    error
 	}{
-		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{offer: offer{Kind: kind}, Fault: fault}, in: Intake{LeftAlone: Settled}, err: fault},
-		"LeftAlone": {why: "We should leave it alone.", view: &View{offer: offer{Kind: kind}}, in: Intake{LeftAlone: Settled}, reason: Settled},
+		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{offer: offer{Kind: kind}, Fault: fault}, in: claim.Intake{LeftAlone: claim.Settled}, err: fault},
+		"LeftAlone": {why: "We should leave it alone.", view: &View{offer: offer{Kind: kind}}, in: claim.Intake{LeftAlone: claim.Settled}, reason: claim.Settled},
 		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{offer: offer{Kind: kind}}, in: invalid, reason: "MalformedClaim"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,16 +270,16 @@ func TestFilterFailsForOneClass(t *testing.T) {
 	}})
 	kind.free = len(kind.filters)
 	view := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4)})
-	got := choose(view, claim(1), 0)
+	got := choose(view, nthClaim(1), 0)
 	assert.Equal(t, 2, got.Candidates, "We should offer the others.")
 	assert.Equal(t, "Unfit=2", got.DroppedText(), "We should drop a class that cannot be judged.")
 	require.EqualError(t, got.DropErr, "no such field: spec.size")
 
 	alone := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
-	unmatched := choose(alone, claim(1), 0)
+	unmatched := choose(alone, nthClaim(1), 0)
 	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should tell what is wrong with it.")
 	texts := map[string]string{}
-	for _, d := range explain(alone, claim(1), 0).Dropped {
+	for _, d := range explain(alone, nthClaim(1), 0).Dropped {
 		texts[d.Class.Name] = d.Text
 	}
 	assert.Equal(t, map[string]string{"class-001": "unfit: no such field: spec.size", "class-002": "unfit"}, texts, "We should tell which class is broken.")
@@ -286,9 +287,9 @@ func TestFilterFailsForOneClass(t *testing.T) {
 
 func TestExplainRefusals(t *testing.T) {
 	view := newView(NewClaimKind(postgres()), []*Classes{manyClasses("as.example.org", 3, 3)})
-	first := choose(view, claim(1), 0).Class
+	first := choose(view, nthClaim(1), 0).Class
 	d := Decider{Gates: []Gate{refusing("Full", first.Name)}}
-	e, err := d.Explain(t.Context(), view, Intake{Claim: claim(1)})
+	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
 	require.NoError(t, err)
 	assert.Equal(t, []Drop{{ClassName: first.FullName(), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
 	assert.Len(t, e.Candidates, 2, "We should not offer it.")
@@ -303,21 +304,21 @@ func TestGateFailsLate(t *testing.T) {
 	view := newView(kind, []*Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
-		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c Claim, class *Class) (bool, error) {
+		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c claim.Claim, class *Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
 				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c.Namespace, class), time.Time{}))
 				return true, nil
 			}
 			return false, failed
 		}}},
-		Live: func(context.Context, *View, Claim) (*View, error) { return view, nil },
+		Live: func(context.Context, *View, claim.Claim) (*View, error) { return view, nil },
 	}
-	got, err := d.Decide(t.Context(), view, Intake{Claim: claim(1)}, Admit)
+	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
 	require.ErrorIs(t, err, failed)
 	require.ErrorContains(t, err, "full for the claim", "We should say what could not be told.")
 	assert.Nil(t, got.Class, "We should not have a class of a draw that did not count.")
 
-	got, err = d.Decide(t.Context(), newView(kind, nil), Intake{Claim: claim(1)}, Admit)
+	got, err = d.Decide(t.Context(), newView(kind, nil), claim.Intake{Claim: nthClaim(1)}, Admit)
 	require.ErrorIs(t, err, failed)
 	assert.Equal(t, ReadFound, got.Read, "We should say that the read was not at fault.")
 	assert.Nil(t, got.Class)

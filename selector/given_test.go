@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -59,58 +60,58 @@ func TestReadReference(t *testing.T) {
 		claim     string
 		leftAlone string
 		settled   string
-		given     *Given
+		given     *claim.Given
 		errs      []fieldFailed
 	}{
-		"Label":              {reason: "We should take the label for the reference.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: q}}}`, leftAlone: Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
-		"EmptyLabel":         {reason: "We should take an empty label for set, unless the kind says otherwise.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: ""}}}`, leftAlone: Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
+		"Label":              {reason: "We should take the label for the reference.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: q}}}`, leftAlone: claim.Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
+		"EmptyLabel":         {reason: "We should take an empty label for set, unless the kind says otherwise.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: ""}}}`, leftAlone: claim.Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
 		"OtherLabel":         {reason: "We should take no other label for the reference.", kind: byLabel, claim: `{metadata: {labels: {queue-name: q}, annotations: {kueue.x-k8s.io/queue-name: q}}}`},
 		"NoLabels":           {reason: "We should read a claim without labels.", kind: byLabel, claim: `{metadata: {labels: null}}`},
-		"Annotation":         {reason: "We should take the annotation for the reference.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: c}}}`, leftAlone: Settled, settled: "metadata.annotations[example.org/class]"},
+		"Annotation":         {reason: "We should take the annotation for the reference.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: c}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[example.org/class]"},
 		"EmptyAnnotation":    {reason: "We should take an empty annotation for none where the kind says so.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: ""}}}`},
-		"SkipByAnnotation":   {reason: "We should leave alone an Ingress with the old annotation.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: nginx}}}`, leftAlone: Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
-		"SkipByEmpty":        {reason: "We should take an empty annotation to skip by for set.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: ""}}}`, leftAlone: Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
-		"SkipByLabel":        {reason: "We should leave alone a claim with the label.", kind: skips, claim: `{metadata: {labels: {skip: "1"}}}`, leftAlone: Settled, settled: "metadata.labels[skip]"},
-		"Name":               {reason: "We should take a name for set.", kind: byName, claim: `{spec: {className: gold}}`, leftAlone: Settled, settled: "spec.className"},
+		"SkipByAnnotation":   {reason: "We should leave alone an Ingress with the old annotation.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: nginx}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
+		"SkipByEmpty":        {reason: "We should take an empty annotation to skip by for set.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: ""}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
+		"SkipByLabel":        {reason: "We should leave alone a claim with the label.", kind: skips, claim: `{metadata: {labels: {skip: "1"}}}`, leftAlone: claim.Settled, settled: "metadata.labels[skip]"},
+		"Name":               {reason: "We should take a name for set.", kind: byName, claim: `{spec: {className: gold}}`, leftAlone: claim.Settled, settled: "spec.className"},
 		"EmptyName":          {reason: "We should take the empty name that typed clients send for none.", kind: byName, claim: `{spec: {className: ""}}`},
-		"NameIsANumber":      {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: 5}}`, leftAlone: Settled, settled: "spec.className"},
-		"NameIsAnObject":     {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: {}}}`, leftAlone: Settled, settled: "spec.className"},
-		"LongName":           {reason: "We should take a name for set, however long.", kind: byName, claim: `{spec: {className: ` + strings.Repeat(long, 10) + `}}`, leftAlone: Settled, settled: "spec.className"},
-		"Object":             {reason: "We should take an object with a name for set.", kind: byObject, claim: `{spec: {ref: {name: gold, kind: 5}}}`, leftAlone: Settled, settled: "spec.ref"},
-		"ObjectOfALongName":  {reason: "We should take a name for set, however long.", kind: byObject, claim: `{spec: {ref: {name: ` + strings.Repeat(long, 10) + `}}}`, leftAlone: Settled, settled: "spec.ref"},
+		"NameIsANumber":      {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: 5}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"NameIsAnObject":     {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: {}}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"LongName":           {reason: "We should take a name for set, however long.", kind: byName, claim: `{spec: {className: ` + strings.Repeat(long, 10) + `}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"Object":             {reason: "We should take an object with a name for set.", kind: byObject, claim: `{spec: {ref: {name: gold, kind: 5}}}`, leftAlone: claim.Settled, settled: "spec.ref"},
+		"ObjectOfALongName":  {reason: "We should take a name for set, however long.", kind: byObject, claim: `{spec: {ref: {name: ` + strings.Repeat(long, 10) + `}}}`, leftAlone: claim.Settled, settled: "spec.ref"},
 		"EmptyObject":        {reason: "We should take an empty object for none.", kind: byObject, claim: `{spec: {ref: {}}}`},
 		"NullObject":         {reason: "We should take null for absent.", kind: byObject, claim: `{spec: {ref: null}}`},
-		"ObjectIsText":       {reason: "We should leave a value of another type to the schema, even if it is empty.", kind: byObject, claim: `{spec: {ref: ""}}`, leftAlone: Settled, settled: "spec.ref"},
+		"ObjectIsText":       {reason: "We should leave a value of another type to the schema, even if it is empty.", kind: byObject, claim: `{spec: {ref: ""}}`, leftAlone: claim.Settled, settled: "spec.ref"},
 		"EmptyNames":         {reason: "We should take empty fields for none.", kind: byObject, claim: `{spec: {ref: {name: "", kind: "", apiVersion: null, namespace: ""}}}`},
-		"Kind":               {reason: "We should keep the kind that the author set.", kind: byObject, claim: `{spec: {ref: {kind: Gold, name: null, other: 5}}}`, given: &Given{kind: "Gold"}},
-		"Group":              {reason: "We should keep the group without its version.", kind: byObject, claim: `{spec: {ref: {apiVersion: example.org/v1}}}`, given: &Given{hasGroup: true, group: "example.org"}},
-		"CoreGroup":          {reason: "We should tell the core's group from none.", kind: byObject, claim: `{spec: {ref: {apiVersion: v1}}}`, given: &Given{hasGroup: true}},
-		"Namespace":          {reason: "We should keep the namespace that the author set.", kind: byObject, claim: `{spec: {ref: {namespace: team}}}`, given: &Given{namespace: "team"}},
+		"Kind":               {reason: "We should keep the kind that the author set.", kind: byObject, claim: `{spec: {ref: {kind: Gold, name: null, other: 5}}}`, given: &claim.Given{Kind: "Gold"}},
+		"Group":              {reason: "We should keep the group without its version.", kind: byObject, claim: `{spec: {ref: {apiVersion: example.org/v1}}}`, given: &claim.Given{HasGroup: true, Group: "example.org"}},
+		"CoreGroup":          {reason: "We should tell the core's group from none.", kind: byObject, claim: `{spec: {ref: {apiVersion: v1}}}`, given: &claim.Given{HasGroup: true}},
+		"Namespace":          {reason: "We should keep the namespace that the author set.", kind: byObject, claim: `{spec: {ref: {namespace: team}}}`, given: &claim.Given{Namespace: "team"}},
 		"NameOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: 5}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
 		"NameIsAList":        {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: [gold]}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
 		"KindOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {kind: true}}}`, errs: []fieldFailed{{"spec.ref.kind", wrongType}}},
 		"LongKind":           {reason: "We should keep no more of a claim than a name may have.", kind: byObject, claim: `{spec: {ref: {kind: ` + long + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
 		"LongerKind":         {reason: "We should not even read what is longer.", kind: byObject, claim: `{spec: {ref: {kind: ` + strings.Repeat(long, 10) + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
-		"WrongTypeButSkip":   {reason: "We should leave a settled claim alone, whatever else is in it.", kind: byObject, claim: `{spec: {ref: {name: 5}, resourceRef: x}}`, leftAlone: Settled, settled: "spec.resourceRef"},
-		"Half":               {kind: defaults, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &Given{hasGroup: true, group: "sql.example.org", kind: "SQLClass"}},
-		"HalfWithEmptyName":  {kind: defaults, reason: "We should take an empty name for none.", claim: `{spec: {classRef: {kind: SQLClass, name: "", apiVersion: null}}}`, given: &Given{kind: "SQLClass"}},
-		"NothingIsSaid":      {kind: defaults, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: Settled, settled: "spec.classRef"},
-		"OtherWay":           {kind: defaults, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: Settled, settled: "spec.classRef"},
-		"OtherWayIsNull":     {kind: defaults, reason: "We should not judge fields that we do not know.", claim: `{spec: {classRef: {kind: SQLClass, external: null}}}`, leftAlone: Settled, settled: "spec.classRef"},
-		"NoNameInTheForm":    {reason: "We should leave an object to the schema where a name belongs.", kind: byName, claim: `{spec: {className: {kind: SQLClass}}}`, leftAlone: Settled, settled: "spec.className"},
+		"WrongTypeButSkip":   {reason: "We should leave a settled claim alone, whatever else is in it.", kind: byObject, claim: `{spec: {ref: {name: 5}, resourceRef: x}}`, leftAlone: claim.Settled, settled: "spec.resourceRef"},
+		"Half":               {kind: defaults, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &claim.Given{HasGroup: true, Group: "sql.example.org", Kind: "SQLClass"}},
+		"HalfWithEmptyName":  {kind: defaults, reason: "We should take an empty name for none.", claim: `{spec: {classRef: {kind: SQLClass, name: "", apiVersion: null}}}`, given: &claim.Given{Kind: "SQLClass"}},
+		"NothingIsSaid":      {kind: defaults, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"OtherWay":           {kind: defaults, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"OtherWayIsNull":     {kind: defaults, reason: "We should not judge fields that we do not know.", claim: `{spec: {classRef: {kind: SQLClass, external: null}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"NoNameInTheForm":    {reason: "We should leave an object to the schema where a name belongs.", kind: byName, claim: `{spec: {className: {kind: SQLClass}}}`, leftAlone: claim.Settled, settled: "spec.className"},
 		"Parent":             {reason: "We should bind a claim with the parent.", kind: belowTopology, claim: `{spec: {topology: {version: v1}}}`},
 		"EmptyParent":        {reason: "We should take an empty parent for one.", kind: belowTopology, claim: `{spec: {topology: {}}}`},
-		"NoParent":           {reason: "We should leave alone a Cluster without a topology.", kind: belowTopology, claim: `{spec: {}}`, leftAlone: ParentAbsent},
-		"NullParent":         {reason: "We should take null for absent.", kind: belowTopology, claim: `{spec: {topology: null}}`, leftAlone: ParentAbsent},
-		"NoGrandparent":      {reason: "We should leave alone a claim without all that.", kind: belowTopology, claim: `{}`, leftAlone: ParentAbsent},
+		"NoParent":           {reason: "We should leave alone a Cluster without a topology.", kind: belowTopology, claim: `{spec: {}}`, leftAlone: claim.ParentAbsent},
+		"NullParent":         {reason: "We should take null for absent.", kind: belowTopology, claim: `{spec: {topology: null}}`, leftAlone: claim.ParentAbsent},
+		"NoGrandparent":      {reason: "We should leave alone a claim without all that.", kind: belowTopology, claim: `{}`, leftAlone: claim.ParentAbsent},
 		"ParentIsText":       {reason: "We should say what is wrong with a parent.", kind: belowTopology, claim: `{spec: {topology: x}}`, errs: []fieldFailed{{"spec.topology", wrongType}}},
-		"GrandparentIsText":  {reason: "We should leave alone what has no parent, and leave the rest to the schema.", kind: belowTopology, claim: `{spec: x}`, leftAlone: ParentAbsent},
-		"NoSelector":         {reason: "We should leave alone a claim without a selector where its kind says so.", kind: leaveAlone, claim: `{spec: {classSelector: null}}`, leftAlone: NoSelector},
+		"GrandparentIsText":  {reason: "We should leave alone what has no parent, and leave the rest to the schema.", kind: belowTopology, claim: `{spec: x}`, leftAlone: claim.ParentAbsent},
+		"NoSelector":         {reason: "We should leave alone a claim without a selector where its kind says so.", kind: leaveAlone, claim: `{spec: {classSelector: null}}`, leftAlone: claim.NoSelector},
 		"Selector":           {reason: "We should bind a claim with a selector.", kind: leaveAlone, claim: `{spec: {classSelector: {}}}`},
 		"SelectorIsWrong":    {reason: "We should say what is wrong with a selector.", kind: leaveAlone, claim: `{spec: {classSelector: gold}}`, errs: []fieldFailed{{"spec.classSelector", wrongType}}},
 		"SelectorAnnotation": {reason: "We should bind a claim with a selector in the annotation.", kind: leaveAlone, claim: `{metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`},
-		"SpecIsText":         {reason: "We should leave alone what has no selector, and leave the rest to the schema.", kind: leaveAlone, claim: `{spec: x}`, leftAlone: NoSelector},
-		"Deleted":            {reason: "We should say first that it is being deleted.", kind: belowTopology, claim: `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}}`, leftAlone: BeingDeleted},
+		"SpecIsText":         {reason: "We should leave alone what has no selector, and leave the rest to the schema.", kind: leaveAlone, claim: `{spec: x}`, leftAlone: claim.NoSelector},
+		"Deleted":            {reason: "We should say first that it is being deleted.", kind: belowTopology, claim: `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}}`, leftAlone: claim.BeingDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, object := kindOf(tc.kind), decode(t, tc.claim)
@@ -125,7 +126,7 @@ func TestReadReference(t *testing.T) {
 				assert.Equal(t, tc.given, got.Given, tc.reason)
 				assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
 				_, bound := kind.BoundTo("team", object)
-				has := got.LeftAlone == Settled && got.SettledBy == kind.classRef.String()
+				has := got.LeftAlone == claim.Settled && got.SettledBy == kind.ClassRef.String()
 				assert.Equal(t, has, bound, "We should count what has a reference.")
 				assert.Equal(t, has, kind.HasReference(object), "We should say what has a reference.")
 			}
@@ -142,7 +143,7 @@ func TestReadOtherAnnotation(t *testing.T) {
 	got = kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
 	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
 
-	d := choose(newView(kind, []*Classes{NewClasses(newKind("as.example.org", "A"), nil)}), Claim{Name: "db"}, 0)
+	d := choose(newView(kind, []*Classes{NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
 	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
 }
 
@@ -211,7 +212,7 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	} {
 		as := newKind("as.example.org", "A")
 		class := as.NewClass(&metav1.ObjectMeta{Name: strings.Repeat("a", tc.length)}, nil)
-		d := choose(newView(kindOf(tc.kind), []*Classes{NewClasses(as, []*Class{class})}), Claim{Name: "db", Selector: labels.Everything()}, 0)
+		d := choose(newView(kindOf(tc.kind), []*Classes{NewClasses(as, []*Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
 		assert.Equal(t, tc.dropped, d.DroppedText(), "%s: %s", name, tc.reason)
 		assert.Equal(t, tc.dropped == "", d.Class != nil, "%s: %s", name, tc.reason)
 	}
@@ -230,7 +231,7 @@ func TestAnyRoundRobin(t *testing.T) {
 	})
 	got := map[string]int{}
 	for range 9 {
-		d, err := (&Decider{}).Decide(t.Context(), view, Intake{Claim: Claim{Name: "db"}}, Admit)
+		d, err := (&Decider{}).Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
 		require.NoError(t, err)
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "AnyClass", d.Reason())

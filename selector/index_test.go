@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // newView makes a view with an index, as an inventory does.
@@ -44,7 +45,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 		}
 		indexed, scanned := newView(NewClaimKind(kind), offered), NewView(NewClaimKind(kind), offered)
 		for range 50 {
-			claim := Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}
+			claim := claim.Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}
 			var want []*Class
 			most := 0
 			for _, classes := range offered {
@@ -131,15 +132,15 @@ func TestIndexPassesOverOtherNamespaces(t *testing.T) {
 			q := newQuery(s, &queryRoom{})
 			assert.Equal(t, tc.indexed, v.eachIndexed(tc.namespace, &q, func(*Class) {}), tc.reason)
 			looked := 0
-			v.Classes[0].eachOffered(&v.Kind.reach, tc.namespace, func(*Class) { looked++ })
+			v.Classes[0].eachOffered(&v.Kind.Reach, tc.namespace, func(*Class) { looked++ })
 			assert.Equal(t, tc.offered, looked, tc.reason)
 		})
 	}
 }
 
-func matching(v *View, s labels.Selector) []*Class { return visited(v, Claim{Selector: s}) }
+func matching(v *View, s labels.Selector) []*Class { return visited(v, claim.Claim{Selector: s}) }
 
-func visited(v *View, claim Claim) []*Class {
+func visited(v *View, claim claim.Claim) []*Class {
 	var found []*Class
 	v.each(subject{Claim: claim}, func(c *Class) { found = append(found, c) })
 	slices.SortFunc(found, compare)

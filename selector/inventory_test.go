@@ -411,7 +411,7 @@ func TestInventoryRaces(t *testing.T) {
 						assert.Contains(t, x.Kind.ClaimKinds, k, "We should offer no class to a claim kind that it does not serve")
 						seen[x.Kind.Name]++
 					}
-					d := choose(s[k], claim(0), 0)
+					d := choose(s[k], nthClaim(0), 0)
 					assert.Equal(t, len(s[k].Classes), d.Candidates)
 				}
 				if !assert.Equal(t, map[string]int{"as": 1, "bs": 1, "cs": 1}, seen, "We should move a class kind at once") {

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // Each pays for itself. To judge a class is to evaluate the expressions that look at it and at
@@ -70,7 +72,7 @@ func (f *facts) goOn() error {
 }
 
 // blame the claim, if it has longer fields than a class that costs too much.
-func (s subject) blame(r *Reader, c *Class) {
+func (s subject) blame(r *claim.Reader, c *Class) {
 	if length, problem := s.longest(r); s.facts.costly == nil && length >= c.Fields.Length() {
 		s.facts.costly = problem
 	}
@@ -78,9 +80,9 @@ func (s subject) blame(r *Reader, c *Class) {
 
 // longest returns what it costs to go through all that expressions look at beside the class,
 // and an error for the longest field of the claim.
-func (s subject) longest(r *Reader) (all uint64, _ *field.Error) {
+func (s subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 	at, most := field.NewPath("metadata"), uint64(0)
-	for _, p := range r.looksAt.Paths() {
+	for _, p := range r.LooksAt.Paths() {
 		value, _ := p.Lookup(s.Object)
 		length := expression.Length(value)
 		if all += length; length > most {
@@ -137,7 +139,7 @@ func (o *order) mayHaveBetter(candidates *candidateHeap, best candidate) bool {
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
 // Where there is a score, only its expression tells.
 func (o *order) mayPrefer(c, best candidate) bool {
-	return best.class == nil || o.view.Kind.score != nil || c.before(best)
+	return best.class == nil || o.view.Kind.Score != nil || c.before(best)
 }
 
 // settle is the end of a draw, with or without a class. It refuses a claim that made classes costly
@@ -173,17 +175,17 @@ func (d *Decision) drop(filter int, c *Class, err error) {
 }
 
 // drops reports whether a class does not fit the claim. By is the term that says so.
-func (f *facts) drops(of *fit, c *Class) (by *expression.Expression, why error) {
+func (f *facts) drops(of *rules.Fit, c *Class) (by *expression.Expression, why error) {
 	if failed := f.claimTerm(of); failed != nil {
 		return failed.term, failed.err
 	}
 	f.input.Class = c.Fields
-	for _, e := range of.equal {
+	for _, e := range of.Equal {
 		if met, err := f.meets(e, c); !met || err != nil {
-			return e.term, err
+			return e.Term, err
 		}
 	}
-	for _, term := range of.rest {
+	for _, term := range of.Rest {
 		if ok, err := f.bool(term); !ok || err != nil {
 			return term, err
 		}
@@ -192,8 +194,8 @@ func (f *facts) drops(of *fit, c *Class) (by *expression.Expression, why error) 
 }
 
 // filterOf a fit drops the classes that do not fit.
-func filterOf(f *fit) compiledFilter {
-	return compiledFilter{f.name, f.text, func(claim subject, c *Class) (bool, error) {
+func filterOf(f *rules.Fit) compiledFilter {
+	return compiledFilter{f.Name, f.Text, func(claim subject, c *Class) (bool, error) {
 		by, err := claim.facts.drops(f, c)
 		return by != nil || err != nil, err
 	}}
@@ -202,8 +204,8 @@ func filterOf(f *fit) compiledFilter {
 // linkedFilter drops by the fits of these names of class kinds.
 func linkedFilter(reason, text string, names ...string) compiledFilter {
 	return compiledFilter{reason, text, func(claim subject, c *Class) (bool, error) {
-		for _, f := range c.Kind.rules.fits {
-			if slices.Contains(names, f.name) {
+		for _, f := range c.Kind.ForClaims.Fits {
+			if slices.Contains(names, f.Name) {
 				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
 					return true, err
 				}
@@ -220,21 +222,21 @@ const otherFit = "OtherFit"
 // compileFits adds the filters for the fits of the kind and of its class kinds.
 func (k *ClaimKind) compileFits() {
 	k.free = len(k.filters)
-	for _, f := range k.fits {
+	for _, f := range k.Fits {
 		k.addJudges(filterOf(f))
 	}
-	room := min(len(k.linkedFits), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
-	for _, f := range k.linkedFits[:room] {
-		k.addJudges(linkedFilter(f.name, f.text, f.name))
+	room := min(len(k.LinkedFits), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
+	for _, f := range k.LinkedFits[:room] {
+		k.addJudges(linkedFilter(f.Name, f.Text, f.Name))
 	}
 	var others []string
-	for _, f := range k.linkedFits[room:] {
-		others = append(others, f.name)
+	for _, f := range k.LinkedFits[room:] {
+		others = append(others, f.Name)
 	}
 	if len(others) > 0 {
 		k.addJudges(linkedFilter(otherFit, "unfit", others...))
 	}
-	if k.score != nil {
+	if k.Score != nil {
 		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim subject, c *Class) (bool, error) {
 			_, err := claim.facts.rank(k, c)
 			return err != nil, err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // TestNamespaces holds the rule of the webhook configuration, as the API server applies
@@ -25,9 +26,9 @@ func TestNamespaces(t *testing.T) {
 		if random.IntN(2) == 0 {
 			s.MatchExpressions = []v1alpha1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
 		}
-		namespaces, err := NewNamespaces(s, "classbind-system")
+		namespaces, err := claim.NewNamespaces(s, "classbind-system")
 		require.NoError(t, err)
-		entry, err := metav1.LabelSelectorAsSelector(NamespaceSelector(s, "classbind-system"))
+		entry, err := metav1.LabelSelectorAsSelector(claim.NamespaceSelector(s, "classbind-system"))
 		require.NoError(t, err)
 		for _, name := range []string{"kube-system", "classbind-system", "team-a"} {
 			set := labels.Set{"kubernetes.io/metadata.name": name}
@@ -45,6 +46,6 @@ func TestNamespaces(t *testing.T) {
 		selected, known := namespaces.Known("")
 		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
 	}
-	_, err := NewNamespaces(v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
+	_, err := claim.NewNamespaces(v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
 	require.ErrorContains(t, err, "spec.namespaceSelector")
 }

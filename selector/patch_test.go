@@ -10,6 +10,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -57,7 +58,7 @@ func TestAddReference(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
 			kind := kindOf(withReference(v1alpha1.Reference{Path: v1alpha1.FieldPath("." + strings.Join(tc.path, ".")), Form: v1alpha1.Name}))
-			patch := fields.Patch(kind.addReference(kind.parents(object), kind.Reference(named{name: "gold"})))
+			patch := fields.Patch(kind.AddReference(kind.Parents(object), kind.Reference(claim.Target{Name: "gold"})))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
 			decoded, err := jsonpatch.DecodePatch(patch)
@@ -85,7 +86,7 @@ func TestPatch(t *testing.T) {
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
 		})
 		require.NoError(t, err)
-		d := Decision{View: &View{offer: offer{Kind: kind}}, Claim: Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
+		d := Decision{View: &View{offer: offer{Kind: kind}}, Claim: claim.Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
 		got := d.Patch(fields.Test("/metadata/uid", text), fields.Test("/metadata/resourceVersion", "7"))
 		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
 	}

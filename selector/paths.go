@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
@@ -62,17 +63,17 @@ func (c *PathsCheck) problem(text string) {
 
 // pathsChecker compares a registration with the schema of its claims.
 type pathsChecker struct {
-	*Reader
-	*reach
+	*claim.Reader
+	*claim.Reach
 }
 
 // CheckPaths compares a registration with the schema of its claims.
 func (k *ClaimKind) CheckPaths(s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
-	check := pathsChecker{k.Reader, &k.reach}
+	check := pathsChecker{k.Reader, &k.Reach}
 	check.checkReference(s, &c)
 	check.checkSelector(s, &c)
-	for _, p := range k.skipIfSet {
+	for _, p := range k.SkipIfSet {
 		f := s.At(p)
 		if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(p, defaultSkipIfSet) {
 			c.Absent = append(c.Absent, "."+p.String())
@@ -99,29 +100,29 @@ const (
 // checkReference reports whether a reference would be stored as it is written. Every object
 // may have labels and annotations, which are texts.
 func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
-	if k.classRef.IsKey() {
-		if len(k.form.fields) > 0 {
+	if k.ClassRef.IsKey() {
+		if len(k.Form.Fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
-			c.problem(fmt.Sprintf(text, k.form.name, v1alpha1.Name))
+			c.problem(fmt.Sprintf(text, k.Form.Name, v1alpha1.Name))
 		}
 		return
 	}
-	f, pruned := s.Stores(k.classRef)
+	f, pruned := s.Stores(k.ClassRef)
 	if pruned {
 		c.pruned, c.remedy = "the reference to its class", correctReference
 	}
 	if !c.add("reference.path", f) {
 		return
 	}
-	k.checkForm(k.form, s, c)
+	k.checkForm(k.Form, s, c)
 	if len(c.Problems) > 0 {
 		c.remedy = k.fittingForm(s)
 	}
-	for i := range k.classRef {
-		k.require(s, k.classRef[:i+1], c)
+	for i := range k.ClassRef {
+		k.require(s, k.ClassRef[:i+1], c)
 	}
 	for _, name := range c.required {
-		k.require(s, k.classRef.Below(name), c)
+		k.require(s, k.ClassRef.Below(name), c)
 	}
 }
 
@@ -130,7 +131,7 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 // store a claim with one.
 func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
 	f := s.At(p).Schema
-	if k.emptyIsUnset && f.Type == "string" && f.Allows("") {
+	if k.EmptyIsUnset && f.Type == "string" && f.Allows("") {
 		return
 	}
 	at := v1alpha1.FieldPath("." + p.String())
@@ -141,24 +142,24 @@ func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
 
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
-func (k pathsChecker) checkForm(form *referenceForm, s *openapi.Schema, c *PathsCheck) {
-	setting := fmt.Sprintf("reference.form %s", form.name)
-	if len(form.fields) == 0 {
-		c.add(setting, s.At(k.classRef).Is("string"))
+func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsCheck) {
+	setting := fmt.Sprintf("reference.form %s", form.Name)
+	if len(form.Fields) == 0 {
+		c.add(setting, s.At(k.ClassRef).Is("string"))
 		return
 	}
-	for _, name := range s.At(k.classRef).Schema.Required {
+	for _, name := range s.At(k.ClassRef).Schema.Required {
 		switch {
-		case !s.Requires(k.classRef.Below(name)):
-		case slices.Contains(form.fields, name):
+		case !s.Requires(k.ClassRef.Below(name)):
+		case slices.Contains(form.Fields, name):
 			c.required = append(c.required, name)
 		default:
-			c.problem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, k.shown(name)))
+			c.problem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(k.ClassRef, name)))
 		}
 	}
-	for _, name := range form.fields {
-		f, pruned := s.Stores(k.classRef.Below(name))
-		if name == "namespace" && k.own() && (pruned || errors.Is(f.Err, openapi.ErrMissing)) {
+	for _, name := range form.Fields {
+		f, pruned := s.Stores(k.ClassRef.Below(name))
+		if name == "namespace" && k.Own() && (pruned || errors.Is(f.Err, openapi.ErrMissing)) {
 			continue
 		}
 		if pruned {
@@ -176,29 +177,29 @@ func (k pathsChecker) checkForm(form *referenceForm, s *openapi.Schema, c *Paths
 // fittingForm says which form of reference fits the schema, as what would help: of those
 // that do, the one that says the most, and asks for the least beside that.
 func (k pathsChecker) fittingForm(s *openapi.Schema) string {
-	best, most := (*referenceForm)(nil), 0
-	for i := range referenceForms {
-		form, c := &referenceForms[i], PathsCheck{}
-		if !form.namesNamespace && (k.from == v1alpha1.FromAll || len(k.names) > 1) {
+	best, most := (*claim.Form)(nil), 0
+	for i := range claim.Forms {
+		form, c := &claim.Forms[i], PathsCheck{}
+		if !form.NamesNamespace && (k.From == v1alpha1.FromAll || len(k.Names) > 1) {
 			continue // No registration may have it.
 		}
 		if k.checkForm(form, s, &c); len(c.Problems) > 0 || c.Unknown != "" {
 			continue
 		}
 		stored := 0
-		for _, name := range form.fields {
-			if s.At(k.classRef.Below(name)).Err == nil {
+		for _, name := range form.Fields {
+			if s.At(k.ClassRef.Below(name)).Err == nil {
 				stored++
 			}
 		}
-		if best == nil || stored > most || stored == most && len(form.fields) < len(best.fields) {
+		if best == nil || stored > most || stored == most && len(form.Fields) < len(best.Fields) {
 			best, most = form, stored
 		}
 	}
 	switch {
 	case best != nil:
-		return fmt.Sprintf("set spec.reference.form to %s", best.name)
-	case k.own():
+		return fmt.Sprintf("set spec.reference.form to %s", best.Name)
+	case k.Own():
 		return correctReference
 	default:
 		return fmt.Sprintf("%s, or set spec.classNamespaces.from to %s", correctReference, v1alpha1.FromSameAsClaim)
@@ -208,23 +209,23 @@ func (k pathsChecker) fittingForm(s *openapi.Schema) string {
 const correctReference = "correct spec.reference.path and spec.reference.form, or the schema"
 
 // shown is a field of the reference in a text.
-func (r *ClassReference) shown(name string) string {
-	return "." + truncate.String(r.classRef.Below(name).String(), v1alpha1.MaxShownBytes)
+func shownPart(reference fields.Path, name string) string {
+	return "." + truncate.String(reference.Below(name).String(), v1alpha1.MaxShownBytes)
 }
 
 // checkSelector reports whether a selector would be stored. It may have one kind of
 // requirements alone.
 func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 	const setting = "classSelector.path"
-	f := s.At(k.selector)
-	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.selector, defaultSelector) {
-		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.selector.String()), true
+	f := s.At(k.Selector)
+	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.Selector, defaultSelector) {
+		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.Selector.String()), true
 		return
 	}
 	if !c.add(setting, f) {
 		return
 	}
-	matchLabels, matchExpressions := s.At(k.selector.Below("matchLabels")), s.At(k.selector.Below("matchExpressions"))
+	matchLabels, matchExpressions := s.At(k.Selector.Below("matchLabels")), s.At(k.Selector.Below("matchExpressions"))
 	if errors.Is(matchLabels.Err, openapi.ErrMissing) && !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
 		c.add(setting, matchExpressions.Is("array"))
 		return
@@ -263,7 +264,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	isRefused := false
 	refuse := func(format string, args ...any) {
-		text := fmt.Sprintf("reference.form %s: ", v.Kind.form.name) + fmt.Sprintf(format, args...)
+		text := fmt.Sprintf("reference.form %s: ", v.Kind.Form.Name) + fmt.Sprintf(format, args...)
 		isRefused = true
 		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
@@ -273,14 +274,14 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 		isRefused = false
 		sample := sampleOf(s.Kind).Target()
 		for _, name := range c.required {
-			if sample.text(name) == "" {
-				refuse("the schema requires %s, which the reference to a class of %q does not have", v.Kind.shown(name), s.Kind.Name)
+			if sample.Text(name) == "" {
+				refuse("the schema requires %s, which the reference to a class of %q does not have", shownPart(v.Kind.ClassRef, name), s.Kind.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {
-			limited, value := c.limited[name], sample.text(name)
+			limited, value := c.limited[name], sample.Text(name)
 			if name != "name" && name != "namespace" && value != "" && !limited.Allows(value) {
-				refuse("the schema does not allow %q in %s", value, v.Kind.shown(name))
+				refuse("the schema does not allow %q in %s", value, shownPart(v.Kind.ClassRef, name))
 			}
 		}
 		if isRefused {

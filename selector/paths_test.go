@@ -396,7 +396,7 @@ func TestFittingForm(t *testing.T) {
 			k := postgres()
 			k.Spec.ClassNamespaces.From = tc.from
 			kind := NewClaimKind(k)
-			got := pathsChecker{kind.Reader, &kind.reach}.fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
+			got := pathsChecker{kind.Reader, &kind.Reach}.fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
 			if tc.want == "" {
 				assert.Contains(t, got, "correct spec.reference.path")
 				return

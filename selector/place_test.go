@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt"
 )
 
@@ -166,7 +167,7 @@ func TestCraftedTally(t *testing.T) {
 		v := counting(1)
 		gold := v.Classes[0].All()[0]
 		for _, name := range crafted(t, "team-a/")[:100] {
-			v.Kind.memory.commit(Claim{Namespace: "team-a", Name: name}, gold, 0, time.Unix(0, 0))
+			v.Kind.memory.commit(claim.Claim{Namespace: "team-a", Name: name}, gold, 0, time.Unix(0, 0))
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0))
 		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.countedAs(gold)), "We should not take one claim for another whose name was made up for that.")

@@ -47,13 +47,13 @@ func (v *View) PolicyDefault() (*Class, *Fault) {
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
-	case !k.isEmpty():
+	case !k.IsEmpty():
 		return "an expression of the ClaimKind decides"
-	case k.whenNoSelector == v1alpha1.NoSelectorAny || k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone:
-		return fmt.Sprintf("with whenNoSelector %s, a claim without a selector does not get the default class", k.whenNoSelector)
+	case k.WhenNoSelector == v1alpha1.NoSelectorAny || k.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone:
+		return fmt.Sprintf("with whenNoSelector %s, a claim without a selector does not get the default class", k.WhenNoSelector)
 	case k.Strategy.Name == v1alpha1.RoundRobin:
 		return "with RoundRobin, classbind has to know which class it gave last"
-	case k.own() && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced }):
+	case k.Own() && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
 	}
 	return ""
@@ -61,8 +61,8 @@ func (v *View) needsWebhook() string {
 
 // needsWebhook says why the API server cannot tell whether a class is the default; empty, it can.
 func (c *Class) needsWebhook(weighted bool) string {
-	r := c.Kind.rules
-	if len(r.fits) > 0 || r.offerWhen != nil || r.isDefault != nil || weighted && r.weight != nil {
+	r := c.Kind.ForClaims
+	if len(r.Fits) > 0 || r.OfferWhen != nil || r.IsDefault != nil || weighted && r.Weight != nil {
 		return fmt.Sprintf("an expression of the ClassKind %q decides", c.Kind.Name)
 	}
 	return ""
@@ -77,7 +77,7 @@ func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 		if name == k.Name || o.resource != k.resource || s[name].InConflict() {
 			continue
 		}
-		if k.readsReferenceOf(o.Reader) || o.readsReferenceOf(k.Reader) {
+		if k.ReadsReferenceOf(o.Reader) || o.ReadsReferenceOf(k.Reader) {
 			return &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf(
 				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)}
 		}

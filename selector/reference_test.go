@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestReference(t *testing.T) {
@@ -109,10 +110,10 @@ func TestReference(t *testing.T) {
 
 // Every form is read as it is written, from the fields that a claim's reader keeps.
 func TestReferencesAreReadBack(t *testing.T) {
-	for _, form := range referenceForms {
+	for _, form := range claim.Forms {
 		for _, namespace := range []string{"", "team"} {
 			k := postgres()
-			k.Spec.Reference.Form = form.name
+			k.Spec.Reference.Form = form.Name
 			kind := NewClaimKind(k)
 			classKind := newKind("golds.example.org", "Gold")
 			classKind.Namespaced = namespace != ""
@@ -134,22 +135,22 @@ func TestReferencesAreReadBack(t *testing.T) {
 // TestFormsAreThoseOfTheAPI has a row for each form that a ClaimKind may have.
 func TestFormsAreThoseOfTheAPI(t *testing.T) {
 	type says struct {
-		kind      kindNaming
+		kind      claim.KindNaming
 		namespace bool
 	}
 	want := map[v1alpha1.ReferenceForm]says{
-		v1alpha1.ObjectReference:           {groupAndKind, true},
-		v1alpha1.TypedObjectReference:      {groupAndKind, true},
-		v1alpha1.TypedLocalObjectReference: {groupAndKind, false},
-		v1alpha1.GroupKindReference:        {groupAndKind, false},
-		v1alpha1.KindReference:             {kindAlone, false},
-		v1alpha1.NamespacedReference:       {noKind, true},
-		v1alpha1.LocalObjectReference:      {noKind, false},
-		v1alpha1.Name:                      {noKind, false},
+		v1alpha1.ObjectReference:           {claim.GroupAndKind, true},
+		v1alpha1.TypedObjectReference:      {claim.GroupAndKind, true},
+		v1alpha1.TypedLocalObjectReference: {claim.GroupAndKind, false},
+		v1alpha1.GroupKindReference:        {claim.GroupAndKind, false},
+		v1alpha1.KindReference:             {claim.KindAlone, false},
+		v1alpha1.NamespacedReference:       {claim.NoKind, true},
+		v1alpha1.LocalObjectReference:      {claim.NoKind, false},
+		v1alpha1.Name:                      {claim.NoKind, false},
 	}
 	got := map[v1alpha1.ReferenceForm]says{}
-	for _, f := range referenceForms {
-		got[f.name] = says{f.namesKind, f.namesNamespace}
+	for _, f := range claim.Forms {
+		got[f.Name] = says{f.NamesKind, f.NamesNamespace}
 	}
 	assert.Equal(t, want, got)
 }

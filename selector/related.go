@@ -14,27 +14,28 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/hamt"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // RelatedKinds are those whose objects the expressions of a claim kind look at, sorted.
-func (k *ClaimKind) RelatedKinds() []*RelatedKind { return UnionRelated(k) }
+func (k *ClaimKind) RelatedKinds() []*rules.Kind { return UnionRelated(k) }
 
 // UnionRelated returns the RelatedKinds of several claim kinds, each once, sorted.
-func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
-	looks := map[RelatedKey][]fields.Path{}
+func UnionRelated(kinds ...*ClaimKind) []*rules.Kind {
+	looks := map[rules.Key][]fields.Path{}
 	for _, k := range kinds {
-		if k.namespaces != nil {
-			looks[k.namespaces.Key()] = append(looks[k.namespaces.Key()], k.namespaces.Fields.Paths()...)
+		if k.Namespaces != nil {
+			looks[k.Namespaces.Key()] = append(looks[k.Namespaces.Key()], k.Namespaces.Fields.Paths()...)
 		}
-		for _, r := range k.related {
-			looks[r.kind.Key()] = append(looks[r.kind.Key()], r.kind.Fields.Paths()...)
+		for _, r := range k.Related {
+			looks[r.Kind.Key()] = append(looks[r.Kind.Key()], r.Kind.Fields.Paths()...)
 		}
 	}
-	union := make([]*RelatedKind, 0, len(looks))
+	union := make([]*rules.Kind, 0, len(looks))
 	for key, paths := range looks {
-		union = append(union, &RelatedKind{Resource: key.Resource, Version: key.Version, Fields: expression.NewFields(paths...)})
+		union = append(union, &rules.Kind{Resource: key.Resource, Version: key.Version, Fields: expression.NewFields(paths...)})
 	}
-	slices.SortFunc(union, func(a, b *RelatedKind) int {
+	slices.SortFunc(union, func(a, b *rules.Kind) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Version, b.Version))
 	})
 	return union
@@ -42,7 +43,7 @@ func UnionRelated(kinds ...*ClaimKind) []*RelatedKind {
 
 // Objects are all objects of a RelatedKind. They are immutable, as Classes are.
 type Objects struct {
-	Kind *RelatedKind
+	Kind *rules.Kind
 	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
 	Namespaced bool
 
@@ -50,7 +51,7 @@ type Objects struct {
 }
 
 // NewObjects of a kind.
-func NewObjects(kind *RelatedKind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
+func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
 	byName := make([]hamt.Entry[className, *expression.Object], 0, len(objects))
 	for name, o := range objects {
 		byName = append(byName, hamt.Entry[className, *expression.Object]{Key: nameOf(name.Namespace, name.Name), Value: o})
@@ -103,8 +104,8 @@ func (v *View) Related(resource, version string) *Objects {
 }
 
 // needing reports whether the view's claim kind needs these objects.
-func (v *View) needing(key RelatedKey) bool {
-	return slices.ContainsFunc(v.needs, func(k *RelatedKind) bool { return k.Key() == key })
+func (v *View) needing(key rules.Key) bool {
+	return slices.ContainsFunc(v.needs, func(k *rules.Kind) bool { return k.Key() == key })
 }
 
 // knownRelated is what an Inventory knows of a RelatedKind: its objects, nil before they are listed,
@@ -125,7 +126,7 @@ func (i *Inventory) SetRelated(o *Objects) {
 // SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The
 // last known ones stay. Until the objects are known, no claim can be bound of those kinds whose
 // expressions look at more of them than is held.
-func (i *Inventory) SetRelatedMissing(key RelatedKey, why string) {
+func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if old := i.related[key]; old.why != why {
@@ -135,7 +136,7 @@ func (i *Inventory) SetRelatedMissing(key RelatedKey, why string) {
 }
 
 // DeleteRelated forgets a RelatedKind that no claim kind needs any more.
-func (i *Inventory) DeleteRelated(key RelatedKey) {
+func (i *Inventory) DeleteRelated(key rules.Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if _, known := i.related[key]; known {
@@ -146,7 +147,7 @@ func (i *Inventory) DeleteRelated(key RelatedKey) {
 
 // relate makes new views for the claim kinds that need these objects. They share all else with
 // the old ones, unless their faults differ.
-func (i *Inventory) relate(key RelatedKey) {
+func (i *Inventory) relate(key rules.Key) {
 	views := maps.Clone(i.views)
 	var others []string
 	for name, old := range i.views {
@@ -165,7 +166,7 @@ func (i *Inventory) relate(key RelatedKey) {
 }
 
 // relatedObjects are what an Inventory knows, by their kind.
-type relatedObjects map[RelatedKey]knownRelated
+type relatedObjects map[rules.Key]knownRelated
 
 // give a view the related objects that it needs. It returns the fault that some
 // are not known, nil if all are.

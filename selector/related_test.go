@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 const plans, storage = "plans.example.org", "storageclasses.storage.k8s.io"
@@ -60,7 +61,7 @@ func TestUnionRelated(t *testing.T) {
 }
 
 func TestObjects(t *testing.T) {
-	kind := &RelatedKind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
+	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	gold, iron := kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))
 	none := NewObjects(kind, true, nil)
 	one := none.With("team", "p", gold)
@@ -83,8 +84,8 @@ func TestInventoryRelated(t *testing.T) {
 	const name = "claims.example.org"
 	k := NewClaimKind(planned(name, "class.metadata.name == related.plan.spec.tier"))
 	other := NewClaimKind(planned("sized.example.org", "related.plan.spec.size > 1"))
-	kindOf := func(k *ClaimKind) *RelatedKind { return k.RelatedKinds()[0] }
-	objects := func(k *RelatedKind, tier string) *Objects {
+	kindOf := func(k *ClaimKind) *rules.Kind { return k.RelatedKinds()[0] }
+	objects := func(k *rules.Kind, tier string) *Objects {
 		return NewObjects(k, false, map[types.NamespacedName]*expression.Object{{Name: "p"}: k.Fields.Project(plan(tier))})
 	}
 	i := NewInventory()
@@ -102,7 +103,7 @@ func TestInventoryRelated(t *testing.T) {
 	assert.Equal(t, `the objects of "plans.example.org", at which expressions of claim kind "claims.example.org" look, are not known yet: `+
 		`the API server has not listed them yet`, fault(), "We should bind no claim before we know what it names.")
 
-	i.SetRelatedMissing(RelatedKey{Resource: plans}, "no right")
+	i.SetRelatedMissing(rules.Key{Resource: plans}, "no right")
 	assert.Contains(t, fault(), "not known yet: no right", "We should say why.")
 
 	i.SetRelated(objects(kindOf(k), "gold"))
@@ -113,7 +114,7 @@ func TestInventoryRelated(t *testing.T) {
 	i.SetRelated(objects(kindOf(k), "iron"))
 	assert.Equal(t, []string{"gold", "iron"}, []string{tierOf(t, first), tierOf(t, view())}, "We should make a new view for other objects, and leave the old one alone.")
 
-	i.SetRelatedMissing(RelatedKey{Resource: plans}, "no answer")
+	i.SetRelatedMissing(rules.Key{Resource: plans}, "no answer")
 	assert.Empty(t, fault(), "We should go on with the last known objects.")
 	assert.Equal(t, "iron", tierOf(t, view()))
 
@@ -129,10 +130,10 @@ func TestInventoryRelated(t *testing.T) {
 	assert.Equal(t, "lead", tierOf(t, view()))
 
 	before := view()
-	i.SetRelated(NewObjects(&RelatedKind{Resource: "unheard.of", Fields: expression.NewFields()}, false, nil))
+	i.SetRelated(NewObjects(&rules.Kind{Resource: "unheard.of", Fields: expression.NewFields()}, false, nil))
 	assert.Same(t, before, view(), "We should make no new view for what a kind does not need.")
 
-	i.DeleteRelated(RelatedKey{Resource: plans})
+	i.DeleteRelated(rules.Key{Resource: plans})
 	assert.Contains(t, fault(), "not listed them yet", "We should forget what we are told to.")
 }
 
@@ -162,7 +163,7 @@ func TestInventoryRelatedSharesClasses(t *testing.T) {
 }
 
 func BenchmarkObjects(b *testing.B) {
-	kind := &RelatedKind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
+	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	const count = 10_000
 	read := func() *Objects {
 		all := map[types.NamespacedName]*expression.Object{}

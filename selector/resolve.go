@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // resolver evaluates what does not look at a class.
@@ -16,14 +18,14 @@ type resolver struct {
 	*Decider
 	deadline lazyDeadline
 	view     *View
-	in       *Intake
+	in       *claim.Intake
 	mode     Mode
 	facts    *facts
 }
 
 // resolve evaluates all that does not depend on the class: the claim may turn out to be left
 // alone or invalid.
-func (d *Decider) resolve(ctx context.Context, view *View, in Intake, mode Mode) (Intake, *facts, error) {
+func (d *Decider) resolve(ctx context.Context, view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
 	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, newFacts(in.Claim)}
 	defer r.deadline.end()
 	err := r.resolve() //nolint:contextcheck // It is in deadline.
@@ -36,36 +38,36 @@ func (r *resolver) resolve() error {
 		return err
 	}
 	if k.AsksOthers() {
-		ok, err := f.bool(k.rules.bindWhen)
-		if r.fails("spec.bindWhen", k.rules.bindWhen, err) {
+		ok, err := f.bool(k.ForClaims.BindWhen)
+		if r.fails("spec.bindWhen", k.ForClaims.BindWhen, err) {
 			return nil
 		}
 		if !ok {
-			in.LeftAlone = NotYet
+			in.LeftAlone = claim.NotYet
 			return nil
 		}
 	}
-	if in.Selector == nil && k.selectorFrom != nil {
+	if in.Selector == nil && k.SelectorFrom != nil {
 		if r.resolveSelector(); len(in.Problems) > 0 {
 			return nil
 		}
 	}
-	if in.Selector == nil && k.whenNoSelector == v1alpha1.NoSelectorLeaveAlone {
-		in.LeftAlone = NoSelector
+	if in.Selector == nil && k.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+		in.LeftAlone = claim.NoSelector
 		return nil
 	}
-	if k.partitionOf != nil && k.Asks(in.Claim) == nil {
+	if k.PartitionOf != nil && k.Asks(in.Claim) == nil {
 		var err error
-		f.partition, err = k.partitionOf.Text(&f.input, &f.budget)
-		if r.fails("spec.partition.claim", k.partitionOf, err) {
+		f.partition, err = k.PartitionOf.Text(&f.input, &f.budget)
+		if r.fails("spec.partition.claim", k.PartitionOf, err) {
 			return nil
 		}
 	}
-	for _, fit := range k.fits {
+	for _, fit := range k.Fits {
 		r.resolveFit(fit, true)
 	}
 	for _, s := range r.view.known {
-		for _, fit := range s.Kind.rules.fits {
+		for _, fit := range s.Kind.ForClaims.Fits {
 			r.resolveFit(fit, false)
 		}
 	}
@@ -77,15 +79,15 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 	if err == nil {
 		return false
 	}
-	r.in.Problems = append(r.in.Problems, failure(r.view.Kind.Name, name, e, err))
+	r.in.Problems = append(r.in.Problems, claim.Failure(r.view.Kind.Name, name, e, err))
 	return true
 }
 
 func (r *resolver) resolveSelector() {
 	k, f, in := r.view.Kind, r.facts, r.in
 	const name = "spec.classSelector.expression"
-	value, err := k.selectorFrom.Value(&f.input, &f.budget)
-	if r.fails(name, k.selectorFrom, err) {
+	value, err := k.SelectorFrom.Value(&f.input, &f.budget)
+	if r.fails(name, k.SelectorFrom, err) {
 		return
 	}
 	at := field.NewPath("spec", "classSelector", "expression")
@@ -94,25 +96,25 @@ func (r *resolver) resolveSelector() {
 		if v == "" {
 			return
 		}
-		in.Selector, in.Problems = parseSelectorText(v, at)
+		in.Selector, in.Problems = claim.ParseSelectorText(v, at)
 	case map[string]any:
 		if len(v) == 0 {
 			return
 		}
-		in.Selector, in.Problems = parseSelector(map[string]any{"matchLabels": v}, at)
+		in.Selector, in.Problems = claim.ParseSelector(map[string]any{"matchLabels": v}, at)
 	default:
-		r.fails(name, k.selectorFrom, errors.New("it is neither a text nor a map of labels"))
+		r.fails(name, k.SelectorFrom, errors.New("it is neither a text nor a map of labels"))
 	}
 }
 
 // resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
 // an error makes the claim invalid, and otherwise it drops the classes of the kind, unless the
 // claim is too long for it.
-func (r *resolver) resolveFit(of *fit, own bool) {
+func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 	f := r.facts
-	for _, term := range of.ofClaim {
+	for _, term := range of.OfClaim {
 		ok, err := f.bool(term)
-		if (own || errors.Is(err, expression.ErrBudget)) && r.fails(of.field, term, err) {
+		if (own || errors.Is(err, expression.ErrBudget)) && r.fails(of.Field, term, err) {
 			return
 		}
 		if !ok || err != nil {
@@ -120,10 +122,10 @@ func (r *resolver) resolveFit(of *fit, own bool) {
 			break
 		}
 	}
-	for _, e := range of.equal {
+	for _, e := range of.Equal {
 		v := claimValue{of: e}
-		v.value, v.err = e.value.Value(&f.input, &f.budget)
-		if errors.Is(v.err, expression.ErrBudget) && r.fails(of.field, e.value, v.err) {
+		v.value, v.err = e.Value.Value(&f.input, &f.budget)
+		if errors.Is(v.err, expression.ErrBudget) && r.fails(of.Field, e.Value, v.err) {
 			return
 		}
 		if v.err == nil {
@@ -136,8 +138,8 @@ func (r *resolver) resolveFit(of *fit, own bool) {
 // resolveRelated finds the Namespace of the claim and the objects that it names.
 func (r *resolver) resolveRelated() error {
 	k, f, in := r.view.Kind, r.facts, r.in
-	if k.namespaces != nil && in.Namespace != "" {
-		o, err := r.object(k.namespaces, "", in.Namespace)
+	if k.Namespaces != nil && in.Namespace != "" {
+		o, err := r.object(k.Namespaces, "", in.Namespace)
 		if err != nil {
 			return err
 		}
@@ -145,38 +147,38 @@ func (r *resolver) resolveRelated() error {
 			f.input.Namespace = o
 		}
 	}
-	if len(k.related) == 0 {
+	if len(k.Related) == 0 {
 		return nil
 	}
-	related := make(map[string]any, len(k.related))
-	f.input.Related, f.names = related, make(map[string]string, len(k.related))
-	for i := range k.related {
-		rule := &k.related[i]
-		namespace, name := "", r.text(rule.nameField, rule.objectName)
+	related := make(map[string]any, len(k.Related))
+	f.input.Related, f.names = related, make(map[string]string, len(k.Related))
+	for i := range k.Related {
+		rule := &k.Related[i]
+		namespace, name := "", r.text(rule.NameField, rule.ObjectName)
 		if name == "" {
 			continue
 		}
-		objects := r.view.Related(rule.kind.Resource, rule.kind.Version)
+		objects := r.view.Related(rule.Kind.Resource, rule.Kind.Version)
 		switch {
 		case objects != nil && !objects.Namespaced:
-		case rule.objectNamespace != nil:
-			namespace = r.text(rule.namespaceField, rule.objectNamespace)
+		case rule.ObjectNamespace != nil:
+			namespace = r.text(rule.NamespaceField, rule.ObjectNamespace)
 		default:
 			namespace = in.Namespace
 		}
 		if len(in.Problems) > 0 {
 			return nil
 		}
-		f.names[rule.kind.Name] = name
+		f.names[rule.Kind.Name] = name
 		if namespace != "" {
-			f.names[rule.kind.Name] = namespace + "/" + name
+			f.names[rule.Kind.Name] = namespace + "/" + name
 		}
-		o, err := r.object(rule.kind, namespace, name)
+		o, err := r.object(rule.Kind, namespace, name)
 		if err != nil {
 			return err
 		}
 		if o != nil {
-			related[rule.kind.Name] = o
+			related[rule.Kind.Name] = o
 		}
 	}
 	return nil
@@ -196,7 +198,7 @@ func (r *resolver) text(name string, e *expression.Expression) string {
 }
 
 // object of a related kind, read live if it is not known; nil if there is none.
-func (r *resolver) object(kind *RelatedKind, namespace, name string) (*expression.Object, error) {
+func (r *resolver) object(kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 	objects := r.view.Related(kind.Resource, kind.Version)
 	if objects != nil {
 		if o := objects.Find(namespace, name); o != nil {

@@ -30,27 +30,27 @@ func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	seat.ClaimKind = k.Name
 	if by, _, why := k.serves(c); by != nil {
 		if why != nil {
-			why = fmt.Errorf("the expression %s fails for %q: %w", by.field, c, why)
+			why = fmt.Errorf("the expression %s fails for %q: %w", by.Field, c, why)
 		}
 		return seat, false, why
 	}
 	if seat.Partition, err = k.partitionFor(c); err != nil {
 		return seat, false, err
 	}
-	if c.Namespace != "" && k.own() {
+	if c.Namespace != "" && k.Own() {
 		seat.Namespace = c.Namespace
 		return seat, true, nil
 	}
-	return seat, k.offers("", c.Namespace), nil
+	return seat, k.Offers("", c.Namespace), nil
 }
 
 // partitionFor which a class can be the default.
 func (k *ClaimKind) partitionFor(c *Class) (string, error) {
-	if k.partitionClass == nil {
+	if k.PartitionClass == nil {
 		return "", nil
 	}
 	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
-	partition, err := k.partitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
+	partition, err := k.PartitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
 	if err != nil {
 		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
 	}
@@ -101,7 +101,7 @@ func (v *offer) eachDefault(claim subject, visit func(*Class)) {
 			visit(c)
 		})
 	}
-	if claim.Namespace != "" && v.Kind.own() {
+	if claim.Namespace != "" && v.Kind.Own() {
 		each(claim.Namespace, partition)
 		if !left && partition != "" {
 			each(claim.Namespace, "")
@@ -118,7 +118,7 @@ func (v *offer) eachDefault(claim subject, visit func(*Class)) {
 // eachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
 // at no other seat: all of them together may have many.
 func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
-	if v.Kind.partitionClass == nil {
+	if v.Kind.PartitionClass == nil {
 		v.eachDefaultIn(namespace, visit)
 		return
 	}
@@ -131,7 +131,7 @@ func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
 		return
 	}
 	v.index.eachOf(partitionKey, text(partition), func(c *Class) {
-		if v.Kind.own() && c.Namespace != namespace || !v.Kind.offers(namespace, c.Namespace) {
+		if v.Kind.Own() && c.Namespace != namespace || !v.Kind.Offers(namespace, c.Namespace) {
 			return
 		}
 		visit(c)
@@ -144,11 +144,11 @@ func (v *offer) eachDefaultIn(namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	for _, s := range v.Classes {
 		switch {
-		case s.Kind.Namespaced && v.Kind.own():
+		case s.Kind.Namespaced && v.Kind.Own():
 			s.in(namespace).defaults.Each(visitKey)
 		case namespace != "": // It has no seat here.
-		case s.Kind.Namespaced && v.Kind.from == v1alpha1.FromNames:
-			for _, name := range v.Kind.names {
+		case s.Kind.Namespaced && v.Kind.From == v1alpha1.FromNames:
+			for _, name := range v.Kind.Names {
 				s.in(name).defaults.Each(visitKey)
 			}
 		default:

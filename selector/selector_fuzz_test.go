@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
@@ -98,23 +99,23 @@ func sizes() []int {
 
 // fuzzSelector makes a claim of the text of its selector. If certain, the reference
 // reads it, too.
-func fuzzSelector(f *testing.F, claim func(text string) (object string, field any, annotations map[string]string, certain bool)) {
+func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field any, annotations map[string]string, certain bool)) {
 	f.Helper()
 	meter := cost.NewMeter(f)
 	world := newFuzzedWorld()
 	kind := world.indexed.Kind
 	f.Fuzz(func(t *testing.T, text []byte) {
-		object, field, annotations, certain := claim(string(text))
+		object, field, annotations, certain := claimOf(string(text))
 		raw := []byte(object)
 		var (
-			got     Claim
+			got     claim.Claim
 			refused string
 		)
 		meter.Measure(t, len(raw), func() {
 			var decoded map[string]any
 			var err error
 			if decoded, err = kind.Decode(raw); err != nil {
-				got, refused = Claim{}, err.Error()
+				got, refused = claim.Claim{}, err.Error()
 				return
 			}
 			in := kind.Read("n", "db", decoded)
@@ -164,7 +165,7 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 	return found
 }
 
-func asked(v *View, c Claim) (found []string) {
+func asked(v *View, c claim.Claim) (found []string) {
 	v.each(subject{Claim: c}, func(c *Class) { found = append(found, c.Name) })
 	slices.Sort(found)
 	return found

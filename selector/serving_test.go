@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // TestServingClasses proves that an inventory, which looks at what changes alone, has the
@@ -108,7 +109,7 @@ func TestBudget(t *testing.T) {
 				tc.world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
 			}
 			view := tc.world.view()
-			d := &Decider{Live: func(context.Context, *View, Claim) (*View, error) {
+			d := &Decider{Live: func(context.Context, *View, claim.Claim) (*View, error) {
 				t.Error("We should not read classes for a claim that is refused.")
 				return nil, nil
 			}}

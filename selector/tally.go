@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt"
 )
 
@@ -48,11 +49,11 @@ type Count struct {
 func (c *Count) Unbind() { c.bound.Add(-1) }
 
 type inFlight struct {
-	claim uint64
-	named bool
-	count *Count
-	since time.Time
-	next  *inFlight
+	claim  uint64
+	Target bool
+	count  *Count
+	since  time.Time
+	next   *inFlight
 }
 
 // claims of a class; a nil Tally knows of none.
@@ -162,14 +163,14 @@ func (n counts) rank(_ string, c *Class) int64 { return -n.kind.Tally.claims(n.k
 
 // commit counts the claim as in flight. A claim that has no name yet is known by its
 // generateName.
-func (n counts) commit(claim Claim, c *Class, _ int64, now time.Time) bool {
+func (n counts) commit(claim claim.Claim, c *Class, _ int64, now time.Time) bool {
 	if n.kind.Tally != nil {
 		n.kind.Tally.reserve(claim, n.kind.countedAs(c), now)
 	}
 	return true
 }
 
-func (t *Tally) reserve(claim Claim, class uint64, now time.Time) {
+func (t *Tally) reserve(claim claim.Claim, class uint64, now time.Time) {
 	// A claim takes no lock but for a class that is new here. Should a table that
 	// grows leave the count out at this moment, one claim in flight is not seen.
 	count := t.find(class)
@@ -179,7 +180,7 @@ func (t *Tally) reserve(claim Claim, class uint64, now time.Time) {
 		count.inFlight.Add(1)
 	}
 	note := &inFlight{
-		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), named: claim.Name != "",
+		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), Target: claim.Name != "",
 		count: count, since: now,
 	}
 	for {
@@ -246,7 +247,7 @@ func (t *Tally) sortIn() {
 	}
 	for n := oldestFirst; n != nil; {
 		next := n.next
-		if n.named {
+		if n.Target {
 			t.forget(n.claim, func(*inFlight) bool { return true })
 		}
 		n.next = t.pending[n.claim]

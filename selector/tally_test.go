@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
@@ -114,7 +115,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 			}
 		}
 		view := views[random.IntN(replicas)]
-		claim := Claim{Namespace: "team-a", Name: fmt.Sprintf("burst-%d-%d", seed, i), Selector: gold}
+		claim := claim.Claim{Namespace: "team-a", Name: fmt.Sprintf("burst-%d-%d", seed, i), Selector: gold}
 		if i%3 == 0 {
 			claim.Name, claim.GenerateName = "", "burst-"
 		}
@@ -152,12 +153,12 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 
 func TestInFlight(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
-	claim := Claim{Namespace: "team-a", Name: "db", Selector: gold}
-	unnamed := Claim{Namespace: "team-a", Selector: gold}
-	reserve := func(claim Claim, generateName string) func(*View) {
+	named := claim.Claim{Namespace: "team-a", Name: "db", Selector: gold}
+	unnamed := claim.Claim{Namespace: "team-a", Selector: gold}
+	reserve := func(named claim.Claim, generateName string) func(*View) {
 		return func(v *View) {
-			claim.GenerateName = generateName
-			v.Kind.memory.commit(claim, v.Classes[0].All()[0], 0, begin)
+			named.GenerateName = generateName
+			v.Kind.memory.commit(named, v.Classes[0].All()[0], 0, begin)
 		}
 	}
 	seen := func(name, generateName string, class int) func(*View) {
@@ -171,18 +172,18 @@ func TestInFlight(t *testing.T) {
 		steps  []func(*View)
 		want   [2]int64 // of the two classes
 	}{
-		"Reserved":        {"We should count a claim at once.", []func(*View){reserve(claim, "")}, [2]int64{1, 0}},
-		"Again":           {"We should count a claim once that is tried again.", []func(*View){reserve(claim, ""), reserve(claim, ""), expire(0)}, [2]int64{1, 0}},
-		"Seen":            {"We should count a claim once that is stored.", []func(*View){reserve(claim, ""), seen("db", "", 0)}, [2]int64{1, 0}},
-		"SeenElsewhere":   {"We should believe the watch, which shows another class.", []func(*View){reserve(claim, ""), seen("db", "", 1)}, [2]int64{0, 1}},
-		"SeenAnother":     {"We should go on counting a claim when another is stored.", []func(*View){reserve(claim, ""), seen("other", "", 0)}, [2]int64{2, 0}},
-		"Young":           {"We should wait for a claim to be stored.", []func(*View){reserve(claim, ""), expire(InFlightWindow - 1)}, [2]int64{1, 0}},
-		"Expired":         {"We should forget a claim that was never stored.", []func(*View){reserve(claim, ""), expire(InFlightWindow)}, [2]int64{0, 0}},
+		"Reserved":        {"We should count a claim at once.", []func(*View){reserve(named, "")}, [2]int64{1, 0}},
+		"Again":           {"We should count a claim once that is tried again.", []func(*View){reserve(named, ""), reserve(named, ""), expire(0)}, [2]int64{1, 0}},
+		"Seen":            {"We should count a claim once that is stored.", []func(*View){reserve(named, ""), seen("db", "", 0)}, [2]int64{1, 0}},
+		"SeenElsewhere":   {"We should believe the watch, which shows another class.", []func(*View){reserve(named, ""), seen("db", "", 1)}, [2]int64{0, 1}},
+		"SeenAnother":     {"We should go on counting a claim when another is stored.", []func(*View){reserve(named, ""), seen("other", "", 0)}, [2]int64{2, 0}},
+		"Young":           {"We should wait for a claim to be stored.", []func(*View){reserve(named, ""), expire(InFlightWindow - 1)}, [2]int64{1, 0}},
+		"Expired":         {"We should forget a claim that was never stored.", []func(*View){reserve(named, ""), expire(InFlightWindow)}, [2]int64{0, 0}},
 		"Unnamed":         {"We should count each claim that has no name yet.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-")}, [2]int64{2, 0}},
 		"UnnamedSeen":     {"We should take one of those for the one that is stored.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 0)}, [2]int64{2, 0}},
 		"UnnamedNotSeen":  {"We should not take one of another class for it.", []func(*View){reserve(unnamed, "db-"), seen("db-x7f2k", "db-", 1)}, [2]int64{1, 1}},
 		"UnnamedExpired":  {"We should forget all that were never stored.", []func(*View){reserve(unnamed, "db-"), reserve(unnamed, "db-"), expire(InFlightWindow)}, [2]int64{0, 0}},
-		"SeenThenExpired": {"We should forget nothing twice.", []func(*View){reserve(claim, ""), seen("db", "", 0), expire(InFlightWindow)}, [2]int64{1, 0}},
+		"SeenThenExpired": {"We should forget nothing twice.", []func(*View){reserve(named, ""), seen("db", "", 0), expire(InFlightWindow)}, [2]int64{1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := counting(2)
@@ -273,7 +274,7 @@ func TestLeastClaimsOfStoredReferences(t *testing.T) {
 			}
 			got := map[string]int{}
 			for i := range 30 {
-				got[decide(v, Claim{Namespace: "team", Name: fmt.Sprint("new-", i), Selector: gold}, 0, time.Time{}).Class.Name]++
+				got[decide(v, claim.Claim{Namespace: "team", Name: fmt.Sprint("new-", i), Selector: gold}, 0, time.Time{}).Class.Name]++
 			}
 			assert.Equal(t, map[string]int{"store-1": 15, "store-2": 15}, got, "We should count the claims that are stored, and give the others their share.")
 			assert.EqualValues(t, 30, v.Kind.BoundClaims(classes[0]), "We should tell how many claims a class has.")
@@ -329,7 +330,7 @@ func TestManyOfOneGenerateName(t *testing.T) {
 	v := counting(2)
 	classes := v.Classes[0].All()
 	const claims = 50_000
-	claim := Claim{Namespace: "team-a", GenerateName: "db-", Selector: gold}
+	claim := claim.Claim{Namespace: "team-a", GenerateName: "db-", Selector: gold}
 	for range claims {
 		v.Kind.memory.commit(claim, classes[0], 0, time.Unix(0, 0))
 	}
@@ -343,8 +344,8 @@ func TestManyOfOneGenerateName(t *testing.T) {
 
 func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
 	allocations := func(v *View) float64 {
-		claim := Claim{Namespace: "team-a", Name: "db", Selector: gold}
-		return cost.Allocs(func() { choose(v, claim, 1) })
+		c := claim.Claim{Namespace: "team-a", Name: "db", Selector: gold}
+		return cost.Allocs(func() { choose(v, c, 1) })
 	}
 	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
 	assert.InDelta(t, allocations(random), allocations(counting(10)), 0, "We should allocate nothing to count.")
@@ -352,20 +353,20 @@ func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
 
 // TestLeastClaims breaks ties by the weighted draw, with the seed.
 func TestLeastClaims(t *testing.T) {
-	claim := func(i int) Claim {
-		return Claim{Namespace: "team-a", Name: fmt.Sprint("claim-", i), Selector: gold}
+	claimOf := func(i int) claim.Claim {
+		return claim.Claim{Namespace: "team-a", Name: fmt.Sprint("claim-", i), Selector: gold}
 	}
 	least := counting(10)
 	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
 	for i := range 100 {
-		assert.Equal(t, choose(random, claim(i), 0).Class.Name, choose(least, claim(i), 0).Class.Name, "We should draw among equals as by weight.")
+		assert.Equal(t, choose(random, claimOf(i), 0).Class.Name, choose(least, claimOf(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
 	for _, c := range least.Classes[0].All()[1:] {
 		least.Kind.Tally.Bind(c.place)
 	}
 	for i := range 100 {
-		assert.Equal(t, "gold-0", choose(least, claim(i), 0).Class.Name, "We should choose the class with the fewest claims.")
+		assert.Equal(t, "gold-0", choose(least, claimOf(i), 0).Class.Name, "We should choose the class with the fewest claims.")
 	}
 	least.Kind.Tally = nil
-	assert.NotNil(t, choose(least, claim(0), 0).Class, "We should choose where nothing is counted, as offline.")
+	assert.NotNil(t, choose(least, claimOf(0), 0).Class, "We should choose where nothing is counted, as offline.")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // turns remembers when each class was last given to a claim of one kind, for
@@ -35,7 +36,7 @@ func (t *turns) rank(_ string, c *Class) int64 {
 }
 
 // commit takes the class's turn. It fails if another claim has taken it.
-func (t *turns) commit(_ Claim, c *Class, rank int64, _ time.Time) bool {
+func (t *turns) commit(_ claim.Claim, c *Class, rank int64, _ time.Time) bool {
 	return t.take(c.place, -rank)
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
@@ -26,7 +27,7 @@ func inTurn() *ClaimKind {
 }
 
 // next decides on a claim for good.
-func next(t *testing.T, view *View, c Claim, fresh uint64) string {
+func next(t *testing.T, view *View, c claim.Claim, fresh uint64) string {
 	t.Helper()
 	d := decide(view, c, fresh, time.Time{})
 	require.NotNil(t, d.Class)
@@ -47,8 +48,8 @@ func tiers(kind *ClaimKind, classes map[string][]string) *View {
 	return newView(kind, []*Classes{NewClasses(k, all)})
 }
 
-func asks(i int, tier string) Claim {
-	return Claim{Namespace: "team", Name: fmt.Sprintf("claim-%05d", i), Selector: labels.SelectorFromSet(labels.Set{tier: "true"})}
+func asks(i int, tier string) claim.Claim {
+	return claim.Claim{Namespace: "team", Name: fmt.Sprintf("claim-%05d", i), Selector: labels.SelectorFromSet(labels.Set{tier: "true"})}
 }
 
 func TestRoundRobin(t *testing.T) {
@@ -57,14 +58,14 @@ func TestRoundRobin(t *testing.T) {
 	})
 	var order []string
 	for i := range 10 {
-		order = append(order, next(t, view, claim(i), 0))
+		order = append(order, next(t, view, nthClaim(i), 0))
 	}
 	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(order))), 10, "We should give each class of each kind one turn.")
 	for i := range 100 {
-		require.Equal(t, order[i%10], next(t, view, claim(10+i), 0), "We should go through the classes in turn, again and again.")
+		require.Equal(t, order[i%10], next(t, view, nthClaim(10+i), 0), "We should go through the classes in turn, again and again.")
 	}
-	before := choose(view, claim(0), 0)
-	assert.Equal(t, before.Class, choose(view, claim(0), 0).Class, "We should take no turn for asking.")
+	before := choose(view, nthClaim(0), 0)
+	assert.Equal(t, before.Class, choose(view, nthClaim(0), 0).Class, "We should take no turn for asking.")
 	assert.Equal(t, order[0], before.Class.String(), "We should say who is next.")
 }
 
@@ -144,7 +145,7 @@ func TestRoundRobinAtOnce(t *testing.T) {
 	for w := range workers {
 		working.Go(func() {
 			for i := range each {
-				name := next(t, view, claim(w*each+i), uint64(i))
+				name := next(t, view, nthClaim(w*each+i), uint64(i))
 				given[name[len(name)-1]-'0'].Add(1)
 			}
 		})
@@ -183,18 +184,18 @@ func TestRoundRobinAllocatesNothing(t *testing.T) {
 	allocations := func(kind *ClaimKind) float64 {
 		view := newView(kind, offered)
 		for i := range 100 {
-			next(t, view, claim(i), 0)
+			next(t, view, nthClaim(i), 0)
 		}
-		return cost.Allocs(func() { decide(view, claim(1), 0, time.Time{}) })
+		return cost.Allocs(func() { decide(view, nthClaim(1), 0, time.Time{}) })
 	}
 	assert.InDelta(t, allocations(NewClaimKind(postgres())), allocations(inTurn()), 0, "We should not allocate in order to take turns.")
 }
 
 func BenchmarkRoundRobin(b *testing.B) {
 	view := newView(inTurn(), []*Classes{NewClasses(crowd("as.example.org", 100_000, 0, 1))})
-	require.Equal(b, 10, choose(view, claim(1), 0).Candidates)
+	require.Equal(b, 10, choose(view, nthClaim(1), 0).Candidates)
 	b.ReportAllocs()
-	decider, in := &Decider{}, Intake{Claim: claim(1)}
+	decider, in := &Decider{}, claim.Intake{Claim: nthClaim(1)}
 	for b.Loop() {
 		_, _ = decider.Decide(b.Context(), view, in, Admit)
 	}

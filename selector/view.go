@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // View is all that claims of one kind can be bound to, at one moment. It does not change,
@@ -32,7 +34,7 @@ type View struct {
 	Older string
 
 	// needs are the related kinds of the claim kind, and related the objects of each.
-	needs   []*RelatedKind
+	needs   []*rules.Kind
 	related []*Objects
 }
 
@@ -177,7 +179,7 @@ func (k *ClaimKind) servingAfter(serving, to *Classes, name className) *Classes 
 func byKind(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) }
 
 // ConfusesKinds says that the references of claims cannot tell all class kinds apart.
-func (k *ClaimKind) ConfusesKinds() bool { return k.form.namesKind != groupAndKind }
+func (k *ClaimKind) ConfusesKinds() bool { return k.Form.NamesKind != claim.GroupAndKind }
 
 // leaveOut those of the class kinds that no reference can tell from one that was created
 // before, so that one that is created later changes nothing for the claims of others.
@@ -200,7 +202,7 @@ func (v *View) leaveOut() {
 // if no reference confuses it with another.
 func (v *View) insteadOf(kind *ClassKind) *ClassKind {
 	for _, s := range v.Classes {
-		if v.Kind.form.confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
+		if v.Kind.Form.Confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
 			return s.Kind
 		}
 	}
@@ -211,10 +213,10 @@ func (v *View) insteadOf(kind *ClassKind) *ClassKind {
 func (v *offer) Len() int {
 	n := 0
 	for _, s := range v.Classes {
-		if v.Kind.own() {
+		if v.Kind.Own() {
 			n += s.Len()
 		} else {
-			n += s.lenOffered(&v.Kind.reach, "")
+			n += s.lenOffered(&v.Kind.Reach, "")
 		}
 	}
 	return n
@@ -224,7 +226,7 @@ func (v *offer) Len() int {
 func (v *offer) lenOffered(namespace string) int {
 	n := 0
 	for _, s := range v.Classes {
-		n += s.lenOffered(&v.Kind.reach, namespace)
+		n += s.lenOffered(&v.Kind.Reach, namespace)
 	}
 	return n
 }
@@ -234,26 +236,26 @@ func (v *offer) lenOffered(namespace string) int {
 func (v *offer) lenUnserving(namespace string) int {
 	n := -v.lenOffered(namespace)
 	for _, s := range v.known {
-		n += s.lenOffered(&v.Kind.reach, namespace)
+		n += s.lenOffered(&v.Kind.Reach, namespace)
 	}
 	return n
 }
 
 // partly says that some claims may not be offered all classes.
 func (v *offer) partly() bool {
-	return v.Kind.from != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
+	return v.Kind.From != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
 // serves reports whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
-func (k *ClaimKind) serves(c *Class) (by *fit, term *expression.Expression, why error) {
+func (k *ClaimKind) serves(c *Class) (by *rules.Fit, term *expression.Expression, why error) {
 	return k.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
 }
 
-func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *fit, term *expression.Expression, why error) {
-	for _, fits := range [...][]*fit{k.fits, c.Kind.rules.fits} {
+func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *rules.Fit, term *expression.Expression, why error) {
+	for _, fits := range [...][]*rules.Fit{k.Fits, c.Kind.ForClaims.Fits} {
 		for _, f := range fits {
-			if term, why = f.servedBy(c.Fields, budget); term != nil {
+			if term, why = f.ServedBy(c.Fields, budget); term != nil {
 				return f, term, why
 			}
 		}
@@ -269,17 +271,17 @@ func (k *ClaimKind) Serves(c *Class) bool {
 
 // mayExclude reports whether some classes of a kind may not serve the claims.
 func (k *ClaimKind) mayExclude(classes *ClassKind) bool {
-	isJudge := func(f *fit) bool { return len(f.ofClass) > 0 }
-	return slices.ContainsFunc(k.fits, isJudge) || slices.ContainsFunc(classes.rules.fits, isJudge)
+	isJudge := func(f *rules.Fit) bool { return len(f.OfClass) > 0 }
+	return slices.ContainsFunc(k.Fits, isJudge) || slices.ContainsFunc(classes.ForClaims.Fits, isJudge)
 }
 
 // Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
 // nil if they do.
 func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
-	missesFit := slices.ContainsFunc(classes.rules.fits, func(f *fit) bool {
-		return !slices.ContainsFunc(k.linkedFits, func(l linkedFit) bool { return l.name == f.name })
+	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
+		return !slices.ContainsFunc(k.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
 	})
-	if !missesFit && classes.holds(k.class) && k.looksAt.Covers(classes.rules.claim...) {
+	if !missesFit && classes.holds(k.LooksAtClass) && k.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
 		return nil
 	}
 	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(

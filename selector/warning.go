@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -72,8 +73,8 @@ func (d *Decision) unmatched() string {
 		remedy, later = "create a class", "when there is a class"
 	}
 	what += d.equalText()
-	if d.droppedBy(OtherReference) {
-		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.classRef, remedy)
+	if d.droppedBy(claim.OtherReference) {
+		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.ClassRef, remedy)
 	}
 	switch {
 	case d.Lacks != "":
@@ -123,14 +124,14 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	kind := d.View.Kind.Name
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
 	marked := "is marked default"
-	if d.View.Kind.partitionClass != nil {
+	if d.View.Kind.PartitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.facts.partition, v1alpha1.MaxShownBytes))
 	}
-	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.annotation[len(d.View.Kind.annotation)-1])
+	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.Annotation[len(d.View.Kind.Annotation)-1])
 	if d.View.Kind.selectorAbsent {
 		remedy = "set " + remedy
 	} else {
-		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.selector, remedy)
+		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.Selector, remedy)
 	}
 	cordoned := (*Class)(nil)
 	d.View.each(d.subject(), func(c *Class) {
@@ -162,7 +163,7 @@ func (d *Decision) equalText() string {
 		if !v.indexed {
 			continue
 		}
-		if one := fmt.Sprintf(" and has %s %s", v.of.path, valueText(v.value)); !said[one] && len(said) < maxListed {
+		if one := fmt.Sprintf(" and has %s %s", v.of.Path, valueText(v.value)); !said[one] && len(said) < maxListed {
 			said[one] = true
 			text += one
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // hostile is 10,000 classes with 64 labels each. No two classes share a label, and the
@@ -72,11 +73,11 @@ func BenchmarkWorst(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				b.ReportAllocs()
 				b.ReportMetric(float64(len(text)), "input-B")
-				claim := Claim{Namespace: "team", Name: "db", Selector: s}
+				asking := claim.Claim{Namespace: "team", Name: "db", Selector: s}
 				n, decider := 0, &Decider{}
 				before := cpu()
 				for b.Loop() {
-					d, _ := decider.Decide(b.Context(), view, Intake{Claim: claim}, DryRun)
+					d, _ := decider.Decide(b.Context(), view, claim.Intake{Claim: asking}, DryRun)
 					n = d.Candidates
 				}
 				b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
@@ -98,7 +99,7 @@ func BenchmarkDefaults(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("claim/namespaces=%d", n), func(b *testing.B) {
-			decider, in := &Decider{}, Intake{Claim: Claim{Namespace: "team-0", Name: "db"}}
+			decider, in := &Decider{}, claim.Intake{Claim: claim.Claim{Namespace: "team-0", Name: "db"}}
 			b.ReportAllocs()
 			for b.Loop() {
 				_, _ = decider.Decide(b.Context(), view, in, DryRun)

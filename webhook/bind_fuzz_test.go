@@ -13,6 +13,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
@@ -24,7 +25,7 @@ func (w *world) binder() *Binder {
 		nothing[view.Kind] = selector.NewView(view.Kind, nil)
 	}
 	b := &Binder{Snapshot: w.inventory.Snapshot, ClaimKind: asClaimKind(false, nil), Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}}
-	b.Decider.Live = func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) {
+	b.Decider.Live = func(_ context.Context, v *selector.View, _ claim.Claim) (*selector.View, error) {
 		return nothing[v.Kind], nil
 	}
 	return b

@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestReviewReadsLiveOnAMiss(t *testing.T) {
@@ -23,7 +24,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 	inventory := newInventory(kind, index(sqlClasses, "silver tier=silver"))
 	binder := newBinder(t, inventory)
 	reads := 0
-	binder.Decider.Live = func(_ context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
+	binder.Decider.Live = func(_ context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
 		reads++
 		assert.Same(t, inventory.Snapshot()[claimKindName], view, "We should read the kinds of the view on which we decided.")
 		assert.Equal(t, "tier=gold", claim.Selector.String(), "We should read what the claim asks for.")
@@ -36,7 +37,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 		"We should bind to a class that was created a moment ago.")
 
 	failure := errors.New("connection refused")
-	binder.Decider.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return nil, failure }
+	binder.Decider.Live = func(context.Context, *selector.View, claim.Claim) (*selector.View, error) { return nil, failure }
 	response, err = byResource(binder)(t.Context(), newRequest(wantsGold))
 	require.ErrorIs(t, err, failure, "We should not say that there is no class when we could not look.")
 	assert.Nil(t, response)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 const claimKindName = "postgresqlinstances.database.example.org"
@@ -104,7 +105,7 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 			return nil, errors.New("no look-up")
 		},
 		Decider: &selector.Decider{
-			Live: func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+			Live: func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
 				assert.Fail(t, "We should not read the API server for a claim that the snapshot has a class for.")
 				return nil, errors.New("no live read")
 			},
@@ -116,8 +117,8 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 }
 
 // asLive answers every live read with the same view.
-func asLive(v *selector.View) func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
-	return func(context.Context, *selector.View, selector.Claim) (*selector.View, error) { return v, nil }
+func asLive(v *selector.View) func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
+	return func(context.Context, *selector.View, claim.Claim) (*selector.View, error) { return v, nil }
 }
 
 // named has claims reviewed by the ClaimKind whose name is their resource.

@@ -20,7 +20,9 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // unanswered is a call to an API server that does not answer.
@@ -45,7 +47,7 @@ func (unansweredLeases) Get(ctx context.Context, _ string, _ metav1.GetOptions) 
 // body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
 	require.Less(t, deadline, v1alpha1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
-	live := func(ctx context.Context, _ *selector.View, _ selector.Claim) (*selector.View, error) {
+	live := func(ctx context.Context, _ *selector.View, _ claim.Claim) (*selector.View, error) {
 		return nil, unanswered(ctx)
 	}
 	claimKind := func(ctx context.Context, _ string) (*v1alpha1.ClaimKind, error) { return nil, unanswered(ctx) }
@@ -56,14 +58,14 @@ func TestReviewsEndInTime(t *testing.T) {
 			return claimKindOf(name), nil
 		}
 	}
-	claim, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
+	review, class := newRequest(wantsGold), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, ""))
 	binders := map[string]func(*Binder, *selector.Inventory){
 		"Live": func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
 		"Related": func(b *Binder, i *selector.Inventory) {
 			k := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "namespace.metadata.labels.tenant == 'a'" })
 			i.SetRelated(selector.NewObjects(k.RelatedKinds()[0], false, nil))
 			i.SetClaimKind(k)
-			b.Decider.Related = func(ctx context.Context, _ string, _ *selector.RelatedKind, _, _ string) (*expression.Object, error) {
+			b.Decider.Related = func(ctx context.Context, _ string, _ *rules.Kind, _, _ string) (*expression.Object, error) {
 				return nil, unanswered(ctx)
 			}
 		},
@@ -73,7 +75,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
-			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ selector.Claim, _ *selector.Class) (bool, error) {
+			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *selector.Class) (bool, error) {
 				<-ctx.Done()
 				return false, ctx.Err()
 			}}}
@@ -123,7 +125,7 @@ func TestReviewsEndInTime(t *testing.T) {
 				inventory := newInventory(newClaimKind(), index(sqlClasses))
 				binder := newBinder(t, inventory)
 				hang(binder, inventory)
-				check(t, byResource(binder), claim)
+				check(t, byResource(binder), review)
 			})
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // counted returns the scraped values that are not 0; for a histogram, the number of
@@ -100,7 +101,7 @@ func TestMetricsOfClaims(t *testing.T) {
 		"LiveReadFailed": {
 			reason: "We should count a claim that we cannot answer for.", live: silver,
 			change: func(b *Binder) {
-				b.Decider.Live = func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+				b.Decider.Live = func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
 					return nil, errors.New("refused")
 				}
 			},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // newUpdate from one object to another.
@@ -35,26 +36,26 @@ func TestReviewOfUpdates(t *testing.T) {
 	}{
 		"Unbound": {
 			reason: "We should put back the reference.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")),
-			request: newUpdate(boundToGold, `{"spec":{}}`), want: selector.Restored,
+			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
 			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
 		},
 		"ClassesMissing": {
 			reason: "We should need no class for that.", inventory: missing,
-			request: newUpdate(boundToGold, `{"spec":{}}`), want: selector.Restored,
+			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
 			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
 		},
 		"NeverBound": {
 			reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")),
-			request: newUpdate(`{}`, `{}`), want: selector.NotBound, counted: "untouched",
+			request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched",
 		},
 		"Changed": {
 			reason: "We should allow another class.", inventory: newInventory(newClaimKind()),
-			request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: selector.Settled, counted: "untouched",
+			request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched",
 		},
 		"Allowed": {
 			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
 			inventory: newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = v1alpha1.AllowUnbind })),
-			request:   newUpdate(boundToGold, `{}`), want: selector.UnbindAllowed, counted: "untouched",
+			request:   newUpdate(boundToGold, `{}`), want: claim.UnbindAllowed, counted: "untouched",
 		},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {

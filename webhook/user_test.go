@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestRequestFacts(t *testing.T) {
@@ -61,7 +61,7 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 		want     string // in the answer
 	}{
 		"InGroup":    {"We should show the groups to an expression.", group, `{"groups":["a","gold-users"]}`, http.StatusOK, `"patch"`},
-		"NotInGroup": {"We should go by what it says.", group, `{"groups":["a"]}`, http.StatusOK, selector.NotYet},
+		"NotInGroup": {"We should go by what it says.", group, `{"groups":["a"]}`, http.StatusOK, claim.NotYet},
 		"NoGroups":   {"We should refuse a claim on which an expression fails.", group, `{"username":"jane"}`, http.StatusOK, "no such key: groups"},
 		"Malformed":  {"We should refuse what no API server sends.", group, `{"groups":7}`, http.StatusBadRequest, "request.userInfo"},
 		"Unread":     {"We should not read what no expression looks at.", "", `{"groups":7}`, http.StatusOK, `"patch"`},

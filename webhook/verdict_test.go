@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // journal is a ResponseWriter and the sink of a log. It notes what comes when.
@@ -55,7 +56,7 @@ func (s sink) Write(p []byte) (int, error) {
 }
 
 func TestAnswersFirst(t *testing.T) {
-	refused := func(context.Context, *selector.View, selector.Claim) (*selector.View, error) {
+	refused := func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
 		return nil, errors.New("refused")
 	}
 	for name, tc := range map[string]struct {

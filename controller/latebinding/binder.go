@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 const (
@@ -144,8 +145,8 @@ func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking
 
 // preview decides on a claim from what is known, without any effect. It asks no gate:
 // there is a preview for each group of claims, and gates are asked about a single claim.
-func preview(ctx context.Context, view *selector.View, claim selector.Claim) (selector.Decision, error) {
-	return new(selector.Decider).Decide(ctx, view, selector.Intake{Claim: claim}, selector.Preview)
+func preview(ctx context.Context, view *selector.View, c claim.Claim) (selector.Decision, error) {
+	return new(selector.Decider).Decide(ctx, view, claim.Intake{Claim: c}, selector.Preview)
 }
 
 // view returns the classes for a watch, nil if none fit it now.

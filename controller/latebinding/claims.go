@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // Claims watches the claims of kinds that need it: kinds whose strategy counts claims,
@@ -142,7 +143,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 func (c *Claims) follow(
 	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, found cluster.Resource,
 ) (served bool, err error) {
-	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, c.own)
+	namespaces, err := claim.NewNamespaces(k.Spec.NamespaceSelector, c.own)
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // waitingAttempt is what a write needs to know of a waiting claim.
@@ -20,7 +21,7 @@ type waitingAttempt struct {
 	// only if the claim was read again.
 	version, shown string
 	parents        int
-	ask            selector.Ask
+	ask            claim.Ask
 	// unread says that no ask is held: the claim must be read again.
 	unread bool
 }
@@ -154,7 +155,7 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitin
 // question asks whether a group has a class.
 type question struct {
 	group                   *group
-	ask                     selector.Ask
+	ask                     claim.Ask
 	namespace               string
 	matched, notYet, failed bool
 }
@@ -163,12 +164,12 @@ type question struct {
 // neither do expressions that cost too much.
 func (q *question) put(ctx context.Context, view *selector.View) {
 	q.failed = loop.Recovered(func() error {
-		claim, err := q.ask.Claim(q.namespace, "")
+		c, err := q.ask.Claim(q.namespace, "")
 		if err != nil {
 			return err
 		}
-		if d, err := preview(ctx, view, claim); err == nil {
-			q.matched, q.notYet = d.Class != nil, d.Reason() == selector.NotYet
+		if d, err := preview(ctx, view, c); err == nil {
+			q.matched, q.notYet = d.Class != nil, d.Reason() == claim.NotYet
 		}
 		return nil
 	}) != nil

@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestLateClaimsAreGrouped(t *testing.T) {
@@ -179,10 +180,10 @@ func TestAskingTakesTurns(t *testing.T) {
 
 // BenchmarkAskingAgain measures what it costs to hold selectors as text.
 func BenchmarkAskingAgain(b *testing.B) {
-	for name, ask := range map[string]selector.Ask{
+	for name, ask := range map[string]claim.Ask{
 		"Short":  "=tier=gold",
-		"Many":   selector.Ask("=" + strings.TrimSuffix(strings.Repeat("example.org/some-key in (a,b,c),", 64), ",")),
-		"Values": selector.Ask("=tier in (" + strings.TrimSuffix(strings.Repeat("some-value-of-a,", 1000), ",") + ")"),
+		"Many":   claim.Ask("=" + strings.TrimSuffix(strings.Repeat("example.org/some-key in (a,b,c),", 64), ",")),
+		"Values": claim.Ask("=tier in (" + strings.TrimSuffix(strings.Repeat("some-value-of-a,", 1000), ",") + ")"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

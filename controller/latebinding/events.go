@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -175,12 +176,12 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 		return cmp.Or(problem, noteOverflow), true
 	}
 	err := loop.Recovered(func() error {
-		claim, err := a.ask.Claim(a.namespace, a.name)
+		c, err := a.ask.Claim(a.namespace, a.name)
 		if err != nil {
 			return err
 		}
-		d, err := preview(ctx, view, claim)
-		note, waits = d.Warning(), d.Class == nil && d.Reason() != selector.NotYet
+		d, err := preview(ctx, view, c)
+		note, waits = d.Warning(), d.Class == nil && d.Reason() != claim.NotYet
 		return err
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // repeated returns n texts, separated by commas.
@@ -160,7 +161,7 @@ func selecting(n, bytes int) string {
 func TestGroupCost(t *testing.T) {
 	for _, long := range []int{1, 200, 1000, 5000} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
-			claims := int64(5<<20) / groupCost(selector.Ask(strings.Repeat("x", long))) // Many, so that nothing else counts.
+			claims := int64(5<<20) / groupCost(claim.Ask(strings.Repeat("x", long))) // Many, so that nothing else counts.
 			fill := func(spec func(i int) string) (bytes, counted int64) {
 				w := newLateWatch(t)
 				before := heap()

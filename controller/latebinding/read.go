@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -80,7 +81,7 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 
 // judge reports whether a claim waits for a class, and returns what it asks for. A
 // claim that cannot be read waits, and an event tells its author.
-func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask selector.Ask, waits bool) {
+func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
 	err := loop.Recovered(func() error {
 		object, err := kind.Decode(raw)
 		if err != nil {
@@ -97,7 +98,7 @@ func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask selector.
 		return nil
 	})
 	if err != nil {
-		return selector.AskWith(textFor(err)), kind.BindLater
+		return claim.AskWith(textFor(err)), kind.BindLater
 	}
 	return ask, waits
 }

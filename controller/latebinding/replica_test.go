@@ -23,6 +23,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 const lateKind = "claims.example.org"
@@ -170,9 +171,9 @@ func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
 
 const wantsGold = `{"classSelector":{"matchLabels":{"tier":"gold"}}}`
 
-func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *selector.Namespaces {
+func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *claim.Namespaces {
 	t.Helper()
-	n, err := selector.NewNamespaces(s, "classbind-system")
+	n, err := claim.NewNamespaces(s, "classbind-system")
 	require.NoError(t, err)
 	return n
 }
@@ -201,7 +202,7 @@ func addClaim(t testing.TB, w *claimWatch, raw []byte) {
 	w.Put(seen)
 }
 
-func previewed(t *testing.T, view *selector.View, claim selector.Claim) selector.Decision {
+func previewed(t *testing.T, view *selector.View, claim claim.Claim) selector.Decision {
 	t.Helper()
 	d, err := preview(t.Context(), view, claim)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // claimState is what a watch knows of the claims of one kind. It holds only what is
@@ -38,7 +39,7 @@ type claimState struct {
 	namespaceErr error
 }
 
-func newClaimState(namespaces *selector.Namespaces, tally *selector.Tally) *claimState {
+func newClaimState(namespaces *claim.Namespaces, tally *selector.Tally) *claimState {
 	return &claimState{
 		bound: boundClaims{tally, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
 		room: room{limit: v1alpha1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},

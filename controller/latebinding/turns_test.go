@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // patches answers the PATCH requests of claims, as a client's transport.
@@ -162,7 +163,7 @@ func TestRefusedByAGate(t *testing.T) {
 			return patched(r), nil
 		})
 		b.Events.client = noEvents{created: &events}
-		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ selector.Claim, _ *selector.Class) (bool, error) {
+		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ claim.Claim, _ *selector.Class) (bool, error) {
 			assert.Equal(t, selector.Later, mode, "We should ask only for a claim that is about to be bound.")
 			asked.Add(1)
 			return open.Load(), nil
@@ -231,7 +232,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
-		w.kind = &selector.ClaimKind{Reader: &selector.Reader{}} // Without its paths.
+		w.kind = &selector.ClaimKind{Reader: &claim.Reader{}} // Without its paths.
 		w.kind.BindLater = true
 		addClaim(t, w, claimJSON(0, wantsGold))
 		attempt := w.state.waiting[uidOf(0)].attempt()

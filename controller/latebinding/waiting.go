@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 const (
@@ -40,7 +41,7 @@ type waitingClaim struct {
 // much.
 type group struct {
 	namespace *namespace
-	ask       selector.Ask
+	ask       claim.Ask
 	claims    map[*waitingClaim]struct{}
 	// matched reports whether they had a candidate in the view.
 	matched bool
@@ -55,7 +56,7 @@ type group struct {
 
 // groupCost is what a group counts for, in bytes: between one and two times the memory
 // that it takes.
-func groupCost(ask selector.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
+func groupCost(ask claim.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
 
 // line is a queue of a namespace's claims. A claim stands in each at most once.
 type line int
@@ -77,7 +78,7 @@ type namespace struct {
 	waiting int
 	// selected reports whether the ClaimKind selects it, once checked is true.
 	selected, checked bool
-	groups            map[selector.Ask]*group
+	groups            map[claim.Ask]*group
 	// bytes that the groups count for.
 	bytes int64
 	// overflow has the claims whose selectors are not held.
@@ -147,7 +148,7 @@ func (n *namespace) each(visit func(*waitingClaim)) {
 type room struct {
 	limit, used int64
 	// selects are the namespaces that the ClaimKind selects.
-	selects    *selector.Namespaces
+	selects    *claim.Namespaces
 	namespaces map[string]*namespace
 }
 
@@ -155,7 +156,7 @@ type room struct {
 func (r *room) namespaceOf(name string) *namespace {
 	n := r.namespaces[name]
 	if n == nil {
-		n = &namespace{name: name, groups: map[selector.Ask]*group{}}
+		n = &namespace{name: name, groups: map[claim.Ask]*group{}}
 		n.overflow = &group{namespace: n, claims: map[*waitingClaim]struct{}{}}
 		n.selected, n.checked = r.selects.Known(name)
 		r.namespaces[name] = n
@@ -176,7 +177,7 @@ func (r *room) unchecked(again bool) (names []string) {
 
 // group returns the group of a namespace with this ask. It returns overflow if there
 // is no room for a new one, or if the namespace is not selected.
-func (r *room) group(n *namespace, ask selector.Ask) *group {
+func (r *room) group(n *namespace, ask claim.Ask) *group {
 	if g := n.groups[ask]; g != nil {
 		return g
 	}
@@ -186,7 +187,7 @@ func (r *room) group(n *namespace, ask selector.Ask) *group {
 	return r.hold(n, ask)
 }
 
-func (r *room) hold(n *namespace, ask selector.Ask) *group {
+func (r *room) hold(n *namespace, ask claim.Ask) *group {
 	g := &group{namespace: n, ask: ask, claims: map[*waitingClaim]struct{}{}, held: true}
 	n.groups[ask] = g
 	n.bytes += groupCost(ask)

@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // claimWatch follows the claims of one kind. Like the watch of classes, it is a
@@ -25,7 +26,7 @@ type claimWatch struct {
 	resource schema.GroupVersionResource
 	// objectKind is the kind of a claim object.
 	objectKind string
-	namespaces *selector.Namespaces
+	namespaces *claim.Namespaces
 	changed    func()
 	// metrics count panics. Nil counts none.
 	metrics *Metrics
@@ -53,7 +54,7 @@ type claimChange struct {
 
 // newClaimWatch returns a watch with an owner, which ends when the watch is stopped.
 func newClaimWatch(
-	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *selector.Namespaces, changed func(),
+	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *claim.Namespaces, changed func(),
 ) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,

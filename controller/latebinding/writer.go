@@ -18,6 +18,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
@@ -190,11 +191,11 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 	if view == nil {
 		return selector.Decision{}, nil
 	}
-	claim, err := a.ask.Claim(a.namespace, a.name)
+	c, err := a.ask.Claim(a.namespace, a.name)
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return l.binder.Decider.Decide(ctx, view, selector.Intake{Claim: claim, Parents: a.parents}, selector.Later)
+	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: a.parents}, selector.Later)
 }
 
 // reread reads a claim whose selector is not held. It is false if the claim has

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // What is read of a claim depends on the expressions of the ClassKinds that name its
@@ -72,7 +73,7 @@ func classKindsNaming(ctx context.Context, cache client.Reader, claimKind string
 	if err := cache.List(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	return selector.Naming(claimKind, all.Items), nil
+	return rules.Naming(claimKind, all.Items), nil
 }
 
 // classSource is what a class kind is compiled from.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -46,7 +47,7 @@ func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassK
 // now, of all class kinds that serve it. A kind that the API server refuses to list
 // keeps its last known classes, so that it blocks no claim. If the API server does not
 // answer, Live returns an error.
-func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim selector.Claim) (*selector.View, error) {
+func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
 	classes := make([]*selector.Classes, len(view.Classes))
 	var keys []readKey
 	for i, known := range view.Classes {
@@ -78,7 +79,7 @@ func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim selecto
 
 // liveKey identifies the read of the classes that a claim asks for. It is false if the
 // claim can get none of the kind.
-func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim selector.Claim) (readKey, bool) {
+func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim claim.Claim) (readKey, bool) {
 	asked := claimKind.Asks(claim)
 	k := readKey{kind: classKind, defaults: asked == nil}
 	if asked != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // heldReads are reads that the test ends.
@@ -316,7 +317,7 @@ func TestLive(t *testing.T) {
 			require.NoError(t, err)
 
 			snapshot := selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil), known})
-			view, err := r.Live(t.Context(), snapshot, selector.Claim{Selector: asked})
+			view, err := r.Live(t.Context(), snapshot, claim.Claim{Selector: asked})
 			if tc.want.err != "" {
 				require.ErrorContains(t, err, tc.want.err, tc.reason)
 				return
@@ -431,9 +432,9 @@ func TestLiveAsks(t *testing.T) {
 			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{
 				Reference: v1alpha1.Reference{Form: tc.format}, ClassNamespaces: v1alpha1.ClassNamespaces{From: tc.from}, Strategy: v1alpha1.Random,
 			}})
-			claim := selector.Claim{Namespace: tc.namespace, Selector: tc.selector}
+			asking := claim.Claim{Namespace: tc.namespace, Selector: tc.selector}
 
-			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), claim)
+			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), asking)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.paths, paths, tc.reason)
 			var names []string
@@ -441,7 +442,7 @@ func TestLiveAsks(t *testing.T) {
 				names = append(names, c.String())
 			}
 			assert.Equal(t, tc.want, names, tc.reason)
-			decision, err := new(selector.Decider).Decide(t.Context(), view, selector.Intake{Claim: claim}, selector.Explain)
+			decision, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: asking}, selector.Explain)
 			require.NoError(t, err)
 			assert.Equal(t, len(tc.want) > 0, decision.Class != nil, "We should be able to choose among what was read.")
 		})
@@ -463,7 +464,7 @@ func TestLiveSaysNoURL(t *testing.T) {
 	claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.LocalObjectReference}}})
 	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
 	require.NoError(t, err)
-	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), selector.Claim{Namespace: "team", Selector: asked})
+	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), claim.Claim{Namespace: "team", Selector: asked})
 	require.ErrorIs(t, err, refused)
 	require.EqualError(t, err, `cannot list the classes of "golds.example.org" in namespace "team": connection refused`, "We should say what was asked, and the cause.")
 }

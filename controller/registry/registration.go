@@ -27,6 +27,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 const (
@@ -80,7 +81,7 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 	known := &ClassKinds{inventory: i, reader: cache, resources: resources, client: classes, kinds: map[string]*registered{}}
 	related := &RelatedKinds{
 		inventory: i, resources: resources, client: classes,
-		claimKinds: map[string]registeredClaimKind{}, related: map[selector.RelatedKey]*relatedKind{},
+		claimKinds: map[string]registeredClaimKind{}, related: map[rules.Key]*relatedKind{},
 	}
 	return &Registration{
 		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{},

@@ -18,13 +18,14 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // relatedKind is what is known of one RelatedKind.
 type relatedKind struct {
 	followed[*selector.Objects, *expression.Object]
 	// kind is what claim kinds need now, nil if none does any more.
-	kind *selector.RelatedKind
+	kind *rules.Kind
 	// watched is how the API server serves the objects that are watched.
 	watched keptObjects
 }
@@ -33,7 +34,7 @@ type relatedKind struct {
 func (k *relatedKind) known() bool { return k.kind != nil && k.has(k.kind) }
 
 // has says that the inventory has what one claim kind needs.
-func (k *relatedKind) has(needed *selector.RelatedKind) bool {
+func (k *relatedKind) has(needed *rules.Kind) bool {
 	return k.objects != nil && k.objects.Kind.Fields.Covers(needed.Fields.Paths()...)
 }
 
@@ -46,7 +47,7 @@ type RelatedKinds struct {
 	mu sync.Mutex // guards both below
 	// claimKinds are in the inventory, and related is what they need.
 	claimKinds map[string]registeredClaimKind
-	related    map[selector.RelatedKey]*relatedKind
+	related    map[rules.Key]*relatedKind
 
 	// relatedChanged listen for the names of claim kinds whose related objects became
 	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
@@ -70,7 +71,7 @@ func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 
 // setNeeds returns the related kinds that are needed now, or not any more, or of which other
 // fields are needed.
-func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []selector.RelatedKey) {
+func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []rules.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k.kind != nil {
@@ -82,7 +83,7 @@ func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []s
 	for _, k := range r.claimKinds {
 		kinds = append(kinds, k.kind)
 	}
-	needed := map[selector.RelatedKey]*selector.RelatedKind{}
+	needed := map[rules.Key]*rules.Kind{}
 	for _, k := range selector.UnionRelated(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
@@ -126,7 +127,7 @@ func (r *RelatedKinds) relatedOfCRD(_ context.Context, crd client.Object) (reque
 
 func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.Result, error) {
 	resource, version, _ := strings.Cut(name, "/")
-	key := selector.RelatedKey{Resource: resource, Version: version}
+	key := rules.Key{Resource: resource, Version: version}
 	if r.dropRelated(key) {
 		return ctrl.Result{}, nil
 	}
@@ -147,7 +148,7 @@ func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.
 var errRelatedVersion = errors.New("the API server does not serve this version")
 
 // dropRelated forgets a kind that no claim kind needs. It is false if one does.
-func (r *RelatedKinds) dropRelated(key selector.RelatedKey) bool {
+func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.related[key]
@@ -164,7 +165,7 @@ func (r *RelatedKinds) dropRelated(key selector.RelatedKey) bool {
 
 // withdrawRelated stops the watch of a kind that the API server does not serve. If it serves
 // the resource in no way, there are no objects. Else nobody knows them.
-func (r *RelatedKinds) withdrawRelated(key selector.RelatedKey, why error) {
+func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +191,7 @@ func (r *RelatedKinds) withdrawRelated(key selector.RelatedKey, why error) {
 
 // relatedUnanswered records that the API server did not say what it serves. An existing
 // watch stays, and so do the last known objects.
-func (r *RelatedKinds) relatedUnanswered(key selector.RelatedKey, why error) {
+func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +203,7 @@ func (r *RelatedKinds) relatedUnanswered(key selector.RelatedKey, why error) {
 
 // followRelated watches the objects of a kind, and starts again if other fields are needed.
 // It is false if the API server answers the watch with 404.
-func (r *RelatedKinds) followRelated(ctx context.Context, key selector.RelatedKey, found cluster.Resource) bool {
+func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.related[key]
@@ -238,7 +239,7 @@ func (r *RelatedKinds) publishRelated(from *relatedKind, objects *selector.Objec
 
 // putRelated reports whether the objects became known. Its caller recovers from panics, so a
 // panic must not leave mu locked.
-func (r *RelatedKinds) putRelated(from *relatedKind, key selector.RelatedKey, objects *selector.Objects) bool {
+func (r *RelatedKinds) putRelated(from *relatedKind, key rules.Key, objects *selector.Objects) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.related[key] != from {
@@ -251,7 +252,7 @@ func (r *RelatedKinds) putRelated(from *relatedKind, key selector.RelatedKey, ob
 }
 
 // relatedAnswered records the API server's answer to a watch.
-func (r *RelatedKinds) relatedAnswered(from *relatedKind, key selector.RelatedKey, err error) {
+func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,18 +266,18 @@ func (r *RelatedKinds) relatedAnswered(from *relatedKind, key selector.RelatedKe
 }
 
 // notifyRelated tells that the state of a related kind changed.
-func (r *RelatedKinds) notifyRelated(key selector.RelatedKey) {
+func (r *RelatedKinds) notifyRelated(key rules.Key) {
 	for _, name := range r.claimKindsOf(key) {
 		r.relatedChanged.Notify(name)
 	}
 }
 
 // claimKindsOf are the names of the claim kinds that need a related kind.
-func (r *RelatedKinds) claimKindsOf(key selector.RelatedKey) (names []string) {
+func (r *RelatedKinds) claimKindsOf(key rules.Key) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, k := range r.claimKinds {
-		if slices.ContainsFunc(k.kind.RelatedKinds(), func(needed *selector.RelatedKind) bool { return needed.Key() == key }) {
+		if slices.ContainsFunc(k.kind.RelatedKinds(), func(needed *rules.Kind) bool { return needed.Key() == key }) {
 			names = append(names, name)
 		}
 	}

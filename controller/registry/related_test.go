@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 const (
@@ -314,7 +315,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		synctest.Wait()
 		assert.Nil(t, w.tier("", "q"))
 
-		first := w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}]
+		first := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
 		w.names(b, "", "spec.size")
 		assert.Empty(t, w.fault(a), "We should go on where nothing more is looked at.")
 		assert.True(t, w.RelatedState(a).Known, "We should say so.")
@@ -326,9 +327,9 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.publishRelated(first, selector.NewObjects(first.kind, true, nil))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
-		now := w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}]
+		now := w.RelatedKinds.related[rules.Key{Resource: plansResource}]
 		w.again(plansResource)
-		assert.Same(t, now, w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}], "We should not watch anew where nothing changed.")
+		assert.Same(t, now, w.RelatedKinds.related[rules.Key{Resource: plansResource}], "We should not watch anew where nothing changed.")
 
 		kind := w.Inventory.Snapshot()[a].Kind
 		_, err := w.reconcileClaimKind(t.Context(), a)
@@ -404,7 +405,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
 					assert.Equal(t, tc.pending, s.pending(), tc.reason)
-					assert.Equal(t, s.Known, w.relatedStates()[selector.RelatedKey{Resource: plansResource, Version: tc.version}.String()].ready, tc.reason)
+					assert.Equal(t, s.Known, w.relatedStates()[rules.Key{Resource: plansResource, Version: tc.version}.String()].ready, tc.reason)
 				}
 				check(false)
 
@@ -487,7 +488,7 @@ func TestRelatedObject(t *testing.T) {
 		})
 		_, err = read("team", "new")
 		require.ErrorContains(t, err, "Forbidden", "We should not take a plan for absent that we may watch, and may not get.")
-		w.RelatedKinds.related[selector.RelatedKey{Resource: plansResource}].watch.Observe(err)
+		w.RelatedKinds.related[rules.Key{Resource: plansResource}].watch.Observe(err)
 		got, err = read("team", "new")
 		require.NoError(t, err, "We should go by the last known objects where nothing else is to be had.")
 		assert.Nil(t, got)

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // keptObjects are what a watch keeps of a RelatedKind.
@@ -25,7 +26,7 @@ type keptObjects struct {
 	served cluster.Resource
 }
 
-func newKeptObjects(kind *selector.RelatedKind, served cluster.Resource) keptObjects {
+func newKeptObjects(kind *rules.Kind, served cluster.Resource) keptObjects {
 	plural, _, _ := strings.Cut(kind.Resource, ".")
 	return keptObjects{relatedResource{kind, served.GroupVersion().WithResource(plural)}, served}
 }
@@ -47,7 +48,7 @@ func (k keptObjects) all(objects []*seen[*expression.Object]) *selector.Objects 
 }
 
 // project keeps the fields at which expressions look.
-func project(kind *selector.RelatedKind, object any) (_ *expression.Object, err error) {
+func project(kind *rules.Kind, object any) (_ *expression.Object, err error) {
 	fields := map[string]any{}
 	switch object := object.(type) {
 	case *unstructured.Unstructured:
@@ -63,7 +64,7 @@ func project(kind *selector.RelatedKind, object any) (_ *expression.Object, err 
 
 // relatedResource is a RelatedKind as the API server serves it.
 type relatedResource struct {
-	kind *selector.RelatedKind
+	kind *rules.Kind
 	gvr  schema.GroupVersionResource
 }
 
@@ -76,7 +77,7 @@ func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
 // RelatedObject asks the API server for an object that a claim of a namespace names, nil if
 // there is none. The object of a kind that is not namespaced has no namespace.
 func (l *LiveReads) RelatedObject(
-	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
+	ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string,
 ) (*expression.Object, error) {
 	watch, watched := l.related.watchOf(kind.Key())
 	if watch == nil || !validName(name) || watched.served.Namespaced != validName(namespace) {
@@ -98,7 +99,7 @@ func (l *LiveReads) RelatedObject(
 }
 
 // watchOf a related kind, nil if there is none: the API server does not serve it.
-func (r *RelatedKinds) watchOf(key selector.RelatedKey) (*relatedWatch, keptObjects) {
+func (r *RelatedKinds) watchOf(key rules.Key) (*relatedWatch, keptObjects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.related[key]; k != nil {

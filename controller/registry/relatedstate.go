@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // RelatedState reports whether the objects that the claims of a kind name are known.
@@ -49,7 +49,7 @@ func (r *RelatedKinds) RelatedState(claimKind string) (state RelatedState) {
 }
 
 // state for a claim kind that needs these objects.
-func (k *relatedKind) state(needed *selector.RelatedKind) RelatedState {
+func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 	resource := needed.Key()
 	s := RelatedState{Known: k.has(needed)}
 	if k.watch == nil {

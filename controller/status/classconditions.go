@@ -9,6 +9,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
@@ -26,7 +27,7 @@ func describeClasses(k *v1alpha1.ClassKind, classes *selector.Classes) {
 	case !k.Spec.HasExpressions():
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
 	case classes == nil:
-		setCondition(&k.Status.Conditions, expressionsValid(selector.InvalidClassExpressions(k)), k.Generation)
+		setCondition(&k.Status.Conditions, expressionsValid(rules.InvalidOfClasses(k)), k.Generation)
 	default: // Classes are not read by expressions that do not compile.
 		setCondition(&k.Status.Conditions, expressionsSucceed(classes), k.Generation)
 	}
@@ -77,7 +78,7 @@ func expressionsSucceed(classes *selector.Classes) metav1.Condition {
 }
 
 // expressionsValid names at most MaxErrors of the invalid expressions.
-func expressionsValid(invalid []selector.InvalidExpression) metav1.Condition {
+func expressionsValid(invalid []rules.Invalid) metav1.Condition {
 	c := met(v1alpha1.ConditionExpressionsValid, v1alpha1.ReasonExpressionsValid, "every expression compiles")
 	if len(invalid) == 0 {
 		return c

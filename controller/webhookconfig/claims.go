@@ -21,6 +21,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -124,5 +125,5 @@ func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []
 }
 
 func isBindWhen(c admissionregistrationv1.MatchCondition) bool {
-	return c.Name == selector.BindWhenCondition
+	return c.Name == claim.BindWhenCondition
 }

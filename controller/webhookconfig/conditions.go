@@ -8,12 +8,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/classbind/classbind/api/v1alpha1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
 
 // matchConditions are those of an entry or a policy.
-func matchConditions(all []selector.MatchCondition) (conditions []admissionregistrationv1.MatchCondition) {
+func matchConditions(all []claim.MatchCondition) (conditions []admissionregistrationv1.MatchCondition) {
 	for _, c := range all {
 		conditions = append(conditions, admissionregistrationv1.MatchCondition(c))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // celEnvironment is that of an API server's webhooks or policies, as far as ours need it.
@@ -132,21 +133,21 @@ func TestConditionsAgree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) { change(&k.Spec) })
 			kind, plain, count := selector.NewClaimKind(&k), k.Spec.BindWhen == "", map[string]int{}
-			all := env.conditions(t, matchConditions(selector.MatchConditions(&k)))
-			unset := conditions{env.compile(t, selector.ReferenceIsUnset(&k, "object", false))}
-			old := conditions{env.compile(t, selector.ReferenceIsUnset(&k, "oldObject", true))}
+			all := env.conditions(t, matchConditions(claim.MatchConditions(&k)))
+			unset := conditions{env.compile(t, claim.ReferenceIsUnset(&k, "object", false))}
+			old := conditions{env.compile(t, claim.ReferenceIsUnset(&k, "oldObject", true))}
 			holds := func(c conditions, variables map[string]any) bool {
 				t.Helper()
 				is, err := c.hold(variables)
 				require.NoError(t, err, "%v: no condition may fail, or the API server goes by the failure policy.", variables)
 				return is
 			}
-			for i, claim := range claims {
+			for i, text := range claims {
 				if !plain && i%7 != 0 { // Not all are needed.
 					continue
 				}
-				o := object(t, claim)
-				read, err := kind.Decode([]byte(claim))
+				o := object(t, text)
+				read, err := kind.Decode([]byte(text))
 				require.NoError(t, err)
 				called, failure := all.hold(map[string]any{"object": o, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}})
 				in := kind.Read("team", "db", read)
@@ -154,26 +155,26 @@ func TestConditionsAgree(t *testing.T) {
 					switch {
 					case failure != nil:
 						count["fails"]++
-						assert.NotEmpty(t, in.Problems, "%s: %v", claim, failure)
+						assert.NotEmpty(t, in.Problems, "%s: %v", text, failure)
 					case called:
 						count["called"]++
-						assert.Empty(t, in.LeftAlone, claim)
+						assert.Empty(t, in.LeftAlone, text)
 					default:
 						count["left alone"]++
-						assert.False(t, in.LeftAlone == "" && len(in.Problems) == 0, claim)
+						assert.False(t, in.LeftAlone == "" && len(in.Problems) == 0, text)
 					}
 					continue
 				}
-				require.NoError(t, failure, claim)
+				require.NoError(t, failure, text)
 				count[fmt.Sprint("called: ", called)]++
-				if !assert.Equal(t, in.LeftAlone == "", called, "%s: %q", claim, in.LeftAlone) {
+				if !assert.Equal(t, in.LeftAlone == "", called, "%s: %q", text, in.LeftAlone) {
 					return
 				}
-				assert.Equal(t, kind.HasReference(read), !holds(unset, map[string]any{"object": o, "oldObject": nil}), claim)
-				r, err := kind.Restore([]byte(claim), []byte(`{"metadata":{},"spec":{}}`))
+				assert.Equal(t, kind.HasReference(read), !holds(unset, map[string]any{"object": o, "oldObject": nil}), text)
+				r, err := kind.Restore([]byte(text), []byte(`{"metadata":{},"spec":{}}`))
 				require.NoError(t, err)
-				if r.Reason != selector.ParentAbsent {
-					assert.Equal(t, r.Reason == selector.NotBound, holds(old, map[string]any{"oldObject": o}), "%s: %s", claim, r.Reason)
+				if r.Reason != claim.ParentAbsent {
+					assert.Equal(t, r.Reason == claim.NotBound, holds(old, map[string]any{"oldObject": o}), "%s: %s", text, r.Reason)
 				}
 			}
 			assert.True(t, holds(old, map[string]any{"oldObject": nil}), "We should take the old object of a creation for one without a reference.")
@@ -202,7 +203,7 @@ func TestUpdatesThatUnbind(t *testing.T) {
 			k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) {
 				k.Spec.Reference, k.Spec.BindWhen = v1alpha1.Reference{Path: ".spec.ref"}, tc.bindWhen
 			})
-			kind, all := selector.NewClaimKind(&k), newEnvironment(t).conditions(t, matchConditions(selector.MatchConditions(&k)))
+			kind, all := selector.NewClaimKind(&k), newEnvironment(t).conditions(t, matchConditions(claim.MatchConditions(&k)))
 			restored := 0
 			for _, before := range specs {
 				for _, now := range specs {
@@ -210,7 +211,7 @@ func TestUpdatesThatUnbind(t *testing.T) {
 					require.NoError(t, failure, "No update may fail, or nobody could even delete an old claim: %s %s", before, now)
 					r, err := kind.Restore([]byte(before), []byte(now))
 					require.NoError(t, err)
-					if r.Reason == selector.Restored {
+					if r.Reason == claim.Restored {
 						restored++
 						assert.True(t, called, "%s: %s %s", tc.reason, before, now)
 					}

@@ -13,7 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // rule says which requests the API server sends to us.
@@ -136,7 +136,7 @@ func (a Address) claimEntry(k *v1alpha1.ClaimKind, r rule, ca []byte, refused st
 		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	}
 	e := a.entry(k.Name+v1alpha1.BindSuffix, v1alpha1.BindPath+k.Name, r, ca, k.Spec.NamespaceSelector)
-	e.MatchConditions = slices.DeleteFunc(matchConditions(selector.MatchConditions(k)), func(c admissionregistrationv1.MatchCondition) bool {
+	e.MatchConditions = slices.DeleteFunc(matchConditions(claim.MatchConditions(k)), func(c admissionregistrationv1.MatchCondition) bool {
 		return isBindWhen(c) && c.Expression == refused
 	})
 	if k.Spec.FailurePolicy == v1alpha1.Ignore {
@@ -183,7 +183,7 @@ func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1alpha1
 		ClientConfig: server,
 		Rules:        []rule{r},
 		// Without the namespaces that the cluster and classbind itself depend on.
-		NamespaceSelector:       selector.NamespaceSelector(namespaces, a.Namespace),
+		NamespaceSelector:       claim.NamespaceSelector(namespaces, a.Namespace),
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),

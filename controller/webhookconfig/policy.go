@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -35,7 +36,7 @@ func policySpec(
 			APIVersion: of.Kind.GroupVersionKind.GroupVersion().String(), Kind: of.Kind.GroupVersionKind.Kind,
 		},
 		MatchConstraints:   constraints,
-		MatchConditions:    append(matchConditions(selector.UnopinionatedConditions(k)), offered(of.Kind, kind.Strategy.Weighted)...),
+		MatchConditions:    append(matchConditions(claim.UnopinionatedConditions(k)), offered(of.Kind, kind.Strategy.Weighted)...),
 		FailurePolicy:      new(admissionregistrationv1.Ignore),
 		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{

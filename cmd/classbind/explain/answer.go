@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	lookup "github.com/classbind/classbind/controller/cluster"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
@@ -103,7 +105,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 }
 
 // readAsServer reads a claim as the server does: not what is too long or too deep.
-func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (in selector.Intake, err error) {
+func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (in claim.Intake, err error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return in, fmt.Errorf("cannot encode the claim: %w", err)
@@ -196,18 +198,18 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1alpha1.Cla
 
 // whyLeftAlone is the reason for people. If the claim has a class, a note may say what is the
 // matter with it.
-func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, claim selector.Intake, object map[string]any) string {
-	switch claim.LeftAlone {
-	case selector.BeingDeleted:
+func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, in claim.Intake, object map[string]any) string {
+	switch in.LeftAlone {
+	case claim.BeingDeleted:
 		return "the claim is being deleted"
-	case selector.ParentAbsent:
+	case claim.ParentAbsent:
 		return "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
-	case selector.NotYet:
+	case claim.NotYet:
 		return "not bound now, because " + evaluationText(i.BindWhen)
-	case selector.NoSelector:
+	case claim.NoSelector:
 		return "the claim has no class selector, and whenNoSelector is LeaveAlone"
 	}
-	why := claim.SettledBy + " is set"
+	why := in.SettledBy + " is set"
 	if v.Kind.HasReference(object) {
 		why += "; --unbound explains the claim as if it was not"
 		i.compareClass(v, k.Spec.Reference.Place(), object)

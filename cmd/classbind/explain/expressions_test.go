@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // TestExplainAgreesOnExpressions compares explain with the server on 1,000 generated registrations with
@@ -46,7 +47,7 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 		inventory.Open()
 		inventory.SetClaimKind(compiled)
 		known := objectsOf(t, compiled, documentsOf(t, related...))
-		read := func(_ context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
+		read := func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 			objects, ok := known[kind.Key()]
 			if !ok {
 				return nil, fmt.Errorf("nobody needs %s", kind.Key())
@@ -108,9 +109,9 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 }
 
 // objectsOf are the related objects of a claim kind, as it sees them.
-func objectsOf(t *testing.T, k *selector.ClaimKind, related []document) map[selector.RelatedKey]map[types.NamespacedName]*expression.Object {
+func objectsOf(t *testing.T, k *selector.ClaimKind, related []document) map[rules.Key]map[types.NamespacedName]*expression.Object {
 	t.Helper()
-	all := map[selector.RelatedKey]map[types.NamespacedName]*expression.Object{}
+	all := map[rules.Key]map[types.NamespacedName]*expression.Object{}
 	for _, kind := range k.RelatedKinds() {
 		all[kind.Key()] = map[types.NamespacedName]*expression.Object{}
 		for _, d := range related {

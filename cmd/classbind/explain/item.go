@@ -9,7 +9,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 func newReport() *Report {
@@ -60,7 +60,7 @@ func (i *Item) addDecision() {
 	}
 }
 
-func newInvalidExpression(registration string, e selector.InvalidExpression) InvalidExpression {
+func newInvalidExpression(registration string, e rules.Invalid) InvalidExpression {
 	return InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()}
 }
 

@@ -18,6 +18,8 @@ import (
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // source of registrations and classes.
@@ -181,7 +183,7 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	serving := selector.Naming(k.Name, r.classKinds)
+	serving := rules.Naming(k.Name, r.classKinds)
 	for _, ck := range serving {
 		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
@@ -227,7 +229,7 @@ func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind,
 		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
 		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
 	})
-	v.View = selector.NewView(selector.NewClaimKind(checked, selector.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
+	v.View = selector.NewView(selector.NewClaimKind(checked, rules.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
 	if reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
@@ -251,10 +253,10 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, selector.NamedBy(ck, r.claimKinds)...)
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.NamedBy(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
-		for _, e := range selector.InvalidClassExpressions(ck) {
+		for _, e := range rules.InvalidOfClasses(ck) {
 			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
 		}
 		return nil, nil
@@ -268,7 +270,7 @@ func (v *view) note(format string, args ...any) {
 
 // unselected says why the claims of a namespace are not bound, empty where they are.
 func (r *registrations) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
-	namespaces, err := selector.NewNamespaces(k.Spec.NamespaceSelector, r.own)
+	namespaces, err := claim.NewNamespaces(k.Spec.NamespaceSelector, r.own)
 	if err != nil {
 		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
 	}

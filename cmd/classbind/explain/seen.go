@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	lookup "github.com/classbind/classbind/controller/cluster"
+
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // namespaces are the resource of what expressions see as namespace.
@@ -59,7 +61,7 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 // relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and
 // the classes: the Namespace of the claim, and the objects that it names.
 func (r *registrations) relatedOf(item *Item) readRelated {
-	return func(ctx context.Context, _ string, kind *selector.RelatedKind, namespace, name string) (*expression.Object, error) {
+	return func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 		if kind.Name == "" { // It is the Namespace.
 			content, known, err := r.namespace(ctx, name)
 			if err == nil && !known {
@@ -88,7 +90,7 @@ func (r *registrations) relatedOf(item *Item) readRelated {
 
 // readRelated is that of a selector.Decider.
 type readRelated func(
-	ctx context.Context, claimNamespace string, kind *selector.RelatedKind, namespace, name string,
+	ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string,
 ) (*expression.Object, error)
 
 // asSet is an object with what --set says of it, which is all of one that may not be read.

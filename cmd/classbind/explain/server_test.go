@@ -24,6 +24,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/webhook"
 )
 
@@ -104,7 +105,7 @@ func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRel
 	binder := &webhook.Binder{
 		Snapshot: inventory.Snapshot,
 		Decider: &selector.Decider{
-			Live:  func(_ context.Context, v *selector.View, _ selector.Claim) (*selector.View, error) { return v, nil },
+			Live:  func(_ context.Context, v *selector.View, _ claim.Claim) (*selector.View, error) { return v, nil },
 			Fresh: func() uint64 { return 7 }, Now: time.Now, Related: related,
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -91,7 +92,7 @@ func (t itemTable) facts() {
 		what       string
 		evaluation *selector.Evaluation
 	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}} {
-		if e.evaluation != nil && t.Reason != selector.NotYet { // Then it is the message.
+		if e.evaluation != nil && t.Reason != claim.NotYet { // Then it is the message.
 			t.line(e.what, evaluationText(e.evaluation))
 		}
 	}

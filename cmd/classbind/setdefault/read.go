@@ -23,6 +23,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -64,13 +65,13 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
 	for i := range claimKinds {
-		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], selector.Naming(claimKinds[i].Name, classKinds)...)
+		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], rules.Naming(claimKinds[i].Name, classKinds)...)
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, claimKinds)...),
+			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.NamedBy(k, claimKinds)...),
 			lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
 		})
 	}

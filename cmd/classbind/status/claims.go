@@ -13,6 +13,8 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -93,7 +95,7 @@ type claims struct {
 	// classes of the claim kind, and complete says that all of them are known.
 	classes  []*selector.Classes
 	complete bool
-	selected *selector.Namespaces
+	selected *claim.Namespaces
 	// namespaces are the labels of those that are known.
 	namespaces map[string]labels.Set
 
@@ -124,11 +126,11 @@ func (m *sample) String() string {
 
 // newClaims returns claims to add to, even with an error.
 func (i *installation) newClaims(k *v1alpha1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
-	compiled := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
+	compiled := selector.NewClaimKind(k, rules.Naming(k.Name, i.classKinds)...)
 	c := &claims{kind: k, compiled: compiled, namespaces: namespaces}
 	c.classes, c.complete = i.classesOf(k)
 	var err error
-	c.selected, err = selector.NewNamespaces(k.Spec.NamespaceSelector, i.own)
+	c.selected, err = claim.NewNamespaces(k.Spec.NamespaceSelector, i.own)
 	return c, err
 }
 

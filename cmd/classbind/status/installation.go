@@ -26,6 +26,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // reader of kinds and classes: a *registry.Reader.
@@ -109,7 +110,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
 		var classes *selector.Classes
 		if err == nil {
-			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, selector.NamedBy(k, i.claimKinds)...)
+			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.NamedBy(k, i.claimKinds)...)
 			classes, err = i.reader.Classes(ctx, kind)
 		}
 		switch {

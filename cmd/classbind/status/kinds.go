@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // checkKinds reports what the conditions of registrations say, which a leader wrote.
@@ -84,7 +85,7 @@ func follows(c *metav1.Condition, all []metav1.Condition) bool {
 
 // weightlessDefaults finds default classes that no claim gets for their weight, which no condition reports.
 func (i *installation) weightlessDefaults(k *v1alpha1.ClaimKind, s *Section) {
-	kind := selector.NewClaimKind(k, selector.Naming(k.Name, i.classKinds)...)
+	kind := selector.NewClaimKind(k, rules.Naming(k.Name, i.classKinds)...)
 	all, _ := i.classesOf(k)
 	names := map[string]bool{}
 	for _, defaults := range selector.NewView(kind, all).DefaultsBySeat() {

@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -60,7 +60,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if res.Reason, _, _ = r.leaveAloneReason(object, before); res.Reason != "" {
 		return res, nil
 	}
-	if _, wrong := r.classRef.Lookup(object); wrong != nil {
+	if _, wrong := r.ClassRef.Lookup(object); wrong != nil {
 		return Restoration{Reason: Malformed}, nil //nolint:nilerr // It is the author's, whom the API server tells.
 	}
 	if !r.isNamed(before) {
@@ -70,19 +70,19 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if len(value) > v1alpha1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
-	to, _ := r.refersTo(before)
-	if r.mayRebind(object) {
-		parents := min(r.parents(object), len(r.classRef)-1)
-		return Restoration{Reason: Restored, Class: to.name, Patch: fields.Patch(r.addReference(parents, value))}, nil
+	to, _ := r.RefersTo(before)
+	if r.MayRebind(object) {
+		parents := min(r.Parents(object), len(r.ClassRef)-1)
+		return Restoration{Reason: Restored, Class: to.Name, Patch: fields.Patch(r.AddReference(parents, value))}, nil
 	}
 	had, _ := fields.ReadWhole(value, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
 	given, problems := r.given(object)
-	if len(problems) > 0 || given != nil && !given.agreesWith(to) || !r.emptyIsUnset && r.addsFields(updated, had) {
+	if len(problems) > 0 || given != nil && !given.AgreesWith(to) || !r.EmptyIsUnset && r.addsFields(updated, had) {
 		return Restoration{Reason: OtherReference}, nil
 	}
-	res = Restoration{Reason: Restored, Class: to.name}
-	if parents := r.parents(object); parents < len(r.classRef) {
-		res.Patch = fields.Patch(r.addReference(parents, value))
+	res = Restoration{Reason: Restored, Class: to.Name}
+	if parents := r.Parents(object); parents < len(r.ClassRef) {
+		res.Patch = fields.Patch(r.AddReference(parents, value))
 		return res, nil
 	}
 	res.Patch = fields.Patch(r.addFields(nil, given, func(field string) string {
@@ -97,7 +97,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
 	now, _ := fields.ReadWhole(r.storedReference(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
-		if _, had := before[name]; !had && !slices.Contains(r.form.fields, name) {
+		if _, had := before[name]; !had && !slices.Contains(r.Form.Fields, name) {
 			return true
 		}
 	}
@@ -116,10 +116,10 @@ func (r *Restoration) Warning(of *Reader) string {
 	case Restored:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind keeps it (class %q): "+
 			"to unbind the claim, delete it and create it again; to allow such updates, set spec.onUnbind of claimkind/%s to Allow",
-			of.classRef, truncate.String(r.Class, v1alpha1.MaxShownBytes), of.Name)
+			of.ClassRef, truncate.String(r.Class, v1alpha1.MaxShownBytes), of.Name)
 	case ReferenceTooLong:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind does not keep it, because it is longer than %d bytes",
-			of.classRef, v1alpha1.MaxReferenceBytes)
+			of.ClassRef, v1alpha1.MaxReferenceBytes)
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
 	}
 	for _, e := range s.MatchExpressions {
 		by.MatchExpressions = append(by.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: e.Key, Operator: e.Operator, Values: toStrings(e.Values...),
+			Key: e.Key, Operator: e.Operator, Values: Strings(e.Values...),
 		})
 	}
 	return by

@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ func (r *Reader) Ask(in Intake) Ask {
 // factsText is the JSON of the fields that expressions look at: equal fields are equal texts.
 func (r *Reader) factsText(object map[string]any) (string, error) {
 	facts := map[string]any{}
-	for _, p := range r.looksAt.Paths() {
+	for _, p := range r.LooksAt.Paths() {
 		fields.CopyField(facts, object, p)
 	}
 	text, err := json.Marshal(facts, exactNumbers, json.Deterministic(true))

@@ -1,4 +1,4 @@
-package selector
+package rules
 
 import (
 	"slices"
@@ -10,20 +10,20 @@ import (
 // namespaces is the resource of what expressions see as namespace.
 const namespaces = "namespaces"
 
-// RelatedKey identifies a RelatedKind.
-type RelatedKey struct{ Resource, Version string }
+// Key identifies a RelatedKind.
+type Key struct{ Resource, Version string }
 
 // String is RESOURCE, or RESOURCE/VERSION.
-func (k RelatedKey) String() string {
+func (k Key) String() string {
 	if k.Version == "" {
 		return k.Resource
 	}
 	return k.Resource + "/" + k.Version
 }
 
-// RelatedKind is a resource whose objects claims name: the related ones of ClaimKinds, and
+// Kind is a resource whose objects claims name: the related ones of ClaimKinds, and
 // Namespaces.
-type RelatedKind struct {
+type Kind struct {
 	// Name of the object in expressions; empty for Namespaces, and for the kind of several.
 	Name string
 	// Resource is <plural>.<group>, and Version empty for the one that the API server prefers.
@@ -33,14 +33,14 @@ type RelatedKind struct {
 }
 
 // Key identifies the kind.
-func (k *RelatedKind) Key() RelatedKey { return RelatedKey{k.Resource, k.Version} }
+func (k *Kind) Key() Key { return Key{k.Resource, k.Version} }
 
 // MetadataOnly says that expressions look at nothing but metadata.
-func (k *RelatedKind) MetadataOnly() bool {
+func (k *Kind) MetadataOnly() bool {
 	return !slices.ContainsFunc(k.Fields.Paths(), func(p fields.Path) bool { return p[0] != "metadata" })
 }
 
 // Same reports whether the same fields of the same objects are looked at.
-func (k *RelatedKind) Same(o *RelatedKind) bool {
+func (k *Kind) Same(o *Kind) bool {
 	return k.Key() == o.Key() && slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
 }

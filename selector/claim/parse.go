@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ const (
 	comparisons  = "comparisons of numbers"
 )
 
-// parseSelector reads a label selector. It checks the limits before the content.
-func parseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList) {
+// ParseSelector reads a label selector. It checks the limits before the content.
+func ParseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList) {
 	var object map[string]any
 	switch v := value.(type) {
 	case map[string]any:
@@ -261,9 +261,9 @@ func (p *problems) check(at *field.Path, text string, wrong func(string) []strin
 // inText is the path of the parser's own errors, which would have none otherwise.
 var inText = field.WithPath(field.NewPath("selector"))
 
-// parseSelectorText reads a selector as kubectl writes it, from an annotation. It
+// ParseSelectorText reads a selector as kubectl writes it, from an annotation. It
 // checks the limits before the content.
-func parseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
+func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
 	var text string
 	switch v := value.(type) {
 	case string:

@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -14,29 +14,29 @@ import (
 	"github.com/classbind/classbind/selector/fields"
 )
 
-// referenceForm is how a class reference is written and read.
-type referenceForm struct {
-	name v1alpha1.ReferenceForm
-	// fields of the reference, in the order in which they are written. A reference without
+// Form is how a class reference is written and read.
+type Form struct {
+	Name v1alpha1.ReferenceForm
+	// Fields of the reference, in the order in which they are written. A reference without
 	// any is a text, the name of the class.
-	fields []string
+	Fields []string
 
-	namesKind      kindNaming
-	namesNamespace bool
+	NamesKind      KindNaming
+	NamesNamespace bool
 }
 
-// kindNaming is what a reference says of the kind of its class.
-type kindNaming int8
+// KindNaming is what a reference says of the kind of its class.
+type KindNaming int8
 
 const (
-	noKind kindNaming = iota
-	kindAlone
-	groupAndKind
+	NoKind KindNaming = iota
+	KindAlone
+	GroupAndKind
 )
 
-// referenceForms has all of them, those that say more first. A new form is a new row. What
+// Forms has all of them, those that say more first. A new form is a new row. What
 // stands in a field follows from its name.
-var referenceForms = []referenceForm{
+var Forms = []Form{
 	newForm(v1alpha1.ObjectReference, "apiVersion", "kind", "namespace", "name"),
 	newForm(v1alpha1.TypedObjectReference, "apiGroup", "kind", "namespace", "name"),
 	newForm(v1alpha1.TypedLocalObjectReference, "apiGroup", "kind", "name"),
@@ -47,65 +47,69 @@ var referenceForms = []referenceForm{
 	newForm(v1alpha1.Name),
 }
 
-func newForm(name v1alpha1.ReferenceForm, fields ...string) referenceForm {
-	f := referenceForm{name: name, fields: fields}
-	var all named
+func newForm(name v1alpha1.ReferenceForm, fields ...string) Form {
+	f := Form{Name: name, Fields: fields}
+	var all Target
 	for _, field := range fields {
 		*all.part(field) = field
 	}
 	switch {
-	case all.group != "":
-		f.namesKind = groupAndKind
-	case all.kind != "":
-		f.namesKind = kindAlone
+	case all.Group != "":
+		f.NamesKind = GroupAndKind
+	case all.Kind != "":
+		f.NamesKind = KindAlone
 	}
-	f.namesNamespace = all.namespace != ""
+	f.NamesNamespace = all.Namespace != ""
 	return f
 }
 
 // apiVersion is the field that has a version, too. Which one does not matter.
 const apiVersion = "apiVersion"
 
-// named is what a reference of any form can say of its class.
-type named struct{ group, version, kind, namespace, name string }
+// Target is what a reference of any form can say of its class.
+type Target struct {
+	schema.GroupVersionKind
+
+	Namespace, Name string
+}
 
 // part that stands in a field of a reference. In an apiVersion, a version
 // follows the group.
-func (n *named) part(field string) *string {
+func (n *Target) part(field string) *string {
 	switch field {
 	case apiVersion, "apiGroup", "group":
-		return &n.group
+		return &n.Group
 	case "kind":
-		return &n.kind
+		return &n.Kind
 	case "namespace":
-		return &n.namespace
+		return &n.Namespace
 	}
-	return &n.name
+	return &n.Name
 }
 
-// text in a field of the reference.
-func (n named) text(field string) string {
+// Text in a field of the reference.
+func (n Target) Text(field string) string {
 	if field == apiVersion {
-		return schema.GroupVersion{Group: n.group, Version: n.version}.String()
+		return schema.GroupVersion{Group: n.Group, Version: n.Version}.String()
 	}
 	return *n.part(field)
 }
 
 // written are the fields of the reference to a class, with their texts. What is empty is left
 // out: the core's group, and the namespace of a cluster-scoped class.
-func (f *referenceForm) written(c named) iter.Seq2[string, string] {
+func (f *Form) written(c Target) iter.Seq2[string, string] {
 	return func(yield func(field, text string) bool) {
-		for _, field := range f.fields {
-			if text := c.text(field); text != "" && !yield(field, text) {
+		for _, field := range f.Fields {
+			if text := c.Text(field); text != "" && !yield(field, text) {
 				return
 			}
 		}
 	}
 }
 
-func (f *referenceForm) write(c named) jsontext.Value {
-	if len(f.fields) == 0 {
-		return fields.AppendText(nil, c.name)
+func (f *Form) write(c Target) jsontext.Value {
+	if len(f.Fields) == 0 {
+		return fields.AppendText(nil, c.Name)
 	}
 	b := append(make([]byte, 0, 192), '{')
 	for field, text := range f.written(c) {
@@ -120,13 +124,13 @@ func (f *referenceForm) write(c named) jsontext.Value {
 }
 
 // read the value of a claim's reference.
-func (f *referenceForm) read(value any) (to named) {
-	if len(f.fields) == 0 {
-		to.name, _ = value.(string)
+func (f *Form) read(value any) (to Target) {
+	if len(f.Fields) == 0 {
+		to.Name, _ = value.(string)
 		return to
 	}
 	object, _ := value.(map[string]any)
-	for _, field := range f.fields {
+	for _, field := range f.Fields {
 		text, _ := object[field].(string)
 		if field == apiVersion {
 			group, _, ok := strings.Cut(text, "/")
@@ -140,23 +144,23 @@ func (f *referenceForm) read(value any) (to named) {
 }
 
 // formOf returns a form by its name, and ObjectReference for an unknown or empty name.
-func formOf(name v1alpha1.ReferenceForm) *referenceForm {
-	i := slices.IndexFunc(referenceForms, func(f referenceForm) bool { return f.name == name })
-	return &referenceForms[max(i, 0)]
+func formOf(name v1alpha1.ReferenceForm) *Form {
+	i := slices.IndexFunc(Forms, func(f Form) bool { return f.Name == name })
+	return &Forms[max(i, 0)]
 }
 
 // Given is what an author has set of a class reference, without the name: the claim gets a
 // class that agrees with it.
 type Given struct {
 	// group counts only if hasGroup is set, because that of the core is empty.
-	hasGroup               bool
-	group, kind, namespace string
+	HasGroup               bool
+	Group, Kind, Namespace string
 }
 
-// agreesWith reports whether a reference has what is given. The version is the author's.
-func (g *Given) agreesWith(to named) bool {
-	return (!g.hasGroup || g.group == to.group) && (g.kind == "" || g.kind == to.kind) &&
-		(g.namespace == "" || g.namespace == to.namespace)
+// AgreesWith reports whether a reference has what is given. The version is the author's.
+func (g *Given) AgreesWith(to Target) bool {
+	return (!g.HasGroup || g.Group == to.Group) && (g.Kind == "" || g.Kind == to.Kind) &&
+		(g.Namespace == "" || g.Namespace == to.Namespace)
 }
 
 // has reports whether a field of the reference is given.
@@ -165,11 +169,11 @@ func (g *Given) has(name string) bool {
 	case g == nil, name == "name":
 		return false
 	case name == "kind":
-		return g.kind != ""
+		return g.Kind != ""
 	case name == "namespace":
-		return g.namespace != ""
+		return g.Namespace != ""
 	}
-	return g.hasGroup // apiVersion, apiGroup or group
+	return g.HasGroup // apiVersion, apiGroup or group
 }
 
 // text begins an Ask. parseGiven reads it.
@@ -177,7 +181,7 @@ func (g *Given) text() string {
 	if g == nil {
 		return ""
 	}
-	return fmt.Sprintf("@%t%q%q%q", g.hasGroup, g.group, g.kind, g.namespace)
+	return fmt.Sprintf("@%t%q%q%q", g.HasGroup, g.Group, g.Kind, g.Namespace)
 }
 
 // parseGiven returns what an Ask begins with, nil if that is nothing, and the rest.
@@ -187,10 +191,10 @@ func parseGiven(ask string) (given *Given, rest string, err error) {
 		return nil, ask, nil
 	}
 	given = &Given{}
-	if rest, given.hasGroup = strings.CutPrefix(rest, "true"); !given.hasGroup {
+	if rest, given.HasGroup = strings.CutPrefix(rest, "true"); !given.HasGroup {
 		rest = strings.TrimPrefix(rest, "false")
 	}
-	for _, part := range []*string{&given.group, &given.kind, &given.namespace} {
+	for _, part := range []*string{&given.Group, &given.Kind, &given.Namespace} {
 		quoted, err := strconv.QuotedPrefix(rest)
 		if err != nil { // Given.text wrote it.
 			return nil, "", fmt.Errorf("cannot parse %.100q: %w", rest, err)
@@ -201,7 +205,7 @@ func parseGiven(ask string) (given *Given, rest string, err error) {
 	return given, rest, nil
 }
 
-// confuses says that no reference can tell the classes of two kinds apart.
-func (f *referenceForm) confuses(a, b schema.GroupVersionKind) bool {
-	return f.namesKind == noKind || f.namesKind == kindAlone && a.Kind == b.Kind
+// Confuses says that no reference can tell the classes of two kinds apart.
+func (f *Form) Confuses(a, b schema.GroupVersionKind) bool {
+	return f.NamesKind == NoKind || f.NamesKind == KindAlone && a.Kind == b.Kind
 }

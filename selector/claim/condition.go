@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // condition is one that a claim meets if it is ours to bind: one of some places is set, or none
@@ -58,7 +59,7 @@ func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string,
 		if c.ofCreation && before != nil {
 			continue
 		}
-		found, wrong := firstSet(object, c.places)
+		found, wrong := FirstSet(object, c.places)
 		switch {
 		case c.isReference && before != nil:
 			found, wrong = nil, nil
@@ -66,11 +67,11 @@ func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string,
 				return c.reason, c.places[0], nil
 			}
 		case c.isReference:
-			if found, wrong = r.setValue(found, wrong); r.decides && wrong == nil { // It decides when the claim is bound.
+			if found, wrong = r.setValue(found, wrong); r.Decides && wrong == nil { // It decides when the claim is bound.
 				found = nil
 			}
 		case c.ofChange && before != nil:
-			if was, _ := firstSet(before, c.places); was != nil {
+			if was, _ := FirstSet(before, c.places); was != nil {
 				continue
 			}
 		}
@@ -84,7 +85,7 @@ func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string,
 	return "", nil, err
 }
 
-func firstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
+func FirstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
 	for _, p := range places {
 		if value, err = p.Lookup(object); value != nil {
 			break
@@ -167,7 +168,7 @@ func ReferenceIsUnset(k *v1alpha1.ClaimKind, object string, nameless bool) strin
 	isNone := `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")`
 	if !nameless && !emptyIsUnset {
 		isNone += fmt.Sprintf(` && (oldObject != null || r.all(f, f in ["%s"]) && r.exists(f, r[f] != "" && r[f] != null))`,
-			strings.Join(formOf(k.Spec.Reference.Form).fields, `", "`))
+			strings.Join(formOf(k.Spec.Reference.Form).Fields, `", "`))
 	}
 	return unset + fmt.Sprintf(` || [%s].exists(r, %s)`, value, isNone)
 }
@@ -204,7 +205,7 @@ func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bo
 	if k.Spec.BindWhen == "" {
 		return "", false
 	}
-	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, scopeOfClaim(&k.Spec))
+	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, rules.Scope(&k.Spec))
 	if err != nil {
 		return "", false
 	}

@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -42,7 +43,7 @@ type Claim struct {
 // Asks returns the selector of a claim. Of a claim without one, it is that of everything
 // where such claims get any class, and nil where they get the default class.
 func (r *Reader) Asks(c Claim) labels.Selector {
-	if c.Selector == nil && r.whenNoSelector == v1alpha1.NoSelectorAny {
+	if c.Selector == nil && r.WhenNoSelector == v1alpha1.NoSelectorAny {
 		return labels.Everything()
 	}
 	return c.Selector
@@ -105,14 +106,14 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 		return in
 	}
 	in.Selector, in.Problems = r.classSelector(object)
-	in.Parents = r.parents(object)
+	in.Parents = r.Parents(object)
 	return in
 }
 
 // readFacts reads what expressions look at, and evaluates bindWhen if it looks at nothing
 // else. It is false if that says all there is to say.
 func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
-	for _, p := range r.looksAt.Paths() {
+	for _, p := range r.LooksAt.Paths() {
 		at := p
 		if value, _ := at.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
 			in.Problems = append(in.Problems, &field.Error{
@@ -132,7 +133,7 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 	ok, err := r.bindWhen.Bool(&expression.Input{Claim: object}, &budget)
 	switch {
 	case err != nil:
-		in.Problems = append(in.Problems, failure(r.Name, "spec.bindWhen", r.bindWhen, err))
+		in.Problems = append(in.Problems, Failure(r.Name, "spec.bindWhen", r.bindWhen, err))
 	case !ok:
 		in.LeftAlone = NotYet
 	}
@@ -140,21 +141,21 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 }
 
 func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.ErrorList) {
-	value, err := r.selector.Lookup(object)
+	value, err := r.Selector.Lookup(object)
 	if err != nil {
 		return nil, field.ErrorList{err}
 	}
-	text, err := r.annotation.Lookup(object)
+	text, err := r.Annotation.Lookup(object)
 	switch {
 	case err != nil:
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
-		detail := "give either the annotation or the field " + r.selector.String() + ", not both"
+		detail := "give either the annotation or the field " + r.Selector.String() + ", not both"
 		return nil, field.ErrorList{field.Forbidden(r.annotationField, detail)}
 	case value != nil:
-		return parseSelector(value, r.selectorField)
+		return ParseSelector(value, r.selectorField)
 	case text != nil:
-		return parseSelectorText(text, r.annotationField)
+		return ParseSelectorText(text, r.annotationField)
 	}
 	return nil, nil
 }
@@ -170,49 +171,49 @@ type Reader struct {
 
 	ClassReference
 	conditions []condition
-	skipIfSet  []fields.Path
-	// selector is an object, and annotation has one as a string.
-	selector, annotation           fields.Path
+	SkipIfSet  []fields.Path
+	// Selector is an object, and annotation has one as a string.
+	Selector, Annotation           fields.Path
 	selectorField, annotationField *field.Path
-	whenNoSelector                 v1alpha1.WhenNoSelector
+	WhenNoSelector                 v1alpha1.WhenNoSelector
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
 	// bindWhen is nil if claims without a reference are to be bound.
 	bindWhen *expression.Expression
-	// looksAt is all that expressions look at in a claim.
-	looksAt *expression.Fields
+	// LooksAt is all that expressions look at in a claim.
+	LooksAt *expression.Fields
 	// hasFacts says that there are expressions that need more than a class.
 	hasFacts bool
 	// plan of the fields that lead to any of these, and referencePlan of the whole reference.
 	plan, referencePlan *fields.Plan
 }
 
-func newReader(k *v1alpha1.ClaimKind, x *rules) *Reader {
+func NewReader(k *v1alpha1.ClaimKind, x *rules.ForClaims) *Reader {
 	r := &Reader{
 		Name:           k.Name,
 		Resource:       schema.ParseGroupResource(k.Resource()),
 		Version:        k.ReadVersion(),
-		ClassReference: newClassReference(k, x.bindWhen),
+		ClassReference: newClassReference(k, x.BindWhen),
 		conditions:     conditionsOf(&k.Spec),
-		selector:       k.Spec.ClassSelector.Path.Names(),
-		annotation:     k.Spec.ClassSelector.AnnotationPlace().Names(),
-		whenNoSelector: k.Spec.WhenNoSelector,
+		Selector:       k.Spec.ClassSelector.Path.Names(),
+		Annotation:     k.Spec.ClassSelector.AnnotationPlace().Names(),
+		WhenNoSelector: k.Spec.WhenNoSelector,
 		allowsUnbind:   k.Spec.OnUnbind == v1alpha1.AllowUnbind,
-		bindWhen:       x.bindWhen,
-		hasFacts:       !x.isEmpty() || len(x.linkedFits) > 0,
+		bindWhen:       x.BindWhen,
+		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
-	r.selectorField, r.annotationField = r.selector.Field(), r.annotation.Field()
+	r.selectorField, r.annotationField = r.Selector.Field(), r.Annotation.Field()
 	for _, p := range k.Spec.SkipIfSet {
-		r.skipIfSet = append(r.skipIfSet, p.Names())
+		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}
-	paths := slices.Concat(x.claim, x.linked)
-	if r.decides { // See Decision.Given.
-		paths = append(paths, r.classRef)
+	paths := slices.Concat(x.LooksAtClaim, x.Linked)
+	if r.Decides { // See Decision.Given.
+		paths = append(paths, r.ClassRef)
 	}
-	r.looksAt = expression.NewFields(paths...)
+	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
 	whole := &fields.Plan{}
-	whole.Add(r.classRef, fields.AsWhole, v1alpha1.MaxReviewBytes)
+	whole.Add(r.ClassRef, fields.AsWhole, v1alpha1.MaxReviewBytes)
 	r.referencePlan = whole.Compile(0)
 	return r
 }
@@ -231,19 +232,19 @@ var (
 // newPlan for the claims of a kind.
 func (r *Reader) newPlan() *fields.Plan {
 	p := &fields.Plan{}
-	for _, at := range append(slices.Clone(r.skipIfSet), r.classRef, deletionTimestamp) {
+	for _, at := range append(slices.Clone(r.SkipIfSet), r.ClassRef, deletionTimestamp) {
 		p.Add(at, fields.AsSet, 0)
 	}
-	p.Add(r.selector, fields.AsWhole, v1alpha1.MaxSelectorBytes)
-	p.Add(r.annotation, fields.AsScalar, fields.EscapeFactor*v1alpha1.MaxSelectorBytes+2)
+	p.Add(r.Selector, fields.AsWhole, v1alpha1.MaxSelectorBytes)
+	p.Add(r.Annotation, fields.AsScalar, fields.EscapeFactor*v1alpha1.MaxSelectorBytes+2)
 	const maxNameBytes = fields.EscapeFactor*v1alpha1.MaxNameBytes + 2
 	p.Add(generateName, fields.AsScalar, maxNameBytes)
-	p.Add(r.classRef, fields.AsScalar, maxNameBytes) // The form Name.
-	for _, f := range r.form.fields {
-		p.Add(append(slices.Clone(r.classRef), f), fields.AsScalar, maxNameBytes)
+	p.Add(r.ClassRef, fields.AsScalar, maxNameBytes) // The form Name.
+	for _, f := range r.Form.Fields {
+		p.Add(append(slices.Clone(r.ClassRef), f), fields.AsScalar, maxNameBytes)
 	}
-	p.At(r.classRef).MarksOthers = !r.emptyIsUnset
-	for _, at := range r.looksAt.Paths() {
+	p.At(r.ClassRef).MarksOthers = !r.EmptyIsUnset
+	for _, at := range r.LooksAt.Paths() {
 		p.AddForExpressions(at, v1alpha1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
 	}
 	return p.Compile(0)
@@ -252,11 +253,11 @@ func (r *Reader) newPlan() *fields.Plan {
 // AsksOthers reports whether bindWhen looks at more than the claim: a claim alone does not
 // show whether it is to be bound now.
 func (r *Reader) AsksOthers() bool {
-	return r.bindWhen != nil && !readsClaimAlone(r.bindWhen)
+	return r.bindWhen != nil && !rules.ReadsClaimAlone(r.bindWhen)
 }
 
-// failure of an expression that does not look at a class.
-func failure(kind, name string, e *expression.Expression, err error) *field.Error {
+// Failure of an expression that does not look at a class.
+func Failure(kind, name string, e *expression.Expression, err error) *field.Error {
 	at := field.NewPath("metadata")
 	if looks := e.Looks(expression.Claim); len(looks) > 0 {
 		at = looks[0].Field()
@@ -265,8 +266,8 @@ func failure(kind, name string, e *expression.Expression, err error) *field.Erro
 		name, kind, truncate.String(err.Error(), v1alpha1.MaxMessageBytes)))
 }
 
-// readsReferenceOf reports whether a kind looks where another one has its reference.
-func (r *Reader) readsReferenceOf(o *Reader) bool {
-	read := append(slices.Concat(r.skipIfSet, r.looksAt.Paths()), r.classRef, r.selector, r.annotation)
-	return slices.ContainsFunc(read, o.classRef.Overlaps)
+// ReadsReferenceOf reports whether a kind looks where another one has its reference.
+func (r *Reader) ReadsReferenceOf(o *Reader) bool {
+	read := append(slices.Concat(r.SkipIfSet, r.LooksAt.Paths()), r.ClassRef, r.Selector, r.Annotation)
+	return slices.ContainsFunc(read, o.ClassRef.Overlaps)
 }

@@ -1,4 +1,4 @@
-package selector
+package claim
 
 import (
 	"cmp"
@@ -14,39 +14,40 @@ import (
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/hamt"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // ClassReference is the class reference of the claims of one kind: where it is, how it is
 // written, and what counts as none.
 type ClassReference struct {
-	classRef fields.Path
-	form     *referenceForm
+	ClassRef fields.Path
+	Form     *Form
 	required []bool   // by the schema of the claims, of the fields that lead to classRef and the name in it
 	pointers []string // to the same fields, in RFC 6901 form
-	// emptyIsUnset reports whether every reference without a name is none: see setValue.
-	emptyIsUnset bool
-	// classNamespace is that of the classes to which references without one refer; empty, it is the claim's.
+	// EmptyIsUnset reports whether every reference without a name is none: see setValue.
+	EmptyIsUnset bool
+	// ClassNamespace is that of the classes to which references without one refer; empty, it is the claim's.
 	// Where the form has a namespace, one without was stored without.
-	classNamespace string
-	// decides says that bindWhen decides on claims that have a reference, and terms are those of
+	ClassNamespace string
+	// Decides says that bindWhen decides on claims that have a reference, and terms are those of
 	// it that need nothing but the claim.
-	decides bool
+	Decides bool
 	terms   []*expression.Expression
 }
 
 func newClassReference(k *v1alpha1.ClaimKind, bindWhen *expression.Expression) ClassReference {
 	at := fields.Path(k.Spec.Reference.Place().Names())
-	r := ClassReference{classRef: at, form: formOf(k.Spec.Reference.Form), emptyIsUnset: k.Spec.Reference.EmptyIsUnset}
+	r := ClassReference{ClassRef: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset}
 	for last := at.Below("name"); len(r.required) < len(last); {
 		next := last[:len(r.required)+1]
 		r.required = append(r.required, slices.Contains(k.Status.Required, v1alpha1.FieldPath("."+next.String())))
 		r.pointers = append(r.pointers, next.Pointer())
 	}
-	if names := k.Spec.ClassNamespaces.Names; len(names) > 0 && !r.form.namesNamespace { // It is one: see the schema.
-		r.classNamespace = string(names[0])
+	if names := k.Spec.ClassNamespaces.Names; len(names) > 0 && !r.Form.NamesNamespace { // It is one: see the schema.
+		r.ClassNamespace = string(names[0])
 	}
-	if r.decides = bindWhen != nil && decidesOn(bindWhen, at); r.decides {
-		r.terms = slices.DeleteFunc(bindWhen.Terms(), func(t *expression.Expression) bool { return !readsClaimAlone(t) })
+	if r.Decides = bindWhen != nil && decidesOn(bindWhen, at); r.Decides {
+		r.terms = slices.DeleteFunc(bindWhen.Terms(), func(t *expression.Expression) bool { return !rules.ReadsClaimAlone(t) })
 	}
 	return r
 }
@@ -58,105 +59,105 @@ func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
 
 // Reference to a class, in the form that claims of this kind take. It has no uid,
 // because a class that is restored from a backup has another.
-func (r *ClassReference) Reference(class named) jsontext.Value { return r.form.write(class) }
+func (r *ClassReference) Reference(class Target) jsontext.Value { return r.Form.write(class) }
 
 // ReferenceFields are the fields of the same, with their texts. There are none of the form Name.
-func (r *ClassReference) ReferenceFields(class named) iter.Seq2[string, string] {
-	return r.form.written(class)
+func (r *ClassReference) ReferenceFields(class Target) iter.Seq2[string, string] {
+	return r.Form.written(class)
 }
 
 // ReferencePath is the path of the reference, with a leading dot.
-func (r *ClassReference) ReferencePath() string { return "." + r.classRef.String() }
+func (r *ClassReference) ReferencePath() string { return "." + r.ClassRef.String() }
 
 // BoundTo reports whether a claim has its class reference, and for which classes it counts.
 // A reference without a namespace may name a cluster-scoped class, or one in the
 // namespace whose classes the claim is offered. A class kind has only one of the two.
 func (r *ClassReference) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
-	to, bound := r.refersTo(object)
-	if !bound || r.mayRebind(object) {
+	to, bound := r.RefersTo(object)
+	if !bound || r.MayRebind(object) {
 		return classes, false
 	}
-	return r.countsFor(namespace, to), true
+	return r.CountsFor(namespace, to), true
 }
 
-// countsFor are the classes for which a reference counts.
-func (r *ClassReference) countsFor(namespace string, to named) (classes [2]uint64) {
-	classes[0] = placeOf(to.group, to.kind, to.namespace, to.name)
-	if namespace = cmp.Or(r.classNamespace, namespace); to.namespace == "" && namespace != "" {
-		classes[1] = placeOf(to.group, to.kind, namespace, to.name)
+// CountsFor are the classes for which a reference counts.
+func (r *ClassReference) CountsFor(namespace string, to Target) (classes [2]uint64) {
+	classes[0] = PlaceOf(to.Group, to.Kind, to.Namespace, to.Name)
+	if namespace = cmp.Or(r.ClassNamespace, namespace); to.Namespace == "" && namespace != "" {
+		classes[1] = PlaceOf(to.Group, to.Kind, namespace, to.Name)
 	}
 	return classes
 }
 
 // NamesClass reports whether the class reference of a claim has the name of a class.
 func (r *ClassReference) NamesClass(object map[string]any) bool {
-	to, _ := r.refersTo(object)
-	return to.name != ""
+	to, _ := r.RefersTo(object)
+	return to.Name != ""
 }
 
-// refersTo is what the class reference of a claim says, false if it has none.
-func (r *ClassReference) refersTo(object map[string]any) (to named, bound bool) {
-	value, _ := r.setValue(r.classRef.Lookup(object))
+// RefersTo is what the class reference of a claim says, false if it has none.
+func (r *ClassReference) RefersTo(object map[string]any) (to Target, bound bool) {
+	value, _ := r.setValue(r.ClassRef.Lookup(object))
 	if value == nil {
-		return named{}, false
+		return Target{}, false
 	}
-	return r.form.read(value), true
+	return r.Form.read(value), true
 }
 
-// parents counts the objects on the path to the reference, and at its end, that a claim
+// Parents counts the objects on the path to the reference, and at its end, that a claim
 // has. A reference that is an object is none yet, or the claim would be left alone.
-func (r *ClassReference) parents(object map[string]any) int {
-	for i, name := range r.classRef {
+func (r *ClassReference) Parents(object map[string]any) int {
+	for i, name := range r.ClassRef {
 		child, ok := object[name].(map[string]any)
 		if !ok {
 			return i
 		}
 		object = child
 	}
-	return len(r.classRef)
+	return len(r.ClassRef)
 }
 
-// lacks returns the field that the schema requires of a claim, if the claim with so many
+// Lacks returns the field that the schema requires of a claim, if the claim with so many
 // parents goes without its reference; empty if there is none. An empty name counts as none.
-func (r *ClassReference) lacks(parents int) string {
+func (r *ClassReference) Lacks(parents int) string {
 	if !r.required[parents] {
 		return ""
 	}
-	if parents == len(r.classRef) {
-		return "." + r.classRef.Below("name").String()
+	if parents == len(r.ClassRef) {
+		return "." + r.ClassRef.Below("name").String()
 	}
-	return "." + r.classRef[:parents+1].String()
+	return "." + r.ClassRef[:parents+1].String()
 }
 
-// patch gives a claim its class, after these tests.
-func (r *ClassReference) patch(in *Intake, class named, tests []fields.Operation) []byte {
+// Patch gives a claim its class, after these tests.
+func (r *ClassReference) Patch(in *Intake, class Target, tests []fields.Operation) []byte {
 	operations := append(make([]fields.Operation, 0, 8), tests...) // The capacity saves an allocation.
-	if in.Parents == len(r.classRef) {
-		return fields.Patch(r.addFields(r.removeFields(operations, in, class), in.Given, class.text)...)
+	if in.Parents == len(r.ClassRef) {
+		return fields.Patch(r.addFields(r.removeFields(operations, in, class), in.Given, class.Text)...)
 	}
-	return fields.Patch(append(operations, r.addReference(in.Parents, r.form.write(class)))...)
+	return fields.Patch(append(operations, r.AddReference(in.Parents, r.Form.write(class)))...)
 }
 
 // removeFields appends what takes out of a reference that counts as none by bindWhen the fields
 // that the reference to the class goes without. Otherwise it would name another class.
-func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class named) []fields.Operation {
-	if !r.decides {
+func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class Target) []fields.Operation {
+	if !r.Decides {
 		return to
 	}
-	value, _ := r.classRef.Lookup(in.Object)
+	value, _ := r.ClassRef.Lookup(in.Object)
 	reference, _ := value.(map[string]any)
-	for _, field := range r.form.fields {
-		if text := reference[field]; text != nil && text != "" && !in.Given.has(field) && class.text(field) == "" {
-			to = append(to, fields.Remove(r.classRef.Below(field).Pointer()))
+	for _, field := range r.Form.Fields {
+		if text := reference[field]; text != nil && text != "" && !in.Given.has(field) && class.Text(field) == "" {
+			to = append(to, fields.Remove(r.ClassRef.Below(field).Pointer()))
 		}
 	}
 	return to
 }
 
-// addReference adds a reference, and its missing parents; parents is how many the claim has.
-func (r *ClassReference) addReference(parents int, value jsontext.Value) fields.Operation {
-	for i := len(r.classRef) - 1; i > parents; i-- {
-		value = fmt.Appendf(nil, `{"%s":%s}`, r.classRef[i], value)
+// AddReference adds a reference, and its missing parents; parents is how many the claim has.
+func (r *ClassReference) AddReference(parents int, value jsontext.Value) fields.Operation {
+	for i := len(r.ClassRef) - 1; i > parents; i-- {
+		value = fmt.Appendf(nil, `{"%s":%s}`, r.ClassRef[i], value)
 	}
 	return fields.Add(r.pointers[parents], value)
 }
@@ -164,25 +165,25 @@ func (r *ClassReference) addReference(parents int, value jsontext.Value) fields.
 // addFields appends what completes a reference that is there without a name. What its author
 // has set stays.
 func (r *ClassReference) addFields(to []fields.Operation, given *Given, text func(field string) string) []fields.Operation {
-	for _, field := range r.form.fields {
+	for _, field := range r.Form.Fields {
 		if text := text(field); text != "" && !given.has(field) {
-			to = append(to, fields.Add(r.classRef.Below(field).Pointer(), fields.AppendText(nil, text)))
+			to = append(to, fields.Add(r.ClassRef.Below(field).Pointer(), fields.AppendText(nil, text)))
 		}
 	}
 	return to
 }
 
-// placeOf a class, whatever its version. What a form of reference does not name, group or
+// PlaceOf a class, whatever its version. What a form of reference does not name, group or
 // kind, is empty.
-func placeOf(group, kind, namespace, name string) uint64 {
+func PlaceOf(group, kind, namespace, name string) uint64 {
 	return maphash.Comparable(hamt.Seed, [...]string{group, kind, namespace, name})
 }
 
 // HasReference reports whether a claim has a class reference. One on which bindWhen decides
 // counts as none if bindWhen may be true.
 func (r *ClassReference) HasReference(object map[string]any) bool {
-	value, _ := r.setValue(r.classRef.Lookup(object))
-	return value != nil && !r.mayRebind(object)
+	value, _ := r.setValue(r.ClassRef.Lookup(object))
+	return value != nil && !r.MayRebind(object)
 }
 
 // setValue returns what was found at the place of the class reference, nil if it is none. An
@@ -191,16 +192,16 @@ func (r *ClassReference) HasReference(object map[string]any) bool {
 // emptyIsUnset, one that says nothing asks for no class, and one that says more may refer in
 // another way.
 func (r *ClassReference) setValue(found any, err *field.Error) (any, *field.Error) {
-	if object, ok := found.(map[string]any); ok && !r.emptyIsUnset && !r.form.isBegun(object) {
+	if object, ok := found.(map[string]any); ok && !r.EmptyIsUnset && !r.Form.isBegun(object) {
 		return found, nil
 	}
 	return r.namedValue(found, err)
 }
 
 // isBegun reports whether a reference has some of the fields of its form, and no other.
-func (f *referenceForm) isBegun(reference map[string]any) (begun bool) {
+func (f *Form) isBegun(reference map[string]any) (begun bool) {
 	for name, value := range reference {
-		if !slices.Contains(f.fields, name) {
+		if !slices.Contains(f.Fields, name) {
 			return false
 		}
 		begun = begun || value != nil && value != ""
@@ -211,8 +212,8 @@ func (f *referenceForm) isBegun(reference map[string]any) (begun bool) {
 // isNamed reports whether a claim names its class. One on which bindWhen decides counts as none
 // if bindWhen may be true.
 func (r *ClassReference) isNamed(object map[string]any) bool {
-	value, _ := r.namedValue(r.classRef.Lookup(object))
-	return value != nil && !r.mayRebind(object)
+	value, _ := r.namedValue(r.ClassRef.Lookup(object))
+	return value != nil && !r.MayRebind(object)
 }
 
 // namedValue returns what was found at the place of the class reference, nil if it has no name. A
@@ -223,9 +224,9 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 	}
 	object, ok := found.(map[string]any)
 	switch {
-	case len(r.form.fields) == 0 && found == "" && r.emptyIsUnset:
+	case len(r.Form.Fields) == 0 && found == "" && r.EmptyIsUnset:
 		return nil, nil
-	case len(r.form.fields) == 0, !ok: // What is no text or no object, the schema refuses.
+	case len(r.Form.Fields) == 0, !ok: // What is no text or no object, the schema refuses.
 		return found, nil
 	}
 	if _, isLong := object["name"].(fields.LongText); isLong {
@@ -234,7 +235,7 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 	name, isText := orZero[string](object["name"])
 	switch {
 	case !isText:
-		return nil, wrongType(r.classRef.Below("name").Field(), object["name"], "a string")
+		return nil, wrongType(r.ClassRef.Below("name").Field(), object["name"], "a string")
 	case name == "":
 		return nil, nil
 	}
@@ -243,14 +244,14 @@ func (r *ClassReference) namedValue(found any, err *field.Error) (any, *field.Er
 
 // given reads what the author has set of a reference that counts as none.
 func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) {
-	value, _ := r.classRef.Lookup(object)
+	value, _ := r.ClassRef.Lookup(object)
 	reference, _ := value.(map[string]any)
 	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
 		return nil, nil // One with a name counts as none by bindWhen, and is replaced whole.
 	}
 	texts, hasGroup := map[string]any{}, false
-	for _, name := range r.form.fields {
-		at := func() *field.Path { return r.classRef.Below(name).Field() }
+	for _, name := range r.Form.Fields {
+		at := func() *field.Path { return r.ClassRef.Below(name).Field() }
 		_, isLong := reference[name].(fields.LongText)
 		text, isText := orZero[string](reference[name])
 		switch {
@@ -269,18 +270,18 @@ func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) 
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	of := r.form.read(texts)
-	return &Given{hasGroup: hasGroup, group: of.group, kind: of.kind, namespace: of.namespace}, nil
+	of := r.Form.read(texts)
+	return &Given{HasGroup: hasGroup, Group: of.Group, Kind: of.Kind, Namespace: of.Namespace}, nil
 }
 
-// mayRebind reports whether the reference of a claim may count as none: bindWhen decides on it, and
+// MayRebind reports whether the reference of a claim may count as none: bindWhen decides on it, and
 // may be true. An expression that fails asks for nothing.
-func (r *ClassReference) mayRebind(object map[string]any) bool {
+func (r *ClassReference) MayRebind(object map[string]any) bool {
 	in, budget := expression.Input{Claim: object}, expression.Budget{Left: v1alpha1.MaxExpressionCost}
 	for _, t := range r.terms {
 		if ok, err := t.Bool(&in, &budget); err != nil || !ok {
 			return false
 		}
 	}
-	return r.decides
+	return r.Decides
 }

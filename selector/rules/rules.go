@@ -1,0 +1,238 @@
+package rules
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
+)
+
+// ForClaims are the expressions of a ClaimKind.
+type ForClaims struct {
+	Related        []Relation
+	Namespaces     *Kind // nil if no expression looks at the namespace
+	BindWhen       *expression.Expression
+	SelectorFrom   *expression.Expression
+	Fits           []*Fit
+	Score          *expression.Expression
+	PartitionOf    *expression.Expression // of a claim
+	PartitionClass *expression.Expression
+	// Linked is what the fits of its class kinds look at in a claim, and linkedFits what their filters say.
+	Linked     []fields.Path
+	LinkedFits []LinkedFit
+
+	looks
+}
+
+// Relation says which object a claim names.
+type Relation struct {
+	Kind *Kind
+	// ObjectName and objectNamespace are expressions for those of the object, the latter nil
+	// if there is none. Their fields of the ClaimKind are for errors.
+	ObjectName, ObjectNamespace *expression.Expression
+	NameField, NamespaceField   string
+}
+
+// ForClasses are the expressions of a ClassKind.
+type ForClasses struct {
+	Fits                         []*Fit
+	OfferWhen, IsDefault, Weight *expression.Expression
+
+	looks
+}
+
+// looks are what the expressions of a registration look at, and those that do not compile.
+type looks struct {
+	LooksAtClaim, LooksAtClass, namespace []fields.Path
+	related                               map[string][]fields.Path
+	usesRequest                           bool
+	Invalid                               []Invalid
+}
+
+// Invalid is an expression of a registration that does not compile.
+type Invalid struct {
+	// Field of the registration, such as spec.fits[SameDriver].expression.
+	Field string
+	Err   *expression.Error
+}
+
+func (i Invalid) Error() string { return i.Field + ": " + i.Err.Error() }
+
+// InvalidOfClasses of a ClassKind.
+func InvalidOfClasses(k *v1alpha1.ClassKind) []Invalid {
+	return NewForClasses(k).Invalid
+}
+
+// InvalidExpressions of the ClaimKind from which they were compiled.
+func (r *ForClaims) InvalidExpressions() []Invalid { return r.Invalid }
+
+// UsesRequest reports whether expressions see who asks.
+func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
+
+// New of a ClaimKind, and of the ClassKinds that name it.
+func New(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) *ForClaims {
+	r := Compile(k)
+	classKinds = slices.Clone(classKinds)
+	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
+	for _, ck := range classKinds {
+		of := NewForClasses(ck)
+		r.Linked = append(r.Linked, of.LooksAtClaim...)
+		for _, f := range of.Fits {
+			if !slices.ContainsFunc(r.LinkedFits, func(l LinkedFit) bool { return l.Name == f.Name }) {
+				r.LinkedFits = append(r.LinkedFits, LinkedFit{f.Name, f.Text})
+			}
+		}
+	}
+	return r
+}
+
+func Compile(k *v1alpha1.ClaimKind) *ForClaims {
+	r := &ForClaims{}
+	s := &k.Spec
+	for i, related := range s.Related {
+		field := "spec.related[" + related.Name + "]"
+		before := scopeOf(s, i)
+		rule := Relation{
+			Kind:      &Kind{Name: related.Name, Resource: related.Resource, Version: related.Version},
+			NameField: field + ".nameExpression", NamespaceField: field + ".namespaceExpression",
+		}
+		rule.ObjectName = r.compile(rule.NameField, related.NameExpression, expression.Text, before)
+		rule.ObjectNamespace = r.compile(rule.NamespaceField, related.NamespaceExpression, expression.Text, before)
+		r.Related = append(r.Related, rule)
+	}
+	ofClaim, ofBoth := Scope(s), Scope(s, expression.Class)
+	r.BindWhen = r.compile("spec.bindWhen", s.BindWhen, expression.Bool, ofClaim)
+	r.SelectorFrom = r.compile("spec.classSelector.expression", s.ClassSelector.Expression, expression.Selector, ofClaim)
+	for _, f := range s.Fits {
+		r.addFit(&r.Fits, f, ofBoth)
+	}
+	r.Score = r.compile("spec.score", s.Score, expression.Number, ofBoth)
+	if s.Partition != nil {
+		r.PartitionOf = r.compile("spec.partition.claim", s.Partition.Claim, expression.Text, ofClaim)
+		r.PartitionClass = r.compileGuarded("spec.partition.class", s.Partition.Class, expression.Text)
+	}
+	for i := range r.Related {
+		r.Related[i].Kind.Fields = expression.NewFields(r.looks.related[r.Related[i].Kind.Name]...)
+	}
+	if len(r.namespace) > 0 {
+		r.Namespaces = &Kind{Resource: namespaces, Fields: expression.NewFields(r.namespace...)}
+	}
+	return r
+}
+
+// scopeOf an expression that sees the claim, its Namespace and the first of the related objects.
+func scopeOf(s *v1alpha1.ClaimKindSpec, related int) expression.Scope {
+	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}}
+	for _, r := range s.Related[:related] {
+		scope.Related = append(scope.Related, r.Name)
+	}
+	return scope
+}
+
+// Scope adds who asks, which is not known of a claim that is bound later.
+func Scope(s *v1alpha1.ClaimKindSpec, more ...string) expression.Scope {
+	scope := scopeOf(s, len(s.Related))
+	scope.Variables = append(scope.Variables, more...)
+	if s.WhenUnmatched != v1alpha1.BindLater {
+		scope.Variables = append(scope.Variables, expression.Request)
+	}
+	return scope
+}
+
+var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
+
+func NewForClasses(k *v1alpha1.ClassKind) *ForClasses {
+	r := &ForClasses{}
+	for _, f := range k.Spec.Fits {
+		r.addFit(&r.Fits, f, expression.Scope{Variables: []string{expression.Claim, expression.Class}})
+	}
+	r.OfferWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
+	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
+	r.IsDefault = r.compileGuarded("spec.default.expression", k.Spec.Default.Expression, expression.Bool)
+	return r
+}
+
+// compileGuarded is for an expression of the class alone that says which seat a class takes.
+func (l *looks) compileGuarded(field string, text v1alpha1.Expression, result expression.Result) *expression.Expression {
+	e := l.compile(field, text, result, ofClassAlone)
+	if e != nil && looksAtStatus(e) {
+		l.Invalid = append(l.Invalid, Invalid{field, &expression.Error{
+			Line: 1, Column: 1, Source: string(text),
+			Text: "must not look at class.status: an update of the status of a class is not guarded",
+		}})
+	}
+	return e
+}
+
+func looksAtStatus(e *expression.Expression) bool {
+	return slices.ContainsFunc(e.Looks(expression.Class), func(p fields.Path) bool { return p[0] == "status" })
+}
+
+// compile an expression; nil if there is none, or it is invalid.
+func (l *looks) compile(field string, text v1alpha1.Expression, result expression.Result, scope expression.Scope) *expression.Expression {
+	if text == "" {
+		return nil
+	}
+	e, err := expression.Compile(string(text), result, scope)
+	if err != nil {
+		invalid := &expression.Error{Line: 1, Column: 1, Text: err.Error(), Source: string(text)}
+		_ = errors.As(err, &invalid)
+		l.Invalid = append(l.Invalid, Invalid{field, invalid})
+		return nil
+	}
+	l.LooksAtClaim = append(l.LooksAtClaim, e.Looks(expression.Claim)...)
+	l.LooksAtClass = append(l.LooksAtClass, e.Looks(expression.Class)...)
+	l.namespace = append(l.namespace, e.Looks(expression.Namespace)...)
+	for _, p := range e.Looks(expression.Related) {
+		if l.related == nil {
+			l.related = map[string][]fields.Path{}
+		}
+		l.related[p[0]] = append(l.related[p[0]], p[1:])
+	}
+	l.usesRequest = l.usesRequest || e.Uses(expression.Request)
+	return e
+}
+
+// ReadsClaimAlone says that an expression can be evaluated as soon as the claim is read.
+func ReadsClaimAlone(e *expression.Expression) bool {
+	return !e.Uses(expression.Namespace) && !e.Uses(expression.Related) && !e.Uses(expression.Request)
+}
+
+// IsEmpty says that there is no expression.
+func (r *ForClaims) IsEmpty() bool {
+	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
+		r.PartitionClass == nil
+}
+
+// FitLooks is what fits look at in a class.
+func FitLooks(fits []*Fit) (paths []fields.Path) {
+	for _, f := range fits {
+		paths = append(paths, f.looks...)
+	}
+	return paths
+}
+
+// Naming are the ClassKinds that name a ClaimKind: what is read of its claims depends on their
+// expressions, too.
+func Naming(claimKind string, all []v1alpha1.ClassKind) (naming []*v1alpha1.ClassKind) {
+	for i := range all {
+		if slices.Contains(all[i].Spec.ClaimKinds, claimKind) {
+			naming = append(naming, &all[i])
+		}
+	}
+	return naming
+}
+
+// NamedBy a ClassKind are these ClaimKinds: what is held of its classes depends on their
+// expressions, too.
+func NamedBy(k *v1alpha1.ClassKind, all []v1alpha1.ClaimKind) (named []*v1alpha1.ClaimKind) {
+	for i := range all {
+		if slices.Contains(k.Spec.ClaimKinds, all[i].Name) {
+			named = append(named, &all[i])
+		}
+	}
+	return named
+}
