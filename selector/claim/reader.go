@@ -1,3 +1,5 @@
+// Package claim reads claims: what one asks for, whether it is ours to bind, and its reference to
+// a class, which it also writes. It knows no classes.
 package claim
 
 import (

@@ -1,3 +1,4 @@
+// Package rules compiles the expressions of ClaimKinds and ClassKinds. It evaluates none.
 package rules
 
 import (
