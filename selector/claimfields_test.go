@@ -32,7 +32,7 @@ func TestReadAsWritten(t *testing.T) {
 		registered.Spec.BindWhen = text
 		kind := NewClaimKind(registered)
 		require.Nil(t, NewClaimKind(registered).fault, text)
-		bindWhen := kind.ForClaims.BindWhen
+		bindWhen := kind.BindWhen
 		said := map[string]bool{}
 		for _, raw := range claims {
 			var whole map[string]any

@@ -39,7 +39,7 @@ type ClaimKind struct {
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
 func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
-		ForClaims:      rules.New(k, classKinds),
+		ForClaims:      rules.NewForClaims(k, classKinds...),
 		policy:         newPolicy(k),
 		Reach:          claim.NewReach(k.Spec.ClassNamespaces),
 		reserved:       reservedBy(k),

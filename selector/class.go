@@ -78,7 +78,7 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	c.Fault = faultOf("class kind", k.Name, c.ForClaims.Invalid)
 	held := rules.FitLooks(c.ForClaims.Fits)
 	for _, claimKind := range claimKinds {
-		held = append(held, rules.Compile(claimKind).LooksAtClass...)
+		held = append(held, rules.NewForClaims(claimKind).LooksAtClass...)
 	}
 	c.fields = expression.NewFields(held...)
 	c.reads = expression.NewFields(append(held, c.ForClaims.LooksAtClass...)...)

@@ -387,7 +387,7 @@ func TestInvalidExpressions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
-			invalid := slices.Concat(rules.Compile(e.claims).Invalid, rules.InvalidOfClasses(e.kind))
+			invalid := slices.Concat(rules.NewForClaims(e.claims).Invalid, rules.InvalidOfClasses(e.kind))
 			require.Len(t, invalid, 1, tc.reason)
 			assert.Equal(t, tc.field, invalid[0].Field, tc.reason)
 			assert.Contains(t, invalid[0].Error(), tc.text, tc.reason)

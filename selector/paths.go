@@ -275,7 +275,8 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 		sample := sampleOf(s.Kind).Target()
 		for _, name := range c.required {
 			if sample.Text(name) == "" {
-				refuse("the schema requires %s, which the reference to a class of %q does not have", shownPart(v.Kind.ClassRef, name), s.Kind.Name)
+				refuse("the schema requires %s, which the reference to a class of %q does not have",
+					shownPart(v.Kind.ClassRef, name), s.Kind.Name)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.limited)) {

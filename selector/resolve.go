@@ -38,8 +38,8 @@ func (r *resolver) resolve() error {
 		return err
 	}
 	if k.AsksOthers() {
-		ok, err := f.bool(k.ForClaims.BindWhen)
-		if r.fails("spec.bindWhen", k.ForClaims.BindWhen, err) {
+		ok, err := f.bool(k.BindWhen)
+		if r.fails("spec.bindWhen", k.BindWhen, err) {
 			return nil
 		}
 		if !ok {

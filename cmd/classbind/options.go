@@ -195,7 +195,8 @@ func (o *options) validateClients(check checkFlag) {
 	names := strings.Join(o.clientNames, ",")
 	check(o.clientCAFile == "" || len(o.clientNames) > 0, "client-ca-file", o.clientCAFile,
 		"needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
-	check(o.clientCAFile != "" || len(o.clientNames) == 0, "client-name", names, "needs --client-ca-file, the CA that signed the certificate")
+	check(o.clientCAFile != "" || len(o.clientNames) == 0, "client-name", names,
+		"needs --client-ca-file, the CA that signed the certificate")
 	check(!slices.Contains(o.clientNames, ""), "client-name", names, "must not have an empty name")
 }
 

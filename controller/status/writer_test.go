@@ -44,41 +44,49 @@ func TestSetDefaults(t *testing.T) {
 		want    want
 	}{
 		"None": {
-			"We should say what becomes of a claim without a selector where there is no default.", []string{"Gold/a plain"},
+			"We should say what becomes of a claim without a selector where there is no default.",
+			[]string{"Gold/a plain"},
 			want{isTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", "", 0, 0},
 		},
 		"One": {
-			"We should name the default class.", []string{"Gold/a", "Gold/b plain"},
+			"We should name the default class.",
+			[]string{"Gold/a", "Gold/b plain"},
 			want{isTrue, one, "a claim without a selector gets the default class", "Gold/a", 0, 0},
 		},
 		"Several": {
-			"We should name the default classes of all kinds in their order, and say what would help.", []string{"Silver/a", "Gold/b", "Gold/a"},
+			"We should name the default classes of all kinds in their order, and say what would help.",
+			[]string{"Silver/a", "Gold/b", "Gold/a"},
 			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0, 0},
 		},
 		"OfNamespaces": {
-			"We should count the namespaces that have a default of their own, and take none of these for a second default.", []string{"Gold/a", "Near/one/a", "Near/two/a"},
+			"We should count the namespaces that have a default of their own, and take none of these for a second default.",
+			[]string{"Gold/a", "Near/one/a", "Near/two/a"},
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", "Gold/a", 2, 0},
 		},
 		"OfNamespacesAlone": {
-			"We should say what becomes of the claims of the other namespaces.", []string{"Near/one/a"},
+			"We should say what becomes of the claims of the other namespaces.",
+			[]string{"Near/one/a"},
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", "", 1, 0},
 		},
 		"SeveralOfNamespaces": {
-			"We should name the namespaces that have several, and the classes of one.", []string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
+			"We should name the namespaces that have several, and the classes of one.",
+			[]string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
 			want{
 				isFalse, several, `a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
 					`so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3, 0,
 			},
 		},
 		"Cordoned": {
-			"We should say that the default class is cordoned, and what would help.", []string{"Gold/a cordoned"},
+			"We should say that the default class is cordoned, and what would help.",
+			[]string{"Gold/a cordoned"},
 			want{
 				isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
 					"or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a (cordoned)", 0, 0,
 			},
 		},
 		"CordonedOfNamespaces": {
-			"We should name those of namespaces, whose claims get the default of all instead.", []string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
+			"We should name those of namespaces, whose claims get the default of all instead.",
+			[]string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
 			want{
 				isTrue, cordoned, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; " +
 					"2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
@@ -86,36 +94,43 @@ func TestSetDefaults(t *testing.T) {
 			},
 		},
 		"SeveralOfAllAndOfNamespaces": {
-			"We should tell of both.", []string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
+			"We should tell of both.",
+			[]string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
 			want{
 				isFalse, several, `a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
 					`so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1, 0,
 			},
 		},
 		"OneOfEachPartition": {
-			"We should count the partitions, and take none of their defaults for a second one.", []string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
+			"We should count the partitions, and take none of their defaults for a second one.",
+			[]string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
 			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", "Gold/a", 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.", []string{"Gold/b@east"},
+			"We should say what becomes of other claims.",
+			[]string{"Gold/b@east"},
 			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", "", 0, 1},
 		},
 		"SeveralOfAPartition": {
-			"We should name a partition that has two.", []string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
+			"We should name a partition that has two.",
+			[]string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
 			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
 		},
 		"PartitionsInNamespaces": {
-			"We should count namespaces and partitions apart.", []string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
+			"We should count namespaces and partitions apart.",
+			[]string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
 				"or of its partition, which 2 partitions have, or that of all", "Gold/a", 1, 2},
 		},
 		"SeveralOfPartitionsInNamespaces": {
-			"We should name both.", []string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
+			"We should name both.",
+			[]string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
 			want{isFalse, several, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
 				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, "", 1, 1},
 		},
 		"UnknownPartition": {
-			"We should take a class of no known partition for no default.", []string{"Gold/a@", "Gold/b"},
+			"We should take a class of no known partition for no default.",
+			[]string{"Gold/a@", "Gold/b"},
 			want{isTrue, one, "a claim without a selector gets the default class", "Gold/a", 0, 0},
 		},
 	} {
@@ -301,10 +316,10 @@ func (s said) TooLarge(string) string { return s.tooLarge }
 
 func (said) OnChange(context.Context, func(string)) {}
 
-// servedState is of a class kind without classes.
-func servedState(name string, uid types.UID, generation int64) registry.State {
+// servedState is of golds.example.org, without classes.
+func servedState(uid types.UID, generation int64) registry.State {
 	return registry.State{
-		Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind(name, "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
+		Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
 	}
 }
 
@@ -334,17 +349,17 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	}{
 		"Watched": {
 			reason: "We should say what became of this generation.",
-			state:  servedState(name, "5e1f", 7),
+			state:  servedState("5e1f", 7),
 			want:   want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}},
 		},
 		"OlderWatched": {
 			reason: "We should not say of this generation what is known of the one before, and look again.",
-			state:  servedState(name, "5e1f", 6),
+			state:  servedState("5e1f", 6),
 			want:   want{again: registry.RetryCRDAfter},
 		},
 		"PredecessorWatched": {
 			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			state:  servedState(name, "c0ffee", 7),
+			state:  servedState("c0ffee", 7),
 			want:   want{again: registry.RetryCRDAfter},
 		},
 		"NotWatched": {
@@ -455,7 +470,7 @@ func TestGuarded(t *testing.T) {
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
-			_, err := reconcileClassKind(t, c, servedState(name, "5e1f", 7), tc.problem)
+			_, err := reconcileClassKind(t, c, servedState("5e1f", 7), tc.problem)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
 			got := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)

@@ -71,7 +71,9 @@ func newRule(name string, versions []string, scope *admissionregistrationv1.Scop
 	plural, group, _ := strings.Cut(name, ".")
 	return &rule{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope,
+		},
 	}
 }
 

@@ -85,6 +85,7 @@ func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string,
 	return "", nil, err
 }
 
+// FirstSet returns the first value that an object has at one of the places, nil if it has none.
 func FirstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
 	for _, p := range places {
 		if value, err = p.Lookup(object); value != nil {

@@ -28,6 +28,7 @@ type Form struct {
 // KindNaming is what a reference says of the kind of its class.
 type KindNaming int8
 
+// What a reference says of the kind: nothing, the kind alone, or its group, too.
 const (
 	NoKind KindNaming = iota
 	KindAlone

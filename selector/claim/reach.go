@@ -14,6 +14,7 @@ type Reach struct {
 	Names []string
 }
 
+// NewReach returns what a ClaimKind says of the namespaces.
 func NewReach(n v1alpha1.ClassNamespaces) Reach {
 	return Reach{From: n.From, Names: Strings(n.Names...)}
 }

@@ -190,6 +190,7 @@ type Reader struct {
 	plan, referencePlan *fields.Plan
 }
 
+// NewReader returns the Reader of a ClaimKind, whose expressions are compiled.
 func NewReader(k *v1alpha1.ClaimKind, x *rules.ForClaims) *Reader {
 	r := &Reader{
 		Name:           k.Name,

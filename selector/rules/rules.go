@@ -73,9 +73,10 @@ func (r *ForClaims) InvalidExpressions() []Invalid { return r.Invalid }
 // UsesRequest reports whether expressions see who asks.
 func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
 
-// New of a ClaimKind, and of the ClassKinds that name it.
-func New(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) *ForClaims {
-	r := Compile(k)
+// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that
+// name it look at in claims.
+func NewForClaims(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ForClaims {
+	r := compile(k)
 	classKinds = slices.Clone(classKinds)
 	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
@@ -90,7 +91,7 @@ func New(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) *ForClaims {
 	return r
 }
 
-func Compile(k *v1alpha1.ClaimKind) *ForClaims {
+func compile(k *v1alpha1.ClaimKind) *ForClaims {
 	r := &ForClaims{}
 	s := &k.Spec
 	for i, related := range s.Related {
@@ -116,7 +117,7 @@ func Compile(k *v1alpha1.ClaimKind) *ForClaims {
 		r.PartitionClass = r.compileGuarded("spec.partition.class", s.Partition.Class, expression.Text)
 	}
 	for i := range r.Related {
-		r.Related[i].Kind.Fields = expression.NewFields(r.looks.related[r.Related[i].Kind.Name]...)
+		r.Related[i].Kind.Fields = expression.NewFields(r.related[r.Related[i].Kind.Name]...)
 	}
 	if len(r.namespace) > 0 {
 		r.Namespaces = &Kind{Resource: namespaces, Fields: expression.NewFields(r.namespace...)}
@@ -145,6 +146,7 @@ func Scope(s *v1alpha1.ClaimKindSpec, more ...string) expression.Scope {
 
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 
+// NewForClasses compiles the expressions of a ClassKind.
 func NewForClasses(k *v1alpha1.ClassKind) *ForClasses {
 	r := &ForClasses{}
 	for _, f := range k.Spec.Fits {

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	lookup "github.com/classbind/classbind/controller/cluster"
-
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )

@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	lookup "github.com/classbind/classbind/controller/cluster"
-
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"

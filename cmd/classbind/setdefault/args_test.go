@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	lookup "github.com/classbind/classbind/controller/cluster"
-
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 

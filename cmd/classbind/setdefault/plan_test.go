@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	lookup "github.com/classbind/classbind/controller/cluster"
-
 	"github.com/classbind/classbind/api/v1alpha1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
 
