@@ -348,17 +348,6 @@ func (w *world) awaitReason(t *testing.T, object client.Object, name, reason str
 	}, patience, 50*time.Millisecond)
 }
 
-// condition is the message of a ClassKind's condition.
-func (w *world) condition(t *testing.T, classKind, conditionType string) string {
-	t.Helper()
-	k := &v1alpha1.ClassKind{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
-	if c := meta.FindStatusCondition(k.Status.Conditions, conditionType); c != nil {
-		return c.Message
-	}
-	return ""
-}
-
 // notChecked is what API servers add. Older ones have quotes there.
 var notChecked = regexp.MustCompile(`<nil>: Invalid value: "?null"?: some validation rules were not checked`)
 

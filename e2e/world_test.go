@@ -209,13 +209,12 @@ func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
 	}, patience, 20*time.Millisecond, reason)
 }
 
-// awaitKind waits until a ClaimKind is as a check says, and returns it.
-func (w *world) awaitKind(t testing.TB, name, reason string, check func(*assert.CollectT, *v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
+// awaitKind waits until a ClaimKind is as a check says.
+func (w *world) awaitKind(t testing.TB, name, reason string, check func(*assert.CollectT, *v1alpha1.ClaimKind)) {
 	t.Helper()
 	k := &v1alpha1.ClaimKind{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, k))
 		check(c, k)
 	}, patience, 50*time.Millisecond, reason)
-	return k
 }
