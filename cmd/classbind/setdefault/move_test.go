@@ -99,6 +99,12 @@ func TestMove(t *testing.T) {
 			marked: "old", out: putBack,
 			err: []string{"not this one\nas.test/old is the default again"},
 		},
+		"PutBackReverted": {
+			reason: "We should not say that the former default is one again where a webhook takes the mark away.",
+			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {}}},
+			out:    []string{"as.test/old: no longer the default for claims.test"},
+			err:    []string{"not this one\nas.test/old did not get its mark back: the mark does not change"},
+		},
 		"PutBackRefused": {
 			reason: "We should say how to put the former default back where we cannot.",
 			faults: map[string][]fault{"new": {{err: errRefused}}, "old": {{stored: true}, {err: errRefused}}},
@@ -158,8 +164,11 @@ func TestMove(t *testing.T) {
 					if n < len(tc.faults[class]) {
 						f = tc.faults[class][n]
 					}
-					if f.stored {
+					switch {
+					case f.stored:
 						stored = store()
+					case f.err == nil: // A webhook reverts it.
+						stored = fakeClass(class, false)
 					}
 					if then := tc.then[class]; then != nil && n == 0 {
 						then(cancel, c)
