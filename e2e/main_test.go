@@ -445,6 +445,8 @@ func (w *world) awaitCRDs(t testing.TB, names ...string) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, crd))
 			require.True(c, apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established))
+			_, err := w.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}) // Discovery comes later.
+			require.NoError(c, err)
 		}, patience, 20*time.Millisecond)
 	}
 }
