@@ -83,7 +83,7 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 // claim that cannot be read waits, and an event tells its author.
 func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
 	err := loop.Recovered(func() error {
-		object, err := kind.Decode(raw)
+		object, err := kind.DecodeValid(raw) // It is, as its head was read.
 		if err != nil {
 			return err
 		}
