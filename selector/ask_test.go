@@ -83,7 +83,7 @@ func TestAskKeepsFields(t *testing.T) {
 		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
 		`{"spec":{"size":2,"classSelector":{"matchLabels":{"tier":"gold"}}}}`: `{"spec":{"size":2}}=tier=gold`,
 	} {
-		object, err := kind.Decode([]byte(text))
+		object, err := kind.DecodeValid([]byte(text))
 		require.NoError(t, err)
 		in := kind.Read("team", "db", object)
 		require.Empty(t, in.Problems)
@@ -103,7 +103,7 @@ func TestDeepFieldsAreTooLong(t *testing.T) {
 		s.Fits = []v1alpha1.Fit{{Name: "All", Expression: "has(claim.spec.more)"}}
 	})
 	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
-		object, err := kind.Decode([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
+		object, err := kind.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
 		require.NoError(t, err)
 		in := kind.Read("team", "db", object)
 		assert.Len(t, in.Problems, problems, "%d levels", depth)

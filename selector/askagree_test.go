@@ -61,7 +61,7 @@ func TestExpressionsAgreeLater(t *testing.T) {
 					spec = strings.Replace(spec, ",}", "}", 1)
 				}
 				text := fmt.Sprintf(`{"metadata":{"name":"db","labels":{"all":%q}},"spec":%s}`, []string{"yes", "no"}[r.IntN(2)], spec)
-				object, err := view.Kind.Decode([]byte(text))
+				object, err := view.Kind.DecodeValid([]byte(text))
 				require.NoError(t, err, text)
 				in := view.Kind.Read("team", "db", object)
 				if in.LeftAlone != "" || len(in.Problems) > 0 {

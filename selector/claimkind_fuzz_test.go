@@ -37,7 +37,7 @@ func FuzzClaimKind(f *testing.F) {
 	meter := cost.NewMeter(f)
 	f.Fuzz(func(t *testing.T, spec, claim []byte, classKinds byte) {
 		registration := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
-		if json.Unmarshal(spec, &registration.Spec) != nil {
+		if json.Unmarshal(spec, &registration.Spec) != nil || !isValid(claim) {
 			return // The API server stores no such object.
 		}
 		var v *View
@@ -49,7 +49,7 @@ func FuzzClaimKind(f *testing.F) {
 		} else if v.Fault != nil {
 			return
 		}
-		object, err := v.Kind.Decode(claim)
+		object, err := v.Kind.DecodeValid(claim)
 		if err != nil {
 			return
 		}
@@ -72,7 +72,7 @@ func FuzzClaimKind(f *testing.F) {
 		if err != nil {
 			t.Fatalf("We should make a patch that fits the claim: %v", err)
 		}
-		if object, err = v.Kind.Decode(patched); err != nil {
+		if object, err = v.Kind.DecodeValid(patched); err != nil {
 			t.Fatal(err)
 		}
 		if _, bound = v.Kind.BoundTo("n", object); !bound {

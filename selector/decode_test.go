@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -52,11 +53,6 @@ func TestDecode(t *testing.T) {
 		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": fields.Unread{Length: 1}})}},
 		"NoObject":      {reason: "We should refuse a claim that is no object.", claim: `["db"]`, want: want{err: "must be an object"}},
 		"NullForAClaim": {reason: "We should refuse a claim that is no object.", claim: `null`, want: want{err: "must be an object"}},
-		"Nothing":       {reason: "We should refuse what is no JSON.", want: want{err: "unexpected EOF"}},
-		"Truncated":     {reason: "We should refuse what is no JSON.", claim: `{"spec":{"classSelector":[`, want: want{err: "unexpected EOF"}},
-		"Garbage":       {reason: "We should refuse what is no JSON, where we do not read it, too.", claim: `{"size":{"a":tru}}`, want: want{err: "invalid character"}},
-		"TwoClaims":     {reason: "We should not take one of two.", claim: `{}{}`, want: want{err: "invalid character '{' after top-level value"}},
-		"NotUTF8":       {reason: "We should refuse text that is none.", claim: "{\"spec\":\"\xff\"}", want: want{err: "invalid UTF-8"}},
 		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(fields.Unread{Length: 5})},
 		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": fields.LongText{Length: 1<<20 + 2}})}},
 		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(fields.Unread{Length: 16<<10 + 1})},
@@ -72,11 +68,9 @@ func TestDecode(t *testing.T) {
 			reason: "We should not keep an annotation that is too long.", claim: `{"metadata":{"annotations":{"classbind.io/class-selector":"` + strings.Repeat("a", 1<<20) + `"}}}`,
 			want: want{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"classbind.io/class-selector": fields.LongText{Length: 1<<20 + 2}}}}},
 		},
-		"Deep":      {reason: "We should not be led down where we read.", claim: `{"spec":` + strings.Repeat("[", 4<<20), want: want{err: "exceeded max depth"}},
-		"DeepAside": {reason: "We should not be led down where we do not read.", claim: `{"size":` + strings.Repeat(`{"a":`, 1<<20), want: want{err: "exceeded max depth"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, err := NewClaimKind(postgres()).Decode([]byte(tc.claim))
+			object, err := NewClaimKind(postgres()).DecodeValid([]byte(tc.claim))
 			assert.Equal(t, tc.want.object, object, tc.reason)
 			if tc.want.err != "" {
 				require.ErrorContains(t, err, tc.want.err, tc.reason)
@@ -113,9 +107,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, k := range kinds {
-			got, err := k.Decode(raw)
-			if err != nil {
-				continue // We refuse more, such as invalid UTF-8.
+			got, err := k.DecodeValid(raw)
+			if err != nil || !isValid(raw) {
+				continue
 			}
 			var whole map[string]any
 			if err := json.Unmarshal(raw, &whole); err != nil {
@@ -134,6 +128,9 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// isValid reports whether the decoder of reviews lets such a claim through.
+func isValid(raw []byte) bool { return jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) }
 
 // A field that a claim repeats is made once.
 func TestRepetitionsAreMadeOnce(t *testing.T) {

@@ -117,7 +117,7 @@ func TestReadReference(t *testing.T) {
 			kind, object := kindOf(tc.kind), decode(t, tc.claim)
 			raw, err := json.Marshal(object)
 			require.NoError(t, err)
-			planned, err := kind.Decode(raw)
+			planned, err := kind.DecodeValid(raw)
 			require.NoError(t, err)
 			for _, object := range []map[string]any{object, planned} {
 				got := kind.Read("team", "db", object)
@@ -176,7 +176,7 @@ func TestPatchOfReference(t *testing.T) {
 			kind := kindOf(tc.kind)
 			claim, err := json.Marshal(decode(t, tc.claim))
 			require.NoError(t, err)
-			object, err := kind.Decode(claim)
+			object, err := kind.DecodeValid(claim)
 			require.NoError(t, err)
 			in := kind.Read("team", "db", object)
 			require.Empty(t, in.Problems)
@@ -190,7 +190,7 @@ func TestPatchOfReference(t *testing.T) {
 			require.NoError(t, err)
 			assert.JSONEq(t, string(want), string(patched), tc.reason)
 
-			object, err = kind.Decode(patched)
+			object, err = kind.DecodeValid(patched)
 			require.NoError(t, err)
 			assert.True(t, kind.HasReference(object), "We should read what we wrote.")
 			assert.True(t, kind.NamesClass(object), "We should read what we wrote.")

@@ -69,7 +69,7 @@ func TestClaimsCostLittle(t *testing.T) {
 			raw := []byte(claim)
 			var errs field.ErrorList
 			allocated := allocating(func() {
-				object, err := kind.Decode(raw)
+				object, err := kind.DecodeValid(raw)
 				require.NoError(t, err)
 				errs = kind.Read("team", "db", object).Problems
 			})
@@ -166,7 +166,7 @@ func TestSelectorLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := NewClaimKind(postgres())
-			object, err := kind.Decode([]byte(tc.claim))
+			object, err := kind.DecodeValid([]byte(tc.claim))
 			require.NoError(t, err)
 			claim := kind.Read("team", "db", object)
 			assert.Equal(t, tc.want, failed(claim.Problems), tc.reason)

@@ -119,7 +119,7 @@ func TestReferencesAreReadBack(t *testing.T) {
 			classKind.Namespaced = namespace != ""
 			gold := classKind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: "gold"}, nil)
 			claim := fmt.Sprintf(`{"spec":{"classRef":%s}}`, kind.Reference(gold.Target()))
-			object, err := kind.Decode([]byte(claim))
+			object, err := kind.DecodeValid([]byte(claim))
 			require.NoError(t, err)
 			classes, bound := kind.BoundTo("team", object)
 			assert.True(t, bound, "We should see that %s is bound.", claim)

@@ -107,6 +107,9 @@ func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field 
 	f.Fuzz(func(t *testing.T, text []byte) {
 		object, field, annotations, certain := claimOf(string(text))
 		raw := []byte(object)
+		if !isValid(raw) {
+			return
+		}
 		var (
 			got     claim.Claim
 			refused string
@@ -114,7 +117,7 @@ func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field 
 		meter.Measure(t, len(raw), func() {
 			var decoded map[string]any
 			var err error
-			if decoded, err = kind.Decode(raw); err != nil {
+			if decoded, err = kind.DecodeValid(raw); err != nil {
 				got, refused = claim.Claim{}, err.Error()
 				return
 			}

@@ -232,7 +232,7 @@ func TestBoundTo(t *testing.T) {
 			class := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Namespace: tc.namespace, Name: "gold"}, nil)
 			raw, err := json.Marshal(object{"spec": object{"classRef": tc.reference}})
 			require.NoError(t, err)
-			claim, err := kind.Decode(raw)
+			claim, err := kind.DecodeValid(raw)
 			require.NoError(t, err)
 			classes, bound := kind.BoundTo("team-a", claim)
 			assert.Equal(t, tc.bound, bound, tc.reason)
@@ -264,7 +264,7 @@ func TestLeastClaimsOfStoredReferences(t *testing.T) {
 			}
 			v := newView(NewClaimKind(k), []*Classes{NewClasses(stores, classes)})
 			v.Kind.Tally = &Tally{}
-			object, err := v.Kind.Decode([]byte(`{"spec":{"classRef":` + tc.stored + `}}`))
+			object, err := v.Kind.DecodeValid([]byte(`{"spec":{"classRef":` + tc.stored + `}}`))
 			require.NoError(t, err)
 			bound, _ := v.Kind.BoundTo("team", object)
 			for range 30 {

@@ -68,11 +68,11 @@ const (
 	// is refused (429), which its client tries again.
 	MaxCostlyDecisionsOfNamespace = 1
 	// CostlyDecisionRest is how many times as long as such a decision took the next one of its
-	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most a sixteenth
+	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most 1/32
 	// of one CPU of a replica.
-	CostlyDecisionRest = 15
+	CostlyDecisionRest = 31
 	// MaxCostlyDecisionRest limits that wait where the CPU is scarce, and each decision takes long.
-	MaxCostlyDecisionRest = 100 * time.Millisecond
+	MaxCostlyDecisionRest = 250 * time.Millisecond
 	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one.
 	// It protects the connections: a connection with a waiting review is not closed for
 	// another. Beyond it, a claim gets 503 at once.

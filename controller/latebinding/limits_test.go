@@ -131,7 +131,7 @@ func TestSelectorsAsText(t *testing.T) {
 func checkText(t *testing.T, raw []byte) {
 	t.Helper()
 	w := newLateWatch(t)
-	object, err := w.kind.Decode(raw)
+	object, err := w.kind.DecodeValid(raw)
 	require.NoError(t, err)
 	want := w.kind.Read("team-a", "x", object)
 	require.Empty(t, want.Problems)

@@ -236,7 +236,7 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 	if err != nil {
 		return "", false, err
 	}
-	object, err := kind.Decode(after)
+	object, err := kind.DecodeValid(after)
 	if err != nil {
 		return "", false, fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
 	}

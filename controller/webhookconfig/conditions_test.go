@@ -147,7 +147,7 @@ func TestConditionsAgree(t *testing.T) {
 					continue
 				}
 				o := object(t, text)
-				read, err := kind.Decode([]byte(text))
+				read, err := kind.DecodeValid([]byte(text))
 				require.NoError(t, err)
 				called, failure := all.hold(map[string]any{"object": o, "oldObject": nil, "request": map[string]any{"operation": "CREATE"}})
 				in := kind.Read("team", "db", read)

@@ -123,7 +123,7 @@ func TestPolicyAgrees(t *testing.T) {
 			count := map[bool]int{}
 			for _, claim := range claims {
 				object := object(t, claim)
-				read, err := view.Kind.Decode([]byte(claim))
+				read, err := view.Kind.DecodeValid([]byte(claim))
 				require.NoError(t, err)
 				in := view.Kind.Read("team", "db", read)
 				unopinionated := in.LeftAlone == "" && len(in.Problems) == 0 && in.Selector == nil && in.Given == nil

@@ -69,16 +69,10 @@ type Intake struct {
 	Converted bool
 }
 
-// Decode reads a claim of this kind from JSON: only the fields that Read and BoundTo ask
-// for. Of a value that is too long, it keeps the length. It fails if the claim is not an
+// DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo
+// ask for. Of a value that is too long, it keeps the length. It fails if the claim is not an
 // object. Of several fields of one name the last counts, as it does for the API server,
-// which never sends them.
-func (r *Reader) Decode(raw []byte) (map[string]any, error) {
-	return r.plan.Decode(raw)
-}
-
-// DecodeValid does the same for JSON that is known to be valid, such as the object of
-// a decoded review. For invalid JSON, its result means nothing.
+// which never sends them. For invalid JSON, its result means nothing.
 func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
 	return r.plan.DecodeValid(raw)
 }

@@ -4,39 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// Decode reads an object from JSON as far as the plan asks for it. Of several fields of one name the
-// last counts.
-func (r *Plan) Decode(raw []byte) (map[string]any, error) {
-	var v validator
-	if err := json.Unmarshal(raw, &v, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, fmt.Errorf("cannot decode it as JSON: %w", err)
-	}
-	return r.DecodeValid(raw)
-}
-
-// validator only proves that a value is valid, with a decoder that package json keeps
-// for the next.
-type validator struct{}
-
-// UnmarshalJSONFrom is called by package json.
-func (*validator) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	_, err := from.ReadValue()
-	return err
-}
 
 // ErrNotObject is for a value that is no object.
 var ErrNotObject = errors.New("must be an object")
 
-// DecodeValid does the same for JSON that is known to be valid. For invalid JSON, its result means
-// nothing.
+// DecodeValid reads an object from valid JSON as far as the plan asks for it. Of several fields of one
+// name the last counts. For invalid JSON, its result means nothing.
 func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
 	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
 	object, ok := d.read(r).(map[string]any)
