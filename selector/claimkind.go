@@ -39,16 +39,15 @@ type ClaimKind struct {
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
 func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
-		ForClaims:      rules.NewForClaims(k, classKinds...),
-		policy:         newPolicy(k),
-		Reach:          claim.NewReach(k.Spec.ClassNamespaces),
-		reserved:       reservedBy(k),
-		Revision:       RevisionOf(k),
-		Watched:        WatchesClaims(k),
-		selectorAbsent: k.Status.SelectorAbsent,
+		ForClaims: rules.NewForClaims(k, classKinds...),
+		policy:    newPolicy(k),
+		Reach:     claim.NewReach(k.Spec.ClassNamespaces),
+		reserved:  reservedBy(k),
+		Revision:  RevisionOf(k),
+		Watched:   WatchesClaims(k),
 	}
 	c.Reader = claim.NewReader(k, c.ForClaims)
-	c.fault = cmp.Or(unknownValue(k), PathsFault(k), faultOf("claim kind", k.Name, c.Invalid))
+	c.fault = cmp.Or(unknownValue(k), faultOf("claim kind", k.Name, c.Invalid))
 	if c.Strategy.newMemory != nil {
 		c.memory = c.Strategy.newMemory(c)
 	}

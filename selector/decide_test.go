@@ -119,11 +119,10 @@ func TestLacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Status.Required = tc.required
 			if tc.change != nil {
 				tc.change(k)
 			}
-			view := newView(NewClaimKind(k), []*Classes{manyClasses("as.example.org", 1, 1)})
+			view := newView(withPaths(k, PathsCheck{Required: tc.required}), []*Classes{manyClasses("as.example.org", 1, 1)})
 			d, err := (&Decider{}).Decide(t.Context(), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want, d.Lacks, tc.reason)

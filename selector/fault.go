@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/rules"
@@ -103,19 +101,8 @@ func faultOf(what, name string, invalid []rules.Invalid) *Fault {
 		truncate.String(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
 }
 
-// PathsFault is the fault that the status of a ClaimKind tells, nil if there is none: the
-// registration does not fit the schema of its claims. Only the leader reads the schema, and
-// all replicas the status. A changed registration keeps the fault until the leader has
-// checked it: meanwhile, claims would be stored without a class.
-func PathsFault(k *v1alpha1.ClaimKind) *Fault {
-	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
-	if c == nil || !OfPaths(c.Reason) {
-		return nil
-	}
-	return &Fault{c.Reason, fmt.Sprintf("claim kind %q: %s", k.Name, c.Message)}
-}
-
-// OfPaths reports whether a fault with this reason is a PathsFault.
+// OfPaths reports whether a fault with this reason is that of a registration that does not fit the
+// schema of its claims.
 func OfPaths(reason string) bool {
 	return reason == v1alpha1.ReasonReferencePruned || reason == v1alpha1.ReasonPathsInvalid
 }

@@ -50,12 +50,12 @@ func (c *PathsCheck) add(setting string, f openapi.Found) bool {
 	case errors.Is(f.Err, openapi.ErrUnknown):
 		c.Unknown = cmp.Or(c.Unknown, text)
 	default:
-		c.problem(text)
+		c.addProblem(text)
 	}
 	return false
 }
 
-func (c *PathsCheck) problem(text string) {
+func (c *PathsCheck) addProblem(text string) {
 	if len(c.Problems) < v1alpha1.MaxErrors && !slices.Contains(c.Problems, text) {
 		c.Problems = append(c.Problems, text)
 	}
@@ -67,8 +67,18 @@ type pathsChecker struct {
 	*claim.Reach
 }
 
+// SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used
+// yet.
+func (k *ClaimKind) SetPaths(c PathsCheck) {
+	k.Require(c.Required)
+	k.selectorAbsent = c.SelectorAbsent
+	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1alpha1.ReasonInvalidExpression) {
+		k.fault = &Fault{reason, fmt.Sprintf("claim kind %q: %s", k.Name, text)}
+	}
+}
+
 // CheckPaths compares a registration with the schema of its claims.
-func (k *ClaimKind) CheckPaths(s *openapi.Schema) (c PathsCheck) {
+func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
 	check := pathsChecker{k.Reader, &k.Reach}
 	check.checkReference(s, &c)
@@ -103,7 +113,7 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	if k.ClassRef.IsKey() {
 		if len(k.Form.Fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
-			c.problem(fmt.Sprintf(text, k.Form.Name, v1alpha1.Name))
+			c.addProblem(fmt.Sprintf(text, k.Form.Name, v1alpha1.Name))
 		}
 		return
 	}
@@ -154,7 +164,7 @@ func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsChe
 		case slices.Contains(form.Fields, name):
 			c.required = append(c.required, name)
 		default:
-			c.problem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(k.ClassRef, name)))
+			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(k.ClassRef, name)))
 		}
 	}
 	for _, name := range form.Fields {
@@ -236,10 +246,8 @@ func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 	}
 }
 
-// PathsProblem says what is wrong with a registration, as the reason and the message of
-// PathsValid; both are empty if nothing is. What is wrong for one class kind alone must not
-// stop the claims that others serve: see PathsFault.
-func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
+// problem says why no claim can be bound, whatever the classes: see PathsProblem.
+func (c *PathsCheck) problem() (reason, text string) {
 	problems := strings.Join(c.Problems, "; ")
 	switch {
 	case c.pruned != "":
@@ -247,6 +255,16 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 			"no claim is bound, because the API server would remove %s: %s: %s", c.pruned, problems, c.remedy)
 	case problems != "":
 		return v1alpha1.ReasonPathsInvalid, fmt.Sprintf("no claim is bound: %s: %s", problems, c.remedy)
+	}
+	return "", ""
+}
+
+// PathsProblem says what is wrong with a registration, as the reason and the message of
+// PathsValid; both are empty if nothing is. What is wrong for one class kind alone must not
+// stop the claims that others serve, so it is no fault of the claim kind.
+func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
+	if reason, text := c.problem(); reason != "" {
+		return reason, text
 	}
 	refused, kinds := v.refused(c)
 	if len(refused) == 0 {

@@ -275,7 +275,7 @@ func TestCheckPaths(t *testing.T) {
 				classes = append(classes, NewClasses(kind, nil))
 			}
 			view := NewView(NewClaimKind(k), classes)
-			check := view.Kind.CheckPaths(schemaOfCRD(t, tc.schema))
+			check := CheckPaths(view.Kind, schemaOfCRD(t, tc.schema))
 			reason, problem := view.PathsProblem(check)
 			want, wantText := "", ""
 			switch {
@@ -304,7 +304,7 @@ func TestRefusedIsShort(t *testing.T) {
 		fields[i] = fmt.Sprintf("f%d%s", i, strings.Repeat("x", 1000))
 	}
 	view := NewView(NewClaimKind(postgres()), nil)
-	check := view.Kind.CheckPaths(schemaOfCRD(t, specOf("classRef: {type: object, required: ["+strings.Join(fields, ", ")+"], x-kubernetes-preserve-unknown-fields: true}")))
+	check := CheckPaths(view.Kind, schemaOfCRD(t, specOf("classRef: {type: object, required: ["+strings.Join(fields, ", ")+"], x-kubernetes-preserve-unknown-fields: true}")))
 	_, problem := view.PathsProblem(check)
 	assert.Equal(t, v1alpha1.MaxErrors, strings.Count(problem, "the schema requires .spec.classRef.f"))
 	assert.Less(t, len(problem), 3000)
@@ -334,30 +334,32 @@ func TestVersions(t *testing.T) {
 			s, err := openapi.OfCRD(crd, "v2")
 			require.NoError(t, err)
 			view := NewView(NewClaimKind(postgres()), nil)
-			reason, text := view.PathsProblem(view.Kind.CheckPaths(s))
+			reason, text := view.PathsProblem(CheckPaths(view.Kind, s))
 			assert.Equal(t, tc.wantReason, reason, tc.reason)
 			assert.Contains(t, text, tc.wantText, tc.reason)
 		})
 	}
 }
 
-func TestPathsFault(t *testing.T) {
-	k := postgres()
-	k.Generation = 7
-	pruned := metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned, Message: "no field", ObservedGeneration: 7}
-	k.Status.Conditions = []metav1.Condition{pruned}
-	fault := NewView(NewClaimKind(k), nil).Fault
-	require.NotNil(t, fault, "We should bind no claim that would lose its reference.")
-	assert.Equal(t, Fault{v1alpha1.ReasonReferencePruned, `claim kind "` + k.Name + `": no field`}, *fault)
+// withPaths compiles a claim kind whose paths were compared.
+func withPaths(k *v1alpha1.ClaimKind, c PathsCheck) *ClaimKind {
+	kind := NewClaimKind(k)
+	kind.SetPaths(c)
+	return kind
+}
 
-	k.Generation = 8
-	assert.NotNil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind none before somebody has checked the new registration.")
-	k.Status.Conditions[0].Reason = v1alpha1.ReasonPathsInvalid
-	assert.NotNil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind none by a path that leads nowhere.")
-	k.Status.Conditions[0].Reason = v1alpha1.ReasonReferenceRefused
-	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims of other class kinds.")
-	k.Status.Conditions[0].Reason = v1alpha1.ReasonSchemaUnknown
-	assert.Nil(t, NewView(NewClaimKind(k), nil).Fault, "We should bind claims whose schema nobody knows.")
+// TestSetPaths has claims refused by what the schema says, whatever the status.
+func TestSetPaths(t *testing.T) {
+	k := postgres()
+	k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned}}
+	faultOf := func(c PathsCheck) *Fault { return NewView(withPaths(k, c), nil).Fault }
+	assert.Nil(t, faultOf(PathsCheck{}), "We should act on no status.")
+	assert.Equal(t, &Fault{v1alpha1.ReasonReferencePruned, `claim kind "` + k.Name + `": no claim is bound, because the API server would remove it: no field: mend it`},
+		faultOf(PathsCheck{Problems: []string{"no field"}, pruned: "it", remedy: "mend it"}), "We should bind no claim that would lose its reference.")
+	assert.Equal(t, v1alpha1.ReasonPathsInvalid, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should bind none by a path that leads nowhere.")
+	assert.Nil(t, faultOf(PathsCheck{required: []string{"kind"}, Unknown: "all"}), "We should bind claims of other class kinds, and those whose schema nobody knows.")
+	k.Spec.Strategy = "Newest"
+	assert.Equal(t, v1alpha1.ReasonUnknownValue, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should say first what we do not know.")
 }
 
 // TestFittingForm proposes a form of reference for a field that has none of the registration.
@@ -441,7 +443,7 @@ func TestRequired(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference = tc.reference
-			assert.Equal(t, tc.want, NewClaimKind(k).CheckPaths(schemaOfCRD(t, tc.schema)).Required, tc.reason)
+			assert.Equal(t, tc.want, CheckPaths(NewClaimKind(k), schemaOfCRD(t, tc.schema)).Required, tc.reason)
 		})
 	}
 }

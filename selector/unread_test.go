@@ -45,7 +45,6 @@ func TestUnread(t *testing.T) {
 	i.DeleteClasses("as")
 	assert.Empty(t, warning(anyClass), "We should say nothing of a class kind that is not registered any more.")
 	assert.Contains(t, warning(map[string]any{}), "set spec.classSelector or the annotation classbind.io/class-selector")
-	k.Status.SelectorAbsent = true
-	i.SetClaimKind(NewClaimKind(k))
+	i.SetClaimKind(withPaths(k, PathsCheck{SelectorAbsent: true}))
 	assert.Contains(t, warning(map[string]any{}), ": set the annotation classbind.io/class-selector", "We should name no field that the claim does not have.")
 }

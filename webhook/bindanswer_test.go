@@ -46,9 +46,9 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 // TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim
 // by the schema of the version in which it was sent.
 func TestReviewOfConvertedClaims(t *testing.T) {
-	registration := newRegistration()
-	registration.Status.Required = []v1alpha1.FieldPath{".spec.classRef"}
-	binder := newBinder(t, newInventory(selector.NewClaimKind(registration), index(sqlClasses, "silver tier=silver")))
+	requiring := newClaimKind()
+	requiring.SetPaths(selector.PathsCheck{Required: []v1alpha1.FieldPath{".spec.classRef"}})
+	binder := newBinder(t, newInventory(requiring, index(sqlClasses, "silver tier=silver")))
 	binder.Decider.Live = nil
 	for sent, allowed := range map[string]bool{"v1": false, "v1beta1": true} {
 		response, err := byResource(binder)(t.Context(), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) {
@@ -63,8 +63,8 @@ func TestReviewOfConvertedClaims(t *testing.T) {
 func TestReviewOfUnmatchedClaims(t *testing.T) {
 	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
 	bindLater := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater }
-	requiring := newRegistration(bindLater)
-	requiring.Status.Required = []v1alpha1.FieldPath{".spec.classRef"}
+	requiring := newClaimKind(bindLater)
+	requiring.SetPaths(selector.PathsCheck{Required: []v1alpha1.FieldPath{".spec.classRef"}})
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
 			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
@@ -97,7 +97,7 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 		},
 		"RequiredNoMatch": {
 			reason: "We should refuse a claim that the API server would refuse, and say more than it.",
-			kind:   selector.NewClaimKind(requiring), object: wantsGold,
+			kind:   requiring, object: wantsGold,
 			want: want{false, noMatch + "; the schema of its kind requires .spec.classRef", map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}},
 		},
 	} {

@@ -116,7 +116,6 @@ func (l *leadership) term(ctx context.Context) error {
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
 		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Policies: policies,
-		Paths:  &status.Paths{Schema: l.registration.Schema, Client: mgr.GetClient()},
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}
 	if err := writer.SetupWithManager(mgr); err != nil {

@@ -24,13 +24,15 @@ import (
 type registeredClaimKind struct {
 	object *v1alpha1.ClaimKind
 	linked map[string][]v1alpha1.Fit // of the class kinds that name it
+	paths  Paths
 	kind   *selector.ClaimKind
 }
 
 // register a new or changed claim kind, compiled with the class kinds that name it. One that is
-// the same stays, with what its strategy remembers. It keeps its serial if only the status differs.
-func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind) {
-	next := registeredClaimKind{object: k, linked: map[string][]v1alpha1.Fit{}}
+// the same stays, with what its strategy remembers. It keeps its serial if only the status or the
+// schema of its claims differs.
+func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind, paths Paths) {
+	next := registeredClaimKind{object: k, linked: map[string][]v1alpha1.Fit{}, paths: paths}
 	for _, c := range classKinds {
 		if len(c.Spec.Fits) > 0 {
 			next.linked[c.Name] = c.Spec.Fits
@@ -38,10 +40,11 @@ func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.Cl
 	}
 	old := r.claimKind(k.Name)
 	same := old.kind != nil && old.kind.Revision == selector.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
-	if same && sameFault(old.object, k) {
+	if same && sameStatus(old.object, k) && reflect.DeepEqual(old.paths, paths) {
 		return
 	}
 	next.kind = selector.NewClaimKind(k, classKinds...)
+	next.kind.SetPaths(paths.Check)
 	if next.kind.Watched {
 		next.kind.Tally = r.Tally(k.Name)
 	}

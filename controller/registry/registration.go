@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -94,8 +92,10 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 // name, and the loops that open the inventory and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
-		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
-		For(&v1alpha1.ClaimKind{}, FaultChanged).
+		// One API server that hangs while its schema is read delays no other kind.
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+		For(&v1alpha1.ClaimKind{}, StatusChanged).
+		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
 		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
@@ -138,21 +138,18 @@ func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 	})
 }
 
-// FaultChanged ignores updates of claim kinds that change neither the registration, nor the
-// version that the leader pinned, nor what it found by comparing it with the schema.
-var FaultChanged = builder.WithPredicates(faultChanged)
+// StatusChanged ignores updates of claim kinds that change neither the registration, nor the
+// version that the leader pinned, nor whether it can bind claims later.
+var StatusChanged = builder.WithPredicates(statusChanged)
 
-var faultChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+var statusChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && !sameFault(before, after)
+	return ok && also && !sameStatus(before, after)
 }})
 
-func sameFault(before, after *v1alpha1.ClaimKind) bool {
-	return before.Status.Version == after.Status.Version && before.Status.SelectorAbsent == after.Status.SelectorAbsent &&
-		selector.CannotBindLater(before) == selector.CannotBindLater(after) &&
-		slices.Equal(before.Status.Required, after.Status.Required) &&
-		reflect.DeepEqual(selector.PathsFault(before), selector.PathsFault(after))
+func sameStatus(before, after *v1alpha1.ClaimKind) bool {
+	return before.Status.Version == after.Status.Version && selector.CannotBindLater(before) == selector.CannotBindLater(after)
 }
 
 func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
@@ -170,7 +167,9 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		r.register(k, classKinds)
+		paths := r.comparePaths(ctx, k)
+		r.register(k, classKinds, paths)
+		return ctrl.Result{RequeueAfter: paths.recheckAfter()}, nil
 	}
 	return ctrl.Result{}, nil
 }

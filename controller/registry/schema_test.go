@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,38 +68,81 @@ func TestSchema(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
 			k.Spec.Reference, k.Spec.SkipIfSet = v1alpha1.Reference{Path: tc.want, Form: v1alpha1.Name}, nil
 			k.Spec.ClassSelector.Path = ".spec.classSelector"
-			assert.Empty(t, selector.NewClaimKind(k).CheckPaths(s).Problems, tc.reason)
+			assert.Empty(t, selector.CheckPaths(selector.NewClaimKind(k), s).Problems, tc.reason)
 		})
 	}
 }
 
-func TestFaultChanged(t *testing.T) {
-	kind := func(generation int64, reason string, required ...v1alpha1.FieldPath) *v1alpha1.ClaimKind {
-		k := controllertest.NewClaimKind("claims.example.org")
-		k.Generation, k.Status.Required = generation, required
-		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: reason, ObservedGeneration: 1}}
-		return k
+// TestComparePaths registers a claim kind while the schema of its claims changes.
+func TestComparePaths(t *testing.T) {
+	const name, crdPath = "claims.example.org", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/claims.example.org"
+	crd := func(fields string) any {
+		return json.RawMessage(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",` + fields + `}}}}}]}}`)
 	}
-	pinned := func(k *v1alpha1.ClaimKind, version string) *v1alpha1.ClaimKind {
-		k.Status.Version = version
-		return k
+	answers := map[string]any{
+		"/apis/example.org":    controllertest.APIGroup("v1"),
+		"/apis/example.org/v1": controllertest.APIResources(metav1.APIResource{Name: "claims", Kind: "Claim", Verbs: metav1.Verbs{"create"}}),
 	}
-	for name, tc := range map[string]struct {
-		reason        string
-		before, after *v1alpha1.ClaimKind
-		want          bool
+	resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
+	require.NoError(t, err)
+	k := controllertest.NewClaimKind(name)
+	k.Spec.Reference, k.Spec.ClassSelector.Path = v1alpha1.Reference{Path: ".spec.class", Form: v1alpha1.Name}, ".spec.classSelector"
+	cache := &exchanged{}
+	r := newRegistration(cache, nil, resolver, nil)
+	for i, step := range []struct {
+		reason   string
+		answer   any
+		nonsense string
+		again    time.Duration
+		fault    string
+		required []v1alpha1.FieldPath
 	}{
-		"Pruned":     {"We should bind no more claims where the leader sees that their reference is removed.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonReferencePruned), true},
-		"Invalid":    {"We should bind no more claims where the leader sees that a path leads nowhere.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsInvalid), true},
-		"Required":   {"We should refuse claims that stay without what the schema requires now.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonPathsValid, ".spec"), true},
-		"Mended":     {"We should bind claims again.", kind(1, v1alpha1.ReasonReferencePruned), kind(1, v1alpha1.ReasonPathsValid), true},
-		"Pinned":     {"We should read claims of the version that the leader pins.", kind(1, ""), pinned(kind(1, ""), "v1"), true},
-		"Registered": {"We should follow a new registration.", kind(1, v1alpha1.ReasonPathsValid), kind(2, v1alpha1.ReasonPathsValid), true},
-		"Status":     {"We should do nothing for another status, of which there are many.", kind(1, v1alpha1.ReasonPathsValid), kind(1, v1alpha1.ReasonReferenceRefused), false},
+		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1alpha1.ReasonReferencePruned, recheckPaths, "", nil},
+		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string"}}`), "", recheckPaths, "", []v1alpha1.FieldPath{".spec.class"}},
+		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1alpha1.ReasonPathsValid, recheckPaths, v1alpha1.ReasonReferencePruned, nil},
+		{"We should keep to that while the API server does not answer.", controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1alpha1.ReasonReferencePruned, nil},
+		{"We should bind claims that have no schema any more.", controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound), "", RetryAfter, "", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, faultChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}), tc.reason)
-		})
+		answers[crdPath] = step.answer
+		k.Status = v1alpha1.ClaimKindStatus{Required: []v1alpha1.FieldPath{".spec.class"}, Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: step.nonsense},
+		}}
+		cache.Store(&controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}})
+		result, err := r.reconcileClaimKind(t.Context(), name)
+		require.NoError(t, err, "%s (%d)", step.reason, i)
+		assert.Equal(t, step.again, result.RequeueAfter, "%s (%d)", step.reason, i)
+		paths, _ := r.PathsOf(k)
+		assert.Equal(t, step.required, paths.Check.Required, "%s (%d)", step.reason, i)
+		view, fault := selector.NewView(r.Inventory.ClaimKind(name), nil), ""
+		if view.Fault != nil {
+			fault = view.Fault.Reason
+		}
+		assert.Equal(t, step.fault, fault, "%s (%d)", step.reason, i)
+		assert.Equal(t, len(step.required) > 0, view.Kind.Lacks(1) != "", "%s (%d)", step.reason, i)
 	}
-	assert.True(t, faultChanged.Create(event.CreateEvent{Object: kind(1, "")}), "We should look at a kind that is new.")
+	k.Generation++
+	_, known := r.PathsOf(k)
+	assert.False(t, known, "We should not go by what the schema said of another registration.")
+}
+
+func TestStatusChanged(t *testing.T) {
+	kind := func(generation int64, version, late string) *v1alpha1.ClaimKind {
+		k := controllertest.NewClaimKind("claims.example.org")
+		k.Generation, k.Status.Version = generation, version
+		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionStatus(late)}}
+		return k
+	}
+	for _, tc := range []struct {
+		reason string
+		after  *v1alpha1.ClaimKind
+		want   bool
+	}{
+		{"We should read claims of the version that the leader pins.", kind(1, "v2", "True"), true},
+		{"We should promise nothing that late binding cannot keep.", kind(1, "v1", "False"), true},
+		{"We should follow a new registration.", kind(2, "v1", "True"), true},
+		{"We should do nothing for another status, of which there are many.", kind(1, "v1", "Unknown"), false},
+	} {
+		assert.Equal(t, tc.want, statusChanged.Update(event.UpdateEvent{ObjectOld: kind(1, "v1", "True"), ObjectNew: tc.after}), tc.reason)
+	}
+	assert.True(t, statusChanged.Create(event.CreateEvent{Object: kind(1, "", "")}), "We should look at a kind that is new.")
 }

@@ -19,7 +19,10 @@ import (
 )
 
 // faultsOfClaims are the reasons of a fault for which no claim is bound, neither now nor later.
-var faultsOfClaims = []string{v1alpha1.ReasonConflict, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonRelatedMissing}
+var faultsOfClaims = []string{
+	v1alpha1.ReasonConflict, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonRelatedMissing,
+	v1alpha1.ReasonReferencePruned, v1alpha1.ReasonPathsInvalid,
+}
 
 // describeClaims writes what is known of a kind's claims into its status.
 func (s *Writer) describeClaims(k *v1alpha1.ClaimKind) {
@@ -46,9 +49,6 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind) {
 		setCondition(&status.Conditions, condition(err, conditionType, message, unmet), k.Generation)
 	}
 	late := func(name string) error {
-		if fault := selector.PathsFault(k); fault != nil {
-			return fault
-		}
 		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 		if ready != nil && slices.Contains(faultsOfClaims, ready.Reason) {
 			return &selector.Fault{Reason: ready.Reason, Text: ready.Message}

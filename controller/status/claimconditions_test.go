@@ -84,7 +84,7 @@ func TestOnClassCounts(t *testing.T) {
 	inventory.Open()
 	var counted []string
 	c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
-	s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Paths: &Paths{}, Client: c}
+	s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
 	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
 	s.counted.Notify("nobody.example.org")
 	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")
@@ -107,7 +107,7 @@ func TestDescribeClaims(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
 	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
-	pruned := condition(v1alpha1.ConditionPathsValid, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, "no field")
+	pruned := condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, "no field")
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
 	type args struct {
 		admit, random  bool // instead of BindLater and LeastClaims
@@ -133,7 +133,7 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should not say that claims are bound whose reference would be removed.",
 			args:   args{random: true, before: []metav1.Condition{pruned}},
 			want: want{conditions: []metav1.Condition{
-				pruned, condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+`claim kind "claims.example.org": no field`),
+				pruned, condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+"no field"),
 			}},
 		},
 		"ReferenceRemoved": {

@@ -76,7 +76,7 @@ func TestPinVersion(t *testing.T) {
 			}
 			inventory.Open()
 			s := &Writer{
-				Snapshot: inventory.Snapshot, Registration: serving{version: tc.served}, Claims: &latebinding.Claims{}, ClaimEntries: said{}, Paths: &Paths{}, Client: c,
+				Snapshot: inventory.Snapshot, Registration: serving{version: tc.served}, Claims: &latebinding.Claims{}, ClaimEntries: said{}, Client: c,
 			}
 			_, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)

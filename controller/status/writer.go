@@ -51,9 +51,7 @@ type Writer struct {
 	ClaimEntries, ClassEntries entries
 	// Policies are a *webhookconfig.Policies.
 	Policies policies
-	// Paths of claim kinds.
-	Paths  *Paths
-	Client client.Client
+	Client   client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
 
@@ -68,6 +66,8 @@ type registration interface {
 	LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error)
 	OnChange(ctx context.Context, call func(*selector.ClassKind))
 	OnRelatedChange(ctx context.Context, call func(claimKind string))
+	PathsOf(k *v1alpha1.ClaimKind) (registry.Paths, bool)
+	OnRegistered(ctx context.Context, call func(claimKind string))
 }
 
 // claims knows the watched claims.
@@ -92,15 +92,12 @@ type policies interface {
 	OnChange(ctx context.Context, call func(claimKind string))
 }
 
-// SetupWithManager adds the two controllers, and that of the Paths.
+// SetupWithManager adds the two controllers.
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
-	if err := s.Paths.SetupWithManager(mgr); err != nil {
-		return err
-	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), registry.FaultChanged).
+		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), registry.StatusChanged).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
@@ -116,7 +113,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Policies.OnChange, statusDelay)).
-		WatchesRawSource(loop.RequestsFrom(s.Paths.changed.Add, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRegistered, statusDelay)).
 		Complete(loop.ByName(s.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
@@ -248,10 +245,10 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	k.Status.Version = s.readVersion(ctx, k)
 	k.Status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(k, view)
-	s.Paths.describe(k, view)
+	paths := s.describePaths(k, view)
 	s.describeClassKinds(k, view)
 	s.describeExpressions(k, view)
-	ready, err := s.claimsReady(ctx, k, view)
+	ready, err := s.claimsReady(ctx, k, view, paths)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -283,22 +280,19 @@ func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string 
 }
 
 // claimsReady is the condition that reports whether claims of a kind are bound.
-func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
+func (s *Writer) claimsReady(
+	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, paths *metav1.Condition,
+) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
 		return ready, err
 	}
 	e := configurations.ClaimEntry(k.Name)
-	fault := selector.PathsFault(k)
-	// The inventory may not have heard yet that the registration fits the schema now.
-	if fault == nil && view.Fault != nil && !selector.OfPaths(view.Fault.Reason) {
-		fault = view.Fault
-	}
 	switch {
-	case fault != nil:
-		ready.Reason, ready.Message = fault.Reason, fault.Text
-		if e == nil && fault.Reason != v1alpha1.ReasonConflict {
+	case view.Fault != nil:
+		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
+		if e == nil && view.Fault.Reason != v1alpha1.ReasonConflict {
 			ready.Message += notEnforced
 		}
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):
@@ -309,7 +303,7 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *s
 	case s.ClaimEntries.TooLarge(k.Name) != "":
 		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
 	default:
-		s.notServed(ctx, k, view, &ready)
+		s.notServed(ctx, k, view, paths, &ready)
 	}
 	return ready, nil
 }
@@ -320,8 +314,7 @@ const notEnforced = "; it was never served, so until then claims are created as 
 // notServed says in the condition why the API server does not ask us about a kind's claims.
 // Only with the reason NotConfigured does it get an entry in the webhook configuration: a
 // registration that has never been served must not stop the claims of others.
-func (s *Writer) notServed(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, ready *metav1.Condition) {
-	paths := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
+func (s *Writer) notServed(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, paths, ready *metav1.Condition) {
 	_, err := s.Registration.LookUpClaims(ctx, k, "create")
 	switch {
 	case err != nil:
@@ -333,7 +326,7 @@ func (s *Writer) notServed(ctx context.Context, k *v1alpha1.ClaimKind, view *sel
 	case len(view.Classes) == 0:
 		ready.Reason = v1alpha1.ReasonNoClassKind
 		ready.Message = "no class kind serves it: create a ClassKind that names it in spec.claimKinds, or install its CRD" + notEnforced
-	case paths == nil || paths.ObservedGeneration != k.Generation:
+	case paths == nil:
 		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, "its paths are not compared with the schema of the claims yet"
 	case paths.Status == metav1.ConditionUnknown && paths.Reason != v1alpha1.ReasonSchemaUnknown,
 		paths.Reason == v1alpha1.ReasonAllReferencesRefused:

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -25,6 +26,7 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // TestSetDefaults has classes that are marked default. Each is written KIND/NAME or KIND/NAMESPACE/NAME, where the claim
@@ -290,6 +292,7 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 type fixed struct {
 	of      registry.State
 	related registry.RelatedState
+	paths   *registry.Paths // nil if they are not compared yet
 }
 
 func (f fixed) State(string) registry.State { return f.of }
@@ -302,6 +305,12 @@ func (fixed) LookUpClaims(_ context.Context, _ *v1alpha1.ClaimKind, verbs ...str
 	}
 	return cluster.Resource{}, nil
 }
+
+func (f fixed) PathsOf(*v1alpha1.ClaimKind) (paths registry.Paths, known bool) {
+	return ptr.Deref(f.paths, paths), f.paths != nil
+}
+
+func (fixed) OnRegistered(context.Context, func(string)) {}
 
 func (fixed) OnRelatedChange(context.Context, func(string)) {}
 
@@ -499,13 +508,15 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 	notReady := func(reason, message string) want {
 		return want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, reason, 7}, message: message}
 	}
+	objects := *controllertest.NewClaimKind(name)
+	objects.Spec.Reference, objects.Spec.ClassSelector.Path = v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ".spec.classSelector"
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
 		view    *selector.Revision
-		paths   *metav1.Condition // that is written already
-		classes bool              // of golds.example.org are known
-		unread  bool              // are those of silvers.example.org
+		paths   *registry.Paths
+		classes bool // of golds.example.org are known
+		unread  bool // are those of silvers.example.org
 		entries []admissionregistrationv1.MutatingWebhook
 		said    said
 		want    want
@@ -558,34 +569,29 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			view:   revision("5e1f", 7), classes: true,
 			want: notReady(v1alpha1.ReasonNotSynced, "not compared with the schema"),
 		},
-		"ComparedBefore": {
-			reason: "We should not go by what the schema said of another registration.",
-			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid, ObservedGeneration: 6},
-			want: notReady(v1alpha1.ReasonNotSynced, "not compared with the schema"),
-		},
 		"SchemaUnread": {
 			reason: "We should not take a schema that cannot be read for one that does not exist.",
-			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, ObservedGeneration: 7},
+			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
 			want: notReady(v1alpha1.ReasonNotSynced, "it was never served"),
 		},
 		"AllReferencesRefused": {
 			reason: "We should not have the API server refuse claims for what we wrote into them.",
-			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAllReferencesRefused, ObservedGeneration: 7},
+			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)},
 			want: notReady(v1alpha1.ReasonAllReferencesRefused, "it was never served"),
 		},
 		"FaultNeverServed": {
 			reason: "We should say that the fault stops no claim.",
-			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPathsInvalid, ObservedGeneration: 7},
+			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
 			want: notReady(v1alpha1.ReasonPathsInvalid, "it was never served"),
 		},
 		"NoSchema": {
 			reason: "We should serve a kind that has no schema.",
-			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown, ObservedGeneration: 7},
+			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
 			want: notReady(v1alpha1.ReasonNotConfigured, "no entry for it yet"),
 		},
 		"NoEntry": {
 			reason: "We should say why there is no entry, and look again.",
-			view:   revision("5e1f", 7), classes: true, paths: &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPathsValid, ObservedGeneration: 7},
+			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{},
 			said: said{problem: "this replica does not serve yet"},
 			want: notReady(v1alpha1.ReasonNotConfigured, "the webhook configuration has no entry for it yet: this replica does not serve yet"),
 		},
@@ -598,17 +604,17 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
 			k.UID, k.Generation = "5e1f", 7
-			if tc.paths != nil {
-				tc.paths.Type = v1alpha1.ConditionPathsValid
-				k.Status.Conditions = []metav1.Condition{*tc.paths}
-			}
 			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
 			inventory := selector.NewInventory()
 			if tc.view != nil {
 				viewed := controllertest.NewClaimKind(name)
 				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
 				viewed.Spec.Strategy, viewed.Spec.Reference.Form = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
-				inventory.SetClaimKind(selector.NewClaimKind(viewed))
+				kind := selector.NewClaimKind(viewed)
+				if tc.paths != nil {
+					kind.SetPaths(tc.paths.Check)
+				}
+				inventory.SetClaimKind(kind)
 			}
 			if tc.classes {
 				inventory.SetClasses(controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil))
@@ -619,7 +625,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			if !tc.closed {
 				inventory.Open()
 			}
-			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Paths: &Paths{}, Client: c}
+			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{paths: tc.paths}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)

@@ -82,7 +82,7 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
 			&admissionregistrationv1.MutatingWebhookConfiguration{},
-			registrations{&v1alpha1.ClaimKind{}: registry.FaultChanged, &v1alpha1.ClaimKind{}: servableChanged}),
+			registrations{&v1alpha1.ClaimKind{}: registry.StatusChanged, &v1alpha1.ClaimKind{}: servableChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
 			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}))

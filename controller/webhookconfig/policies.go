@@ -1,7 +1,6 @@
 package webhookconfig
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,9 +94,10 @@ func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
-		Watches(&v1alpha1.ClaimKind{}, toRound, registry.FaultChanged).
+		Watches(&v1alpha1.ClaimKind{}, toRound, registry.StatusChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			p.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
+			p.Registration.OnRegistered(ctx, func(string) { request(name, policyDelay) })
 		})).
 		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return p.reconcile(ctx) }))
 	if err != nil {
@@ -168,8 +167,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 		}
 		view := snapshot[k.Name]
 		registered := view != nil && view.Kind.Revision == selector.RevisionOf(k) && view.Kind.Version == k.ReadVersion()
-		// The inventory may hear of the first two later.
-		fault := cmp.Or(selector.PathsFault(k), selector.ConflictOf(k, kinds.Items))
+		fault := selector.ConflictOf(k, kinds.Items) // The inventory may hear of it later.
 		if fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing) {
 			due.kept[k.Name] = registrationsOf(k, classKinds.Items)
 			due.soon = due.soon || !registered
@@ -235,12 +233,6 @@ func (p *Policies) tooEarly(
 	// The paths are written for one version.
 	if e := all.Entry(k.Spec.Order.Configuration(), k.Name+v1alpha1.BindSuffix); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
 		return notYet("the webhook configuration has no entry for it yet")
-	}
-	// Where claims have no such field, an API server refuses those of its own kinds (500,
-	// whatever the failurePolicy), and stores others without their reference.
-	paths := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid)
-	if paths == nil || paths.ObservedGeneration != k.Generation {
-		return notYet("its paths have not been compared with the schema yet")
 	}
 	crd := cluster.CRD()
 	err := p.Client.Get(ctx, client.ObjectKey{Name: k.Resource()}, crd)

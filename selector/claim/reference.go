@@ -38,11 +38,10 @@ type ClassReference struct {
 func newClassReference(k *v1alpha1.ClaimKind, bindWhen *expression.Expression) ClassReference {
 	at := fields.Path(k.Spec.Reference.Place().Names())
 	r := ClassReference{ClassRef: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset}
-	for last := at.Below("name"); len(r.required) < len(last); {
-		next := last[:len(r.required)+1]
-		r.required = append(r.required, slices.Contains(k.Status.Required, v1alpha1.FieldPath("."+next.String())))
-		r.pointers = append(r.pointers, next.Pointer())
+	for last := at.Below("name"); len(r.pointers) < len(last); {
+		r.pointers = append(r.pointers, last[:len(r.pointers)+1].Pointer())
 	}
+	r.required = make([]bool, len(r.pointers))
 	if names := k.Spec.ClassNamespaces.Names; len(names) > 0 && !r.Form.NamesNamespace { // It is one: see the schema.
 		r.ClassNamespace = string(names[0])
 	}
@@ -50,6 +49,14 @@ func newClassReference(k *v1alpha1.ClaimKind, bindWhen *expression.Expression) C
 		r.terms = slices.DeleteFunc(bindWhen.Terms(), func(t *expression.Expression) bool { return !rules.ReadsClaimAlone(t) })
 	}
 	return r
+}
+
+// Require says which fields the schema of the claims requires.
+func (r *ClassReference) Require(required []v1alpha1.FieldPath) {
+	last := r.ClassRef.Below("name")
+	for i := range r.required {
+		r.required[i] = slices.Contains(required, v1alpha1.FieldPath("."+last[:i+1].String()))
+	}
 }
 
 // decidesOn reports whether bindWhen looks at the class reference.

@@ -378,17 +378,10 @@ func TestExplainCluster(t *testing.T) {
 			with:    claimKind,
 			want:    []string{"Database team/mine: bound to "},
 		},
-		"WithSchema": {
-			reason:  "We should not believe the status about another schema than that of the files.",
-			args:    []string{"--with", "new.yaml"},
-			answers: object{claimKindsPath: claimKinds(func(object) {}, pruned)},
-			with:    databaseCRD,
-			want:    []string{"Database team/mine: bound to "},
-		},
 		"ReferencePruned": {
-			reason:  "We should believe the status about the paths of the cluster, as the server does.",
+			reason:  "We should see for ourselves whether the schema has the paths, as the server does.",
 			answers: object{claimKindsPath: claimKinds(func(object) {}, pruned)},
-			status:  exit.Failed, want: []string{"Database team/mine: cannot be decided", "as it is"},
+			want:    []string{"Database team/mine: bound to "},
 		},
 		"PathsNotCompared": {
 			reason:  "We should say that we cannot compare the paths.",

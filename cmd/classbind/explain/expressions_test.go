@@ -31,7 +31,6 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 
 		s, err := newFiles(t.Context(), documentsOf(t, slices.Concat([]string{claimKind, classKind}, classes, related)...), []document{d})
 		require.NoError(t, err, what())
-		s.claimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: "PathsValid"}}
 		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)
 		r.settings.request = map[string]any{"userInfo": map[string]any{"username": "jane", "groups": []any{"red", "green"}}}

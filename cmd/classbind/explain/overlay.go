@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,13 +21,6 @@ func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1
 	claimKinds, classKinds, err := o.cluster.registrations(ctx)
 	claimKinds = replace(claimKinds, o.files.claimKinds, func(old *v1alpha1.ClaimKind, next v1alpha1.ClaimKind) { old.Spec = next.Spec })
 	classKinds = replace(classKinds, o.files.classKinds, func(old *v1alpha1.ClassKind, next v1alpha1.ClassKind) { old.Spec = next.Spec })
-	for i := range claimKinds {
-		k := &claimKinds[i]
-		_, again := o.files.crds[k.Resource()]
-		if again || slices.ContainsFunc(o.files.claimKinds, func(next v1alpha1.ClaimKind) bool { return next.Name == k.Name }) {
-			meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionPathsValid) // It is about other paths, or another schema.
-		}
-	}
 	return claimKinds, classKinds, err
 }
 

@@ -193,12 +193,15 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 			v.all = append(v.all, classes)
 		}
 	}
-	v.View = selector.NewView(selector.NewClaimKind(k, serving...), slices.Clone(v.all))
+	kind := selector.NewClaimKind(k, serving...)
+	paths := r.comparePaths(ctx, kind, v)
+	kind.SetPaths(paths)
+	v.View = selector.NewView(kind, slices.Clone(v.all))
+	if reason, problem := v.PathsProblem(paths); reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
+		v.note("the registration does not fit the schema of the claims: %s", problem)
+	}
 	for _, e := range v.Kind.InvalidExpressions() {
 		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
-	}
-	if meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionPathsValid) == nil { // The leader has not compared them.
-		r.comparePaths(ctx, k, v)
 	}
 	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
 	if err := r.relate(ctx, v); err != nil {
@@ -211,28 +214,16 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	return v, nil
 }
 
-// comparePaths of a registration with the schema of the claims, and make the view again by
-// what it says, as the leader does by the status.
-func (r *registrations) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind, v *view) {
-	s, err := r.schemaOf(ctx, r.resources[k.Name].GroupVersionKind)
+// comparePaths of a registration with the schema of the claims, as classbind does.
+func (r *registrations) comparePaths(ctx context.Context, kind *selector.ClaimKind, v *view) (check selector.PathsCheck) {
+	s, err := r.schemaOf(ctx, r.resources[kind.Name].GroupVersionKind)
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
 	}
 	if s == nil {
-		return
+		return check
 	}
-	check := v.Kind.CheckPaths(s.paths)
-	reason, problem := v.PathsProblem(check)
-	checked := k.DeepCopy()
-	checked.Status.Required, checked.Status.SelectorAbsent = check.Required, check.SelectorAbsent
-	meta.SetStatusCondition(&checked.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse,
-		Reason: cmp.Or(reason, v1alpha1.ReasonPathsValid), Message: problem,
-	})
-	v.View = selector.NewView(selector.NewClaimKind(checked, rules.Naming(k.Name, r.classKinds)...), slices.Clone(v.all))
-	if reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
-		v.note("the registration does not fit the schema of the claims: %s", problem)
-	}
+	return selector.CheckPaths(kind, s.paths)
 }
 
 // offered classes of a kind, nil where the server leaves them out.

@@ -65,8 +65,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 
 		s, err := newFiles(t.Context(), registrations, []document{d})
 		require.NoError(t, err)
-		s.claimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Reason: one(
-			"PathsValid", "PathsValid", "PathsInvalid", "SchemaUnknown", "SchemaUnknown", "ReferencePruned"), Message: "no such field"}}
+		s.claimKinds[0].Spec.Seed = v1alpha1.Seed(one(string(s.claimKinds[0].Spec.Seed), string(v1alpha1.SeedClaim), "Day"))
 		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)
 		o := &options{fresh: func() uint64 { return 7 }}
