@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -225,8 +226,7 @@ kind: APIService
 metadata: {name: v1.stuck.test}
 spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}
 `+classKind("classes.stuck.test", "{claimKinds: [claims.strict.test]}"))
-		w.kubectl(t, "patch", "classkind", "classes.stuck.test", "--subresource=status", "--type=merge", "-p",
-			`{"status":{"classes":1,"conditions":[{"type":"Ready","status":"True","reason":"Served","message":"by a predecessor","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+		w.served(t, "classes.stuck.test")
 		r := w.start(t, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"), "--webhook-url="+r.URL)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			err := r.Probe(t.Context())
@@ -247,6 +247,21 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 		})
 		w.boundOnce(t, outage, late)
 	})
+}
+
+// served has replicas that start remember that a predecessor offered the classes of a kind.
+func (w *world) served(t *testing.T, classKind string) {
+	t.Helper()
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClassConfiguration}, c))
+	memory := map[string]any{}
+	require.NoError(t, json.Unmarshal([]byte(c.Annotations[v1alpha1.MemoryAnnotation]), &memory), "We should have remembered what was served.")
+	classKinds, _ := memory["classKinds"].([]any)
+	memory["classKinds"] = append(classKinds, classKind)
+	text, err := json.Marshal(memory)
+	require.NoError(t, err)
+	c.Annotations[v1alpha1.MemoryAnnotation] = string(text)
+	require.NoError(t, w.Update(t.Context(), c))
 }
 
 // reproducible creates the same claims over and over. It returns which class each gets.

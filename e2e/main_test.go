@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -445,7 +446,9 @@ func (w *world) awaitCRDs(t testing.TB, names ...string) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, crd))
 			require.True(c, apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established))
-			_, err := w.RESTMapper().RESTMapping(schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}) // Discovery comes later.
+			served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+			kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+			_, err := w.RESTMapper().RESTMapping(kind, crd.Spec.Versions[served].Name) // Discovery comes later.
 			require.NoError(c, err)
 		}, patience, 20*time.Millisecond)
 	}

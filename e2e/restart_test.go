@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os/exec"
@@ -13,8 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
@@ -189,4 +192,132 @@ func TestBusyPort(t *testing.T) {
 			assert.Contains(t, string(out), busy.Addr().String(), "We should name the address.")
 		})
 	}
+}
+
+// TestStatusNonsense overwrites the status of every registration all the time, while claims are created,
+// replicas are replaced and a kind is registered.
+func TestStatusNonsense(t *testing.T) {
+	long(t)
+	if inPods() {
+		t.Skip("It replaces processes beside the control plane.")
+	}
+	const group, meanwhile, claims = "nonsense.test", "meanwhile.test", 200
+	w := newWorld(t, controlplane.Options{})
+	balancer, replicas := w.serveBehind(t, 3)
+	var classes []string
+	for i := range 10 {
+		classes = append(classes, class(group, "Class", fmt.Sprint("class-", i), ""))
+	}
+	w.register(t, group, "{whenUnmatched: BindLater}", classes...)
+	var want []string
+	for i := range claims {
+		dry, _, err := w.create(t, claim(group, fmt.Sprint("claim-", i)), client.DryRunAll)
+		require.NoError(t, err)
+		want = append(want, classOf(dry))
+	}
+	var before []string
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		before = w.statuses(t, group)
+		require.Contains(c, strings.Join(before, ""), `"served":true`)
+	}, patience, 100*time.Millisecond)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	written := 0
+	writer.Go(func() {
+		for tick := time.NewTicker(50 * time.Millisecond); ; written++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				w.writeNonsense(t, written) //nolint:contextcheck // It ends with the test.
+			}
+		}
+	})
+	created := 0
+	create := func(reason string) {
+		for range claims / 4 {
+			w.binds(t, claim(group, fmt.Sprint("claim-", created)), want[created], reason)
+			created++
+		}
+	}
+	create("We should bind claims as ever.")
+	for i, old := range replicas {
+		r := w.serve(t, "--webhook-url="+balancer.URL)
+		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+		balancer.Remove(strings.TrimPrefix(old.URL, "https://"))
+		require.NoError(t, old.Stop())
+		create(fmt.Sprintf("We should bind them as ever after we have replaced replica %d.", i))
+	}
+	w.resources(t, "Claim claims."+meanwhile+" Namespaced")
+	w.apply(t, lateVendor(meanwhile)+claimKind("claims."+meanwhile, "{}")+classKind("classes."+group, "{claimKinds: [claims."+group+", claims."+meanwhile+"]}"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		bound, _, err := w.create(t, claim(meanwhile, "a"), client.DryRunAll)
+		require.NoError(c, err)
+		require.NotEmpty(c, classOf(bound))
+	}, patience, 100*time.Millisecond, "We should serve a kind that is registered meanwhile.")
+	stop()
+	writer.Wait()
+	t.Logf("overwrote the status of all registrations %d times", written)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.Equal(c, before, w.statuses(t, group)) }, 15*time.Second, 200*time.Millisecond,
+		"We should have the status right again.")
+}
+
+// registrations of both kinds.
+func (w *world) registrations(t *testing.T) (all []unstructured.Unstructured) {
+	t.Helper()
+	for _, kind := range []string{"ClaimKindList", "ClassKindList"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		require.NoError(t, w.List(t.Context(), list))
+		all = append(all, list.Items...)
+	}
+	return all
+}
+
+// statuses of the registrations of a group, but for times and counts of claims.
+func (w *world) statuses(t *testing.T, group string) (all []string) {
+	t.Helper()
+	for _, k := range w.registrations(t) {
+		if !strings.HasSuffix(k.GetName(), "."+group) {
+			continue
+		}
+		status, _, _ := unstructured.NestedMap(k.Object, "status")
+		conditions, _ := status["conditions"].([]any)
+		for _, c := range conditions {
+			delete(c.(map[string]any), "lastTransitionTime")
+			delete(c.(map[string]any), "observedGeneration")
+		}
+		for _, count := range []string{"boundClaims", "waitingClaims", "claims"} {
+			delete(status, count)
+		}
+		text, err := json.Marshal(status)
+		require.NoError(t, err)
+		all = append(all, k.GetName()+" "+string(text))
+	}
+	return all
+}
+
+// writeNonsense into all statuses. n chooses one of several.
+func (w *world) writeNonsense(t *testing.T, n int) {
+	conditions := func(status string, reasons ...string) (all []map[string]any) {
+		for i, kind := range []string{"Ready", "PathsValid", "LateBinding", "Nonsense"} {
+			all = append(all, map[string]any{
+				"type": kind, "status": status, "reason": reasons[i%len(reasons)], "message": "nonsense", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z",
+			})
+		}
+		return all
+	}
+	nonsense := []map[string]any{
+		{"version": "v9", "selectorAbsent": true, "required": []string{".spec", ".spec.classRef"}, "served": false, "classes": 99, "conditions": conditions("False", "ReferencePruned", "PathsInvalid")},
+		{"version": nil, "selectorAbsent": nil, "required": nil, "served": true, "classes": 0, "conditions": conditions("True", "Served")},
+		{"version": "v1", "served": nil, "conditions": conditions("Unknown", "NotConfigured", "Conflict")},
+		{"conditions": nil},
+	}
+	patch, err := json.Marshal(map[string]any{"status": nonsense[n%len(nonsense)]})
+	require.NoError(t, err)
+	all := w.registrations(t)
+	concurrently(t, len(all), func(i int) error {
+		return client.IgnoreNotFound(w.Status().Patch(t.Context(), &all[i], client.RawPatch(types.MergePatchType, patch)))
+	})
 }

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,9 @@ type ClaimKind struct {
 	Serial uint64
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
+	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the
+	// status. It is for texts alone.
+	CannotBindLater atomic.Bool
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
 	// fault of the registration, whatever its classes; nil if there is none.
@@ -48,6 +52,7 @@ func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *Cla
 	}
 	c.Reader = claim.NewReader(k, c.ForClaims)
 	c.fault = cmp.Or(unknownValue(k), faultOf("claim kind", k.Name, c.Invalid))
+	c.CannotBindLater.Store(CannotBindLater(k))
 	if c.Strategy.newMemory != nil {
 		c.memory = c.Strategy.newMemory(c)
 	}

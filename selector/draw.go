@@ -91,8 +91,6 @@ type policy struct {
 	Deny bool
 	// BindLater binds a claim later if no class matches now.
 	BindLater bool
-	// cannotBindLater reports whether the leader could not bind claims later when it last tried.
-	cannotBindLater bool
 	// Strategy chooses among several candidates.
 	Strategy   Strategy
 	memory     memory // nil if the strategy has none
@@ -105,7 +103,7 @@ type policy struct {
 func newPolicy(k *v1alpha1.ClaimKind) policy {
 	p := policy{
 		Deny: k.Spec.WhenUnmatched == v1alpha1.Deny, BindLater: k.Spec.WhenUnmatched == v1alpha1.BindLater,
-		cannotBindLater: CannotBindLater(k), freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
+		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
 	}
 	name := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
 	p.Strategy = strategies[name]

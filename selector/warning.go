@@ -79,7 +79,7 @@ func (d *Decision) unmatched() string {
 	switch {
 	case d.Lacks != "":
 		later = "; the schema of its kind requires " + d.Lacks
-	case kind.BindLater && !kind.cannotBindLater:
+	case kind.BindLater && !kind.CannotBindLater.Load():
 		later = "; it will be bound " + later
 	default:
 		later = ""

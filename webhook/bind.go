@@ -28,9 +28,9 @@ func errNotHeardOf(claimKind string) error {
 	return fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
 }
 
-func errVersion(k *v1alpha1.ClaimKind, version string) error {
+func errVersion(k *v1alpha1.ClaimKind, written, sent string) error {
 	return fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
-		"write the paths for a version that is served, and set spec.version to it", k.Name, k.ReadVersion(), k.Resource(), version)
+		"write the paths for a version that is served, and set spec.version to it", k.Name, written, k.Resource(), sent)
 }
 
 // Binder gives claims their class.
@@ -134,11 +134,10 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 	if err != nil || k == nil || k.Resource() != (schema.GroupResource{Group: claims.Group, Resource: claims.Resource}).String() {
 		return nil, err
 	}
-	if version := k.ReadVersion(); version != "" && version != claims.Version {
-		return nil, errVersion(k, claims.Version)
+	view, gone := b.Snapshot()[claimKind], ""
+	if view != nil && view.Kind.Revision == selector.RevisionOf(k) && !view.Kind.Reads(claims) {
+		return nil, errVersion(k, view.Kind.Version, claims.Version)
 	}
-	var view *selector.View
-	gone := ""
 	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(ctx context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
 		switch {

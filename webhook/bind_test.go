@@ -29,7 +29,7 @@ func TestReviewGuards(t *testing.T) {
 	retired.DeleteClaimKind(claimKindName)
 	pinned := selector.NewInventory()
 	pin := func(k *v1alpha1.ClaimKind) *v1alpha1.ClaimKind {
-		k.Status.Version = "v1beta1"
+		k.Spec.Version = "v1beta1"
 		return k
 	}
 	pinned.SetClaimKind(selector.NewClaimKind(pin(claimKindOf(claimKindName))))

@@ -221,7 +221,7 @@ type ClaimKindSpec struct {
 	NamespaceSelector NamespaceSelector `json:"namespaceSelector,omitzero"`
 }
 
-// ClaimKindStatus is what classbind's leader has observed.
+// ClaimKindStatus is what classbind's leader has observed, for people and tools. No replica acts on it.
 type ClaimKindStatus struct {
 	// Version of the claims for which the paths are written: that of the spec, or the
 	// one that the API server preferred when the ClaimKind was registered.
@@ -285,8 +285,8 @@ type ClaimKindStatus struct {
 // Resource returns the kind of the claims, PLURAL.GROUP.
 func (k *ClaimKind) Resource() string { return cmp.Or(k.Spec.Resource, k.Name) }
 
-// ReadVersion is the version of the claims for which the paths are written. It is empty
-// until the leader has pinned it: then it is the one that the API server prefers.
+// ReadVersion is the version of the claims for which the paths are written, for those who read the
+// status. Empty, it is the one that the API server prefers.
 func (k *ClaimKind) ReadVersion() string { return cmp.Or(k.Spec.Version, k.Status.Version) }
 
 // ClaimKindList is a list of ClaimKinds.

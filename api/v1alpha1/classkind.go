@@ -93,7 +93,7 @@ type Source struct {
 	Expression Expression `json:"expression,omitempty"`
 }
 
-// ClassKindStatus is what classbind's leader has observed.
+// ClassKindStatus is what classbind's leader has observed, for people and tools. No replica acts on it.
 type ClassKindStatus struct {
 	// Classes counts the watched classes of this kind.
 	// +optional

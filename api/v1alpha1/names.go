@@ -82,6 +82,11 @@ const (
 	// from which they were made. Written and read by classbind's leader.
 	RegistrationsAnnotation = "classbind.io/registrations"
 
+	// MemoryAnnotation of the ValidatingWebhookConfiguration has what was served, as JSON: the versions
+	// of claim kinds, and class kinds. Written by classbind's leader, and read by every replica, which
+	// acts on no status.
+	MemoryAnnotation = "classbind.io/served"
+
 	// BindPath is the path that binds claims, called by the API server. The name of
 	// their ClaimKind follows it.
 	BindPath = "/bind/"

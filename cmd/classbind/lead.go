@@ -82,6 +82,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	configurator := &webhookconfig.Configurator{
 		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.verifyServing,
+		Servable: l.registration.Servable, Offered: l.registration.Offered,
 		Address: webhookconfig.Address{Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service},
 	}
 	if l.options.webhookURL == "" {
@@ -112,6 +113,10 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	if err := mgr.Add(manager.RunnableFunc(l.guard.CollectLeases)); err != nil {
 		return fmt.Errorf("cannot add the collection of Leases: %w", err)
+	}
+	memory := &webhookconfig.Memory{Registration: l.registration, Client: mgr.GetClient()}
+	if err := memory.SetupWithManager(mgr); err != nil {
+		return err
 	}
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,

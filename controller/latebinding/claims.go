@@ -81,7 +81,7 @@ func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Confi
 func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
-		For(&v1alpha1.ClaimKind{}, registry.StatusChanged).
+		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(c.reader)).
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
 		WatchesRawSource(loop.RequestsFrom(c.registration.OnRegistered, 0)).

@@ -2,10 +2,14 @@ package loop
 
 import (
 	"context"
+	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +23,15 @@ var RevisionChanged = builder.WithPredicates(RevisionPredicate)
 var RevisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 }}
+
+// RequestAfterUpdate requests an object some time after it was updated, by whomever.
+func RequestAfterUpdate(delay time.Duration) handler.EventHandler {
+	return handler.Funcs{UpdateFunc: func(
+		_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request],
+	) {
+		q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}, delay)
+	}}
+}
 
 // Everywhere runs something on every replica, leader or not.
 func Everywhere(r manager.Runnable) manager.Runnable { return onEveryReplica{r} }

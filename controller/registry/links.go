@@ -40,11 +40,13 @@ func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.Cl
 	}
 	old := r.claimKind(k.Name)
 	same := old.kind != nil && old.kind.Revision == selector.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
-	if same && sameStatus(old.object, k) && reflect.DeepEqual(old.paths, paths) {
+	if same && reflect.DeepEqual(old.paths, paths) {
+		old.kind.CannotBindLater.Store(selector.CannotBindLater(k))
 		return
 	}
 	next.kind = selector.NewClaimKind(k, classKinds...)
 	next.kind.SetPaths(paths.Check)
+	next.kind.Version = paths.Version
 	if next.kind.Watched {
 		next.kind.Tally = r.Tally(k.Name)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -35,6 +34,7 @@ type Opening struct {
 	reader     client.Reader // from the cache
 	classKinds *ClassKinds
 	related    *RelatedKinds
+	resources  *Resources
 	opened     chan struct{}
 }
 
@@ -193,18 +193,19 @@ func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 	if err := o.reader.List(ctx, classKinds); err != nil {
 		return a, fmt.Errorf("cannot list class kinds: %w", truncate.Error(err))
 	}
+	memory := o.resources.memory(ctx)
 	for i := range claimKinds.Items {
 		k := &claimKinds.Items[i]
 		if o.inventory.ClaimKind(k.Name) == nil {
 			a.claimKinds = append(a.claimKinds, k.Name)
 		}
-		if s := o.related.RelatedState(k.Name); s.pending() && meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady) {
+		if s := o.related.RelatedState(k.Name); s.pending() && memory.ServedClaims(k) {
 			a.related = append(a.related, missingRelated{k.Name, s.Message})
 		}
 	}
 	for i := range classKinds.Items {
 		k := &classKinds.Items[i]
-		if s := o.classKinds.State(k.Name); s.Pending(k) {
+		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k) {
 			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: k.Spec.ClaimKinds}, s.Message})
 		}
 	}
@@ -212,22 +213,19 @@ func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 }
 
 // Pending reports whether a class kind has yet to join the view. A replica waits for it if
-// its status says that other replicas offered its classes, so that a restart never
-// narrows the view. It stops waiting if the API server says for good that it does not
-// serve the resource. Where it does not serve it to us, only an admin ends that.
-func (s State) Pending(k *v1alpha1.ClassKind) bool {
-	if !WasServed(k) {
-		return false
-	}
+// other replicas offered its classes, so that a restart never narrows the view. It stops
+// waiting if the API server says for good that it does not serve the resource. Where it does not
+// serve it to us, only an admin ends that.
+func (s State) Pending() bool {
 	return s.Reason == v1alpha1.ReasonNotPermitted ||
 		s.Reason == v1alpha1.ReasonNotSynced && (!s.Refused || s.JustRefused())
 }
 
+// gone reports whether the API server says for good that it does not serve the classes.
+func (s State) gone() bool {
+	return s.Reason == v1alpha1.ReasonNotInstalled || s.Reason == v1alpha1.ReasonUnsuitable ||
+		s.Reason == v1alpha1.ReasonNotSynced && s.Refused && !s.JustRefused()
+}
+
 // JustRefused reports whether a refusal of the API server may yet pass by itself.
 func (s State) JustRefused() bool { return s.Refused && time.Since(s.Since) < RefusalGrace }
-
-// WasServed reports whether the classes of a kind were ever offered to claims. Releases before
-// Status.Served have the condition alone.
-func WasServed(k *v1alpha1.ClassKind) bool {
-	return k.Status.Served || meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
-}

@@ -22,37 +22,26 @@ import (
 func TestPending(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		ready   metav1.ConditionStatus // "" if no status was written yet
 		state   string
 		refused bool          // by the API server
-		served  bool          // ever, by the status
 		age     time.Duration // of the refusal
 		want    bool
 	}{
-		"New":                {reason: "We should not wait for a kind that nobody has offered.", state: v1alpha1.ReasonNotSynced},
-		"NeverReady":         {reason: "We should not wait for a kind that could not be offered before either.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotSynced},
-		"NotKnownWhether":    {reason: "We should take an unknown condition for one that is not true.", ready: metav1.ConditionUnknown, state: v1alpha1.ReasonNotSynced},
-		"NotSynced":          {reason: "We should wait for what was offered before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, want: true},
-		"NotSyncedForLong":   {reason: "We should wait for an answer for as long as it takes.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, age: time.Hour, want: true},
-		"JustRefused":        {reason: "We should not believe at once that we may not list what was listed before.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, want: true},
-		"RefusedForAMoment":  {reason: "We should wait until the grace has passed.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
-		"RefusedForGood":     {reason: "We should bind no claim without classes that were offered, until an admin says so.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace, want: true},
-		"RefusedSinceServed": {reason: "We should go by what was ever served, too.", ready: metav1.ConditionFalse, served: true, state: v1alpha1.ReasonNotPermitted, refused: true, age: time.Hour, want: true},
-		"RefusedAndNotReady": {reason: "We should not wait for a kind that was refused before.", ready: metav1.ConditionFalse, state: v1alpha1.ReasonNotPermitted, refused: true},
-		"JustNotServed":      {reason: "We should not believe at once that a CRD that is there is not served.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, want: true},
-		"NotServedForGood":   {reason: "We should believe that a CRD is not served if that lasts.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotSynced, refused: true, age: RefusalGrace},
-		"NotInstalled":       {reason: "We should believe that there is no such resource.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonNotInstalled},
-		"Unsuitable":         {reason: "We should believe that the resource cannot be used.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonUnsuitable},
-		"Served":             {reason: "We should not wait for what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonServed},
-		"Stale":              {reason: "We should not wait for news of what is here.", ready: metav1.ConditionTrue, state: v1alpha1.ReasonStale},
+		"NotSynced":         {reason: "We should wait for an answer.", state: v1alpha1.ReasonNotSynced, want: true},
+		"NotSyncedForLong":  {reason: "We should wait for an answer for as long as it takes.", state: v1alpha1.ReasonNotSynced, age: time.Hour, want: true},
+		"JustRefused":       {reason: "We should not believe at once that we may not list what was listed before.", state: v1alpha1.ReasonNotPermitted, refused: true, want: true},
+		"RefusedForAMoment": {reason: "We should wait until the grace has passed.", state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
+		"RefusedForGood":    {reason: "We should bind no claim without classes that were offered, until an admin says so.", state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace, want: true},
+		"JustNotServed":     {reason: "We should not believe at once that a CRD that is there is not served.", state: v1alpha1.ReasonNotSynced, refused: true, want: true},
+		"NotServedForGood":  {reason: "We should believe that a CRD is not served if that lasts.", state: v1alpha1.ReasonNotSynced, refused: true, age: RefusalGrace},
+		"NotInstalled":      {reason: "We should believe that there is no such resource.", state: v1alpha1.ReasonNotInstalled},
+		"Unsuitable":        {reason: "We should believe that the resource cannot be used.", state: v1alpha1.ReasonUnsuitable},
+		"Served":            {reason: "We should not wait for what is here.", state: v1alpha1.ReasonServed},
+		"Stale":             {reason: "We should not wait for news of what is here.", state: v1alpha1.ReasonStale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // For a clock that stands still.
-				k := &v1alpha1.ClassKind{Status: v1alpha1.ClassKindStatus{Served: tc.served}}
-				if tc.ready != "" {
-					k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
-				}
-				assert.Equal(t, tc.want, State{Reason: tc.state, Refused: tc.refused, Since: time.Now().Add(-tc.age)}.Pending(k), tc.reason)
+				assert.Equal(t, tc.want, State{Reason: tc.state, Refused: tc.refused, Since: time.Now().Add(-tc.age)}.Pending(), tc.reason)
 			})
 		})
 	}

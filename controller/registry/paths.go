@@ -1,11 +1,17 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/openapi"
 )
@@ -17,6 +23,8 @@ const recheckPaths = 5 * time.Minute
 // Paths are what the schema of a kind's claims says of its registration.
 type Paths struct {
 	Check selector.PathsCheck
+	// Version of the claims for which the paths are written, and the last of these that was served.
+	Version, served string
 	// Err is why the schema cannot be read, nil if it can. While the API server does not answer, the
 	// check stays: where it removes the reference, only another schema mends that.
 	Err error
@@ -26,18 +34,41 @@ type Paths struct {
 // whoever may write the status must not stop claims.
 func (r *Registration) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind) Paths {
 	before := r.claimKind(k.Name)
-	s, err := r.Schema(ctx, k)
+	paths := Paths{Check: before.paths.Check, Version: r.versionOf(ctx, k), served: before.paths.served}
+	found, err := r.LookUpClaims(ctx, k, "create")
+	if err != nil {
+		paths.Err = err
+		return paths
+	}
+	paths.Version, paths.served = found.Version, found.Version
+	s, err := r.schema(ctx, k, found)
+	paths.Err = err
 	switch {
 	case errors.Is(err, openapi.ErrNoSchema):
-		return Paths{Err: err}
-	case err != nil:
-		return Paths{before.paths.Check, err}
+		paths.Check = selector.PathsCheck{}
+	case err == nil:
+		kind := before.kind
+		if kind == nil || kind.Revision != selector.RevisionOf(k) {
+			kind = selector.NewClaimKind(k)
+		}
+		paths.Check = selector.CheckPaths(kind, s)
 	}
-	kind := before.kind
-	if kind == nil || kind.Revision != selector.RevisionOf(k) {
-		kind = selector.NewClaimKind(k)
+	return paths
+}
+
+// versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
+// API server prefers.
+func (r *Registration) versionOf(ctx context.Context, k *v1alpha1.ClaimKind) string {
+	return cmp.Or(r.memory(ctx).VersionOf(k), r.claimKind(k.Name).paths.served)
+}
+
+// LookUpClaims resolves the resource of claims, as LookUp does, in the version for which their
+// paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
+func (r *Registration) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
+	if err := cluster.CheckBindable(k); err != nil {
+		return cluster.Resource{}, err
 	}
-	return Paths{Check: selector.CheckPaths(kind, s)}
+	return r.lookUp(ctx, k.Resource(), r.versionOf(ctx, k), verbs...)
 }
 
 // recheckAfter is when the schema is to be read again.
@@ -55,4 +86,69 @@ func (p Paths) recheckAfter() time.Duration {
 func (r *Registration) PathsOf(k *v1alpha1.ClaimKind) (Paths, bool) {
 	known := r.claimKind(k.Name)
 	return known.paths, known.kind != nil && known.kind.Revision == selector.RevisionOf(k)
+}
+
+// Condition PathsValid of a claim kind.
+func (p Paths) Condition(view *selector.View) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown}
+	reason, problem := view.PathsProblem(p.Check)
+	switch {
+	case reason != "" && (p.Err == nil || selector.OfPaths(reason)):
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, problem
+	case p.Err != nil:
+		if !errors.Is(p.Err, openapi.ErrNoSchema) {
+			condition.Reason = ReasonFor(p.Err)
+		}
+		condition.Message = fmt.Sprintf("the paths cannot be compared with the schema of the claims: %v", p.Err)
+	case p.Check.Unknown != "":
+		condition.Message = p.Check.Unknown
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPathsValid
+		condition.Message = "the schema of the claims has the fields of every path"
+		if len(p.Check.Absent) > 0 {
+			condition.Message += ", but for the defaults " + strings.Join(p.Check.Absent, " and ") + ", which no claim needs"
+		}
+	}
+	return condition
+}
+
+// NotEnforced ends the message about a claim kind that was never served.
+const NotEnforced = "; it was never served, so until then claims are created as if it were not registered"
+
+// Servable reports whether a claim kind may have an entry in the webhook configuration.
+func (r *Registration) Servable(ctx context.Context, k *v1alpha1.ClaimKind) bool {
+	view := r.Inventory.Snapshot()[k.Name]
+	return view != nil && view.Kind.Revision == selector.RevisionOf(k) && Unservable(ctx, r, k, view) == nil
+}
+
+// looker knows what the API server says of claims.
+type looker interface {
+	PathsOf(k *v1alpha1.ClaimKind) (Paths, bool)
+	LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error)
+}
+
+// Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: a
+// registration that was never served must not stop the claims of others.
+func Unservable(ctx context.Context, r looker, k *v1alpha1.ClaimKind, view *selector.View) *selector.Fault {
+	paths, known := r.PathsOf(k)
+	_, err := r.LookUpClaims(ctx, k, "create")
+	condition := paths.Condition(view)
+	switch {
+	case view.Fault != nil:
+		return view.Fault
+	case err != nil:
+		return &selector.Fault{Reason: ReasonFor(err), Text: err.Error()}
+	case len(view.Classes) == 0 && len(view.Unread) > 0:
+		return &selector.Fault{Reason: v1alpha1.ReasonNoClassKind, Text: "classbind can read the classes of no class kind that names it: " +
+			"see the condition " + v1alpha1.ConditionClassKindsRead + NotEnforced}
+	case len(view.Classes) == 0:
+		return &selector.Fault{Reason: v1alpha1.ReasonNoClassKind, Text: "no class kind serves it: " +
+			"create a ClassKind that names it in spec.claimKinds, or install its CRD" + NotEnforced}
+	case !known:
+		return &selector.Fault{Reason: v1alpha1.ReasonNotSynced, Text: "its paths are not compared with the schema of the claims yet"}
+	case condition.Status == metav1.ConditionUnknown && condition.Reason != v1alpha1.ReasonSchemaUnknown,
+		condition.Reason == v1alpha1.ReasonAllReferencesRefused:
+		return &selector.Fault{Reason: condition.Reason, Text: condition.Message + NotEnforced}
+	}
+	return nil
 }

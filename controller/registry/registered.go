@@ -84,7 +84,7 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 	}
 	kind := selector.NewClassKind(source.object, source.found.GroupVersionKind, source.found.Namespaced, source.claimKinds...)
 	if kind.Fault != nil { // The status says so, until the registration changes.
-		c.reject(kind, WasServed(source.object))
+		c.reject(kind, c.resources.memory(ctx).ServedClasses(source.object))
 		return true
 	}
 	c.mu.Lock()

@@ -205,17 +205,20 @@ func TestSerial(t *testing.T) {
 	}{
 		{"We should begin.", func() {}, 1, 1},
 		{"We should compile nothing again that is the same.", func() { golds.Generation++ }, 1, 1},
-		{"We should go on with the claims where only the status changed.", func() { k.Status.Version = "v1" }, 1, 2},
-		{"We should go on with them where only the schema changed.", func() { paths.Check.SelectorAbsent = true }, 1, 3},
+		{"We should compile nothing again where only the status changed.", func() {
+			k.Status.Version, k.Status.Conditions = "v1", []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse}}
+		}, 1, 1},
+		{"We should go on with the claims where only the schema changed.", func() { paths.Check.SelectorAbsent = true }, 1, 2},
 		{"We should read the claims again where a class kind looks at other fields.", func() {
 			golds.Spec.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
-		}, 2, 4},
-		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 5},
+		}, 2, 3},
+		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 4},
 	} {
 		step.change()
 		r.register(k.DeepCopy(), []*v1alpha1.ClassKind{golds.DeepCopy()}, paths)
 		assert.Equal(t, step.serial, r.Inventory.ClaimKind(k.Name).Serial, "%s (%d)", step.reason, i)
 		assert.Equal(t, step.compiled, compiled, "%s (%d)", step.reason, i)
+		assert.Equal(t, i > 1, r.Inventory.ClaimKind(k.Name).CannotBindLater.Load(), "We should tell what the status says of late binding (%d).", i)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -83,7 +84,9 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 	}
 	return &Registration{
 		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{},
-		Opening:   &Opening{inventory: i, reader: cache, classKinds: known, related: related, opened: make(chan struct{})},
+		Opening: &Opening{
+			inventory: i, reader: cache, classKinds: known, related: related, resources: resources, opened: make(chan struct{}),
+		},
 		LiveReads: newLiveReads(cache, live, resources, known, related),
 	}
 }
@@ -94,8 +97,9 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		// One API server that hangs while its schema is read delays no other kind.
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
-		For(&v1alpha1.ClaimKind{}, StatusChanged).
+		For(&v1alpha1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
 		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.remembered), memoryChanged).
 		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
@@ -138,19 +142,31 @@ func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 	})
 }
 
-// StatusChanged ignores updates of claim kinds that change neither the registration, nor the
-// version that the leader pinned, nor whether it can bind claims later.
-var StatusChanged = builder.WithPredicates(statusChanged)
+// remembered requests the ClaimKinds whose paths are written for another version than this replica took.
+func (r *Registration) remembered(ctx context.Context, configuration client.Object) (requests []ctrl.Request) {
+	memory, kinds := MemoryOf(configuration), &v1alpha1.ClaimKindList{}
+	_ = r.reader.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
+	for i := range kinds.Items {
+		k := &kinds.Items[i]
+		if version := memory.VersionOf(k); version != "" && version != r.claimKind(k.Name).paths.Version {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
+		}
+	}
+	return requests
+}
 
-var statusChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
-	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && !sameStatus(before, after)
+// memoryChanged ignores updates of the configuration that do not change the Memory in it.
+var memoryChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetAnnotations()[v1alpha1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.MemoryAnnotation]
 }})
 
-func sameStatus(before, after *v1alpha1.ClaimKind) bool {
-	return before.Status.Version == after.Status.Version && selector.CannotBindLater(before) == selector.CannotBindLater(after)
-}
+// lateBindingChanged ignores updates of claim kinds that change neither the registration, nor
+// whether claims can be bound later, which texts tell.
+var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
+	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
+	return ok && also && selector.CannotBindLater(before) != selector.CannotBindLater(after)
+}})
 
 func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1alpha1.ClaimKind{}

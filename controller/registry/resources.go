@@ -26,15 +26,6 @@ func (r *Resources) LookUp(ctx context.Context, classKind string, verbs ...strin
 	return r.lookUp(ctx, classKind, "", verbs...)
 }
 
-// LookUpClaims does the same for the resource of claims, in the version for which their
-// paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
-func (r *Resources) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
-	if err := cluster.CheckBindable(k); err != nil {
-		return cluster.Resource{}, err
-	}
-	return r.lookUp(ctx, k.Resource(), k.ReadVersion(), verbs...)
-}
-
 func (r *Resources) lookUp(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
 	defer cancel()
@@ -68,15 +59,10 @@ func ReasonFor(err error) string {
 	return v1alpha1.ReasonNotSynced
 }
 
-// Schema returns the schema of a kind of claim, in the version for which the paths of its
-// registration are written.
-func (r *Resources) Schema(ctx context.Context, k *v1alpha1.ClaimKind) (*openapi.Schema, error) {
+// schema returns the schema of a kind of claim in a version.
+func (r *Resources) schema(ctx context.Context, k *v1alpha1.ClaimKind, found cluster.Resource) (*openapi.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
 	defer cancel()
-	found, err := r.LookUpClaims(ctx, k, "create")
-	if err != nil {
-		return nil, err
-	}
 	crd, err := r.resolver.CRD(ctx, k.Resource())
 	if err == nil {
 		return openapi.OfCRD(crd, found.Version)

@@ -59,7 +59,10 @@ func TestSchema(t *testing.T) {
 			maps.Copy(answers, tc.answers)
 			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
 			require.NoError(t, err)
-			s, err := (&Resources{&controllertest.Cached{}, resolver}).Schema(t.Context(), controllertest.NewClaimKind(name))
+			r := newRegistration(&controllertest.Cached{}, nil, resolver, nil)
+			found, err := r.LookUpClaims(t.Context(), controllertest.NewClaimKind(name), "create")
+			require.NoError(t, err)
+			s, err := r.schema(t.Context(), controllertest.NewClaimKind(name), found)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				return
@@ -125,11 +128,11 @@ func TestComparePaths(t *testing.T) {
 	assert.False(t, known, "We should not go by what the schema said of another registration.")
 }
 
-func TestStatusChanged(t *testing.T) {
-	kind := func(generation int64, version, late string) *v1alpha1.ClaimKind {
+func TestLateBindingChanged(t *testing.T) {
+	kind := func(generation int64, late metav1.ConditionStatus) *v1alpha1.ClaimKind {
 		k := controllertest.NewClaimKind("claims.example.org")
-		k.Generation, k.Status.Version = generation, version
-		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionStatus(late)}}
+		k.Generation, k.Status.Version = generation, string(late)
+		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: late}}
 		return k
 	}
 	for _, tc := range []struct {
@@ -137,12 +140,11 @@ func TestStatusChanged(t *testing.T) {
 		after  *v1alpha1.ClaimKind
 		want   bool
 	}{
-		{"We should read claims of the version that the leader pins.", kind(1, "v2", "True"), true},
-		{"We should promise nothing that late binding cannot keep.", kind(1, "v1", "False"), true},
-		{"We should follow a new registration.", kind(2, "v1", "True"), true},
-		{"We should do nothing for another status, of which there are many.", kind(1, "v1", "Unknown"), false},
+		{"We should promise nothing that late binding cannot keep.", kind(1, metav1.ConditionFalse), true},
+		{"We should follow a new registration.", kind(2, metav1.ConditionTrue), true},
+		{"We should do nothing for another status, of which there are many.", kind(1, metav1.ConditionUnknown), false},
 	} {
-		assert.Equal(t, tc.want, statusChanged.Update(event.UpdateEvent{ObjectOld: kind(1, "v1", "True"), ObjectNew: tc.after}), tc.reason)
+		assert.Equal(t, tc.want, lateBindingChanged.Update(event.UpdateEvent{ObjectOld: kind(1, metav1.ConditionTrue), ObjectNew: tc.after}), tc.reason)
 	}
-	assert.True(t, statusChanged.Create(event.CreateEvent{Object: kind(1, "", "")}), "We should look at a kind that is new.")
+	assert.True(t, lateBindingChanged.Create(event.CreateEvent{Object: kind(1, "")}), "We should look at a kind that is new.")
 }

@@ -33,6 +33,10 @@ import (
 // statusDelay gathers the changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
+// repairDelay is how long what others write into a status stays, so that two who disagree do not
+// write all the time.
+const repairDelay = 5 * time.Second
+
 // countsDelay does the same for the numbers of claims, which change more often, and
 // classCountsDelay for those of class kinds: one claim kind may be served by many.
 const (
@@ -67,6 +71,7 @@ type registration interface {
 	OnChange(ctx context.Context, call func(*selector.ClassKind))
 	OnRelatedChange(ctx context.Context, call func(claimKind string))
 	PathsOf(k *v1alpha1.ClaimKind) (registry.Paths, bool)
+	Served(ctx context.Context, k *v1alpha1.ClassKind) bool
 	OnRegistered(ctx context.Context, call func(claimKind string))
 }
 
@@ -96,8 +101,9 @@ type policies interface {
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
+		Watches(&v1alpha1.ClassKind{}, loop.RequestAfterUpdate(repairDelay)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), registry.StatusChanged).
+		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
@@ -107,6 +113,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
 		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		Watches(&v1alpha1.ClaimKind{}, loop.RequestAfterUpdate(repairDelay)).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
@@ -155,7 +162,8 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	state := s.Registration.State(name)
-	if state.Pending(k) && (state.Reason != v1alpha1.ReasonNotPermitted || state.JustRefused()) {
+	served := s.Registration.Served(ctx, k)
+	if served && state.Pending() && (state.Reason != v1alpha1.ReasonNotPermitted || state.JustRefused()) {
 		// The status stays until we know, or an admin has to act.
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}
@@ -170,6 +178,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	before := k.DeepCopy()
+	k.Status.Conditions = slices.DeleteFunc(k.Status.Conditions, isForeign(conditionsOfClasses))
 	s.countClaims(k, state.Classes)
 	k.Status.Classes = 0
 	ready := metav1.Condition{
@@ -181,13 +190,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		named.qualify(&ready)
 	}
 	describeClasses(k, state.Classes)
-	switch {
-	case ready.Status == metav1.ConditionTrue:
-		k.Status.Served = true
-	case state.Reason == v1alpha1.ReasonNotInstalled, state.Reason == v1alpha1.ReasonUnsuitable, state.Reason == v1alpha1.ReasonNotSynced:
-		k.Status.Served = false // It is gone, or has not come yet: see State.Pending.
-	case state.Classes == nil && registry.WasServed(k):
-		k.Status.Served = true
+	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
 	guarded, err := s.guarded(ctx, name)
@@ -242,13 +245,16 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
 	}
 	before := k.DeepCopy()
-	k.Status.Version = s.readVersion(ctx, k)
+	k.Status.Conditions = slices.DeleteFunc(k.Status.Conditions, isForeign(conditionsOfClaims))
+	if known, _ := s.Registration.PathsOf(k); known.Version != "" {
+		k.Status.Version = known.Version
+	}
 	k.Status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(k, view)
-	paths := s.describePaths(k, view)
+	s.describePaths(k, view)
 	s.describeClassKinds(k, view)
 	s.describeExpressions(k, view)
-	ready, err := s.claimsReady(ctx, k, view, paths)
+	ready, err := s.claimsReady(ctx, k, view)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -263,26 +269,8 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	return s.update(ctx, before, k, result)
 }
 
-// readVersion is the version of the claims for which the paths are written. It is pinned
-// when the API server first serves the resource: a version that is preferred later may have
-// other fields. That of the spec is pinned once it is served, so that one who takes back a
-// mistake gets the one before.
-func (s *Writer) readVersion(ctx context.Context, k *v1alpha1.ClaimKind) string {
-	pinned := k.Status.Version
-	if pinned != "" && pinned == k.ReadVersion() {
-		return pinned
-	}
-	found, err := s.Registration.LookUpClaims(ctx, k, "create")
-	if err != nil { // The condition Ready says so, and it is looked up again.
-		return pinned
-	}
-	return found.Version
-}
-
 // claimsReady is the condition that reports whether claims of a kind are bound.
-func (s *Writer) claimsReady(
-	ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, paths *metav1.Condition,
-) (ready metav1.Condition, err error) {
+func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
@@ -293,7 +281,7 @@ func (s *Writer) claimsReady(
 	case view.Fault != nil:
 		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
 		if e == nil && view.Fault.Reason != v1alpha1.ReasonConflict {
-			ready.Message += notEnforced
+			ready.Message += registry.NotEnforced
 		}
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
@@ -303,40 +291,36 @@ func (s *Writer) claimsReady(
 	case s.ClaimEntries.TooLarge(k.Name) != "":
 		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
 	default:
-		s.notServed(ctx, k, view, paths, &ready)
-	}
-	return ready, nil
-}
-
-// notEnforced ends the message about a claim kind that has never been served.
-const notEnforced = "; it was never served, so until then claims are created as if it were not registered"
-
-// notServed says in the condition why the API server does not ask us about a kind's claims.
-// Only with the reason NotConfigured does it get an entry in the webhook configuration: a
-// registration that has never been served must not stop the claims of others.
-func (s *Writer) notServed(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View, paths, ready *metav1.Condition) {
-	_, err := s.Registration.LookUpClaims(ctx, k, "create")
-	switch {
-	case err != nil:
-		ready.Reason, ready.Message = registry.ReasonFor(err), err.Error()
-	case len(view.Classes) == 0 && len(view.Unread) > 0:
-		ready.Reason = v1alpha1.ReasonNoClassKind
-		ready.Message = "classbind can read the classes of no class kind that names it: see the condition " +
-			v1alpha1.ConditionClassKindsRead + notEnforced
-	case len(view.Classes) == 0:
-		ready.Reason = v1alpha1.ReasonNoClassKind
-		ready.Message = "no class kind serves it: create a ClassKind that names it in spec.claimKinds, or install its CRD" + notEnforced
-	case paths == nil:
-		ready.Reason, ready.Message = v1alpha1.ReasonNotSynced, "its paths are not compared with the schema of the claims yet"
-	case paths.Status == metav1.ConditionUnknown && paths.Reason != v1alpha1.ReasonSchemaUnknown,
-		paths.Reason == v1alpha1.ReasonAllReferencesRefused:
-		ready.Reason, ready.Message = paths.Reason, paths.Message+notEnforced
-	default:
+		unservable := registry.Unservable(ctx, s.Registration, k, view)
+		if unservable != nil {
+			ready.Reason, ready.Message = unservable.Reason, unservable.Text
+			break
+		}
 		ready.Reason, ready.Message = v1alpha1.ReasonNotConfigured, "the webhook configuration has no entry for it yet"
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += ": " + problem
 		}
 	}
+	return ready, nil
+}
+
+// conditionsOfClaims and conditionsOfClasses are the types that the status of a ClaimKind and of a
+// ClassKind may have.
+var (
+	conditionsOfClaims = []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionSingleDefault, v1alpha1.ConditionPathsValid, v1alpha1.ConditionClassKindsRead,
+		v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted, v1alpha1.ConditionSelectorsHeeded,
+		v1alpha1.ConditionExpressionsValid, v1alpha1.ConditionRelatedKnown, v1alpha1.ConditionDefaultedByPolicy,
+	}
+	conditionsOfClasses = []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionClaimKindsRegistered, v1alpha1.ConditionGuarded, v1alpha1.ConditionWeightsValid,
+		v1alpha1.ConditionLabelsHeld, v1alpha1.ConditionMarksValid, v1alpha1.ConditionExpressionsValid,
+	}
+)
+
+// isForeign reports whether a condition is not one of ours: a column would show it.
+func isForeign(ours []string) func(metav1.Condition) bool {
+	return func(c metav1.Condition) bool { return !slices.Contains(ours, c.Type) }
 }
 
 func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {

@@ -293,7 +293,10 @@ type fixed struct {
 	of      registry.State
 	related registry.RelatedState
 	paths   *registry.Paths // nil if they are not compared yet
+	served  bool
 }
+
+func (f fixed) Served(context.Context, *v1alpha1.ClassKind) bool { return f.served }
 
 func (f fixed) State(string) registry.State { return f.of }
 
@@ -335,7 +338,8 @@ func servedState(uid types.UID, generation int64) registry.State {
 // reconcileClassKind is one round of a class kind in a state, with a problem of all entries, if any.
 func reconcileClassKind(t *testing.T, c *controllertest.Cached, state registry.State, problem string) (ctrl.Result, error) {
 	t.Helper()
-	s := &Writer{Registration: fixed{of: state}, Claims: watched{}, ClassEntries: said{problem: problem}, Client: c}
+	served := meta.IsStatusConditionTrue(c.ClassKinds[0].Status.Conditions, v1alpha1.ConditionReady)
+	s := &Writer{Registration: fixed{of: state, served: served}, Claims: watched{}, ClassEntries: said{problem: problem}, Client: c}
 	return s.reconcileClassKind(t.Context(), c.ClassKinds[0].Name)
 }
 

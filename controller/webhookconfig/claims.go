@@ -52,8 +52,10 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 			return nil, nil //nolint:nilerr // It is no failure: the older one has the entry.
 		}
 		before := current.ClaimEntry(k.Name)
-		if before == nil && !servable(k) {
-			return nil, nil // The leader's status says why.
+		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be
+		// created without a class.
+		if before == nil && !w.Servable(ctx, k) {
+			return nil, nil // The status says why.
 		}
 		return w.claimRule(ctx, k, before)
 	})
@@ -67,20 +69,20 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	return w.write(ctx, &w.claims, current, ClaimConfigurations, due, incomplete)
 }
 
-// servable reports whether a claim kind without an entry may get one: by the status, its claims
-// can be bound. One that has an entry was servable once, and keeps it: what goes wrong later
-// must not let claims be created without a class.
-func servable(k *v1alpha1.ClaimKind) bool {
-	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.ObservedGeneration == k.Generation &&
-		slices.Contains([]string{v1alpha1.ReasonServed, v1alpha1.ReasonNotConfigured, v1alpha1.ReasonTooLarge}, ready.Reason)
-}
-
+// servableChanged lets pass the updates by which the status says that a claim kind can be served, or
+// not. That is no more than a hint that a round may be due.
 var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
-	return ok && also && servable(before) != servable(after)
+	return ok && also && readyReason(before.Status.Conditions) != readyReason(after.Status.Conditions)
 }})
+
+func readyReason(conditions []metav1.Condition) string {
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
+}
 
 // withoutRefused finds the expressions of authors in the error of a write. An API server of
 // another release may refuse one that compiles here. It refuses the whole configuration

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -39,7 +38,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	// Classes that are offered to nobody need no guard.
-	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !ready(&k) })
+	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !w.Offered(&k) })
 	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
 	names := make([]string, len(guarded))
 	for i, k := range guarded {
@@ -66,16 +65,12 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	return w.write(ctx, &w.classes, current, []string{in}, due, incomplete)
 }
 
-// readyChanged ignores updates of class kinds that do not change whether there is
-// something to guard.
+// readyChanged ignores updates of class kinds by which the status does not say that there is something
+// else to guard. That is no more than a hint that a round may be due.
 var readyChanged = builder.WithPredicates(readyPredicate)
 
 var readyPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
 	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
-	return ok && also && ready(before) != ready(after)
+	return ok && also && readyReason(before.Status.Conditions) != readyReason(after.Status.Conditions)
 }})
-
-func ready(k *v1alpha1.ClassKind) bool {
-	return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
-}

@@ -209,7 +209,7 @@ func written(err error) error {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false}
+		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, true}
 	}
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
 }

@@ -35,6 +35,8 @@ const (
 	// are written even if the API servers of many kinds do not answer.
 	rulesTimeout = 10 * time.Second
 
+	// registeredDelay is how long the claim kinds gather that are compiled, before a round.
+	registeredDelay = 200 * time.Millisecond
 	// outdatedEvery is how often the entries are checked for an outdated bundle.
 	outdatedEvery = 15 * time.Second
 )
@@ -46,7 +48,11 @@ const (
 // they belong to whoever deploys classbind.
 type Configurator struct {
 	Registration *registry.Registration
-	Client       client.Client
+	// Servable reports whether the claims of a kind can be bound, and Offered whether the classes of one are
+	// offered to claims. They are those of the Registration.
+	Servable func(context.Context, *v1alpha1.ClaimKind) bool
+	Offered  func(*v1alpha1.ClassKind) bool
+	Client   client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
 	Address
@@ -68,7 +74,7 @@ type Configurator struct {
 var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
 
 // retryLater says that a round is tried again after a while, though nothing failed.
-// oneEntry says that this concerns single entries alone.
+// oneEntry says that this concerns single entries alone, or a moment.
 type retryLater struct {
 	why      string
 	after    time.Duration
@@ -82,7 +88,7 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
 			&admissionregistrationv1.MutatingWebhookConfiguration{},
-			registrations{&v1alpha1.ClaimKind{}: registry.StatusChanged, &v1alpha1.ClaimKind{}: servableChanged}),
+			registrations{&v1alpha1.ClaimKind{}: loop.RevisionChanged, &v1alpha1.ClaimKind{}: servableChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
 			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}))
@@ -112,6 +118,7 @@ func (w *Configurator) setUp(
 	err := b.WatchesMetadata(&corev1.Secret{}, toRound).
 		WatchesMetadata(cluster.CRD(), toRound).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
+			w.Registration.OnRegistered(ctx, func(string) { request(name, registeredDelay) })
 			go wait.UntilWithContext(ctx, func(ctx context.Context) {
 				_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
 					if w.outdated(ctx) {

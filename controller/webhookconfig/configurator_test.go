@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,9 +44,6 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregist
 	require.NoError(t, err)
 	for i := range c.ClaimKinds {
 		k := &c.ClaimKinds[i]
-		if len(k.Status.Conditions) == 0 {
-			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonNotConfigured, ObservedGeneration: k.Generation}}
-		}
 		if !slices.Contains(unregistered, k.Name) {
 			registration.Inventory.SetClaimKind(selector.NewClaimKind(k))
 		}
@@ -53,7 +51,11 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregist
 	registration.Inventory.Open()
 	return &Configurator{
 		Registration: registration,
-		Client:       c, Live: live, Address: Address{Namespace: "own", Service: "classbind"},
+		Servable:     func(_ context.Context, k *v1alpha1.ClaimKind) bool { return len(k.Status.Conditions) == 0 },
+		Offered: func(k *v1alpha1.ClassKind) bool {
+			return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+		},
+		Client: c, Live: live, Address: Address{Namespace: "own", Service: "classbind"},
 		Serving: func(_ context.Context, given []byte) error {
 			if len(given) == 0 {
 				return errors.New("no CA")
@@ -262,7 +264,7 @@ func TestRounds(t *testing.T) {
 		},
 		"VersionNotServed": {
 			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("a.example.org", func(k *v1alpha1.ClaimKind) { k.Status.Version = "v1beta1" })},
+			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("a.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.Version = "v1beta1" })},
 			want: want{
 				entries: []string{a.Name + bind + " * Namespaced"},
 				again:   registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
@@ -353,22 +355,6 @@ func TestRounds(t *testing.T) {
 			assert.Equal(t, tc.want.entries, got, tc.reason)
 			assert.ElementsMatch(t, removed, c.Removed, "We should remove what we want no more, whoever owns it, and nothing else.")
 		})
-	}
-}
-
-// TestServable has registrations that were never served.
-func TestServable(t *testing.T) {
-	for reason, want := range map[string]bool{
-		"": false, v1alpha1.ReasonNotConfigured: true, v1alpha1.ReasonServed: true, v1alpha1.ReasonTooLarge: true,
-		v1alpha1.ReasonReferencePruned: false, v1alpha1.ReasonNoClassKind: false, v1alpha1.ReasonNotSynced: false, v1alpha1.ReasonInvalidExpression: false,
-	} {
-		k := claimKind("a.example.org", func(k *v1alpha1.ClaimKind) {
-			k.Generation = 2
-			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason, ObservedGeneration: 2}}
-		})
-		assert.Equal(t, want, servable(&k), reason)
-		k.Generation = 3
-		assert.False(t, servable(&k), "We should not go by the status of another registration.")
 	}
 }
 
@@ -484,7 +470,8 @@ func TestReconcileTrusts(t *testing.T) {
 
 func TestReadyChanged(t *testing.T) {
 	none := classKind("a.example.org", "")
-	yes, no, unknown := classKind("a.example.org", metav1.ConditionTrue), classKind("a.example.org", metav1.ConditionFalse), classKind("a.example.org", metav1.ConditionUnknown)
+	yes, no := classKind("a.example.org", metav1.ConditionTrue), classKind("a.example.org", metav1.ConditionFalse)
+	yes.Status.Conditions[0].Reason, no.Status.Conditions[0].Reason = v1alpha1.ReasonServed, v1alpha1.ReasonNotInstalled
 	changed, more := *yes.DeepCopy(), *yes.DeepCopy()
 	changed.Generation++
 	more.Status.Conditions = append(more.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue})
@@ -498,7 +485,7 @@ func TestReadyChanged(t *testing.T) {
 		"ReadyNoMore": {"We should take out the entry of a kind whose classes are offered no more.", yes, no, true},
 		"Changed":     {"We should write the entry anew of a kind that is registered otherwise.", yes, changed, true},
 		"StillReady":  {"We should do nothing for another condition, of which we write one ourselves.", yes, more, false},
-		"StillNot":    {"We should do nothing for a kind for which there is nothing to do.", no, unknown, false},
+		"StillNot":    {"We should do nothing for a kind for which there is nothing to do.", no, *no.DeepCopy(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, readyPredicate.Update(event.UpdateEvent{ObjectOld: &tc.before, ObjectNew: &tc.after}), tc.reason)

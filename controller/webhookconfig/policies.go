@@ -94,7 +94,7 @@ func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
-		Watches(&v1alpha1.ClaimKind{}, toRound, registry.StatusChanged).
+		Watches(&v1alpha1.ClaimKind{}, toRound, loop.RevisionChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			p.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
 			p.Registration.OnRegistered(ctx, func(string) { request(name, policyDelay) })
@@ -166,7 +166,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 			continue
 		}
 		view := snapshot[k.Name]
-		registered := view != nil && view.Kind.Revision == selector.RevisionOf(k) && view.Kind.Version == k.ReadVersion()
+		registered := view != nil && view.Kind.Revision == selector.RevisionOf(k)
 		fault := selector.ConflictOf(k, kinds.Items) // The inventory may hear of it later.
 		if fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing) {
 			due.kept[k.Name] = registrationsOf(k, classKinds.Items)

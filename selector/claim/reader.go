@@ -189,7 +189,7 @@ func NewReader(k *v1alpha1.ClaimKind, x *rules.ForClaims) *Reader {
 	r := &Reader{
 		Name:           k.Name,
 		Resource:       schema.ParseGroupResource(k.Resource()),
-		Version:        k.ReadVersion(),
+		Version:        k.Spec.Version,
 		ClassReference: newClassReference(k, x.BindWhen),
 		conditions:     conditionsOf(&k.Spec),
 		Selector:       k.Spec.ClassSelector.Path.Names(),

@@ -197,7 +197,8 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	paths := r.comparePaths(ctx, kind, v)
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.all))
-	if reason, problem := v.PathsProblem(paths); reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
+	reason, problem := v.PathsProblem(paths)
+	if reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 	for _, e := range v.Kind.InvalidExpressions() {

@@ -1,0 +1,119 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+)
+
+// Memory is what was served. Replicas that start go by it. The leader keeps it in an annotation of
+// the ValidatingWebhookConfiguration, which nobody else writes: others may write a status.
+type Memory struct {
+	// Versions of the claims for which the paths of claim kinds are written, by the names of the claim
+	// kinds. They are those in which the API server served the claims: a version that it prefers
+	// later may have other fields.
+	Versions map[string]string `json:"versions,omitempty"`
+	// ClassKinds are the names of those whose classes were offered to claims, sorted. Without them, no
+	// claim that they serve is bound.
+	ClassKinds []string `json:"classKinds,omitempty"`
+}
+
+// MemoryOf a configuration, nil if nothing was written yet.
+func MemoryOf(configuration metav1.Object) *Memory {
+	text, written := configuration.GetAnnotations()[v1alpha1.MemoryAnnotation]
+	m := &Memory{}
+	if !written || json.Unmarshal([]byte(text), m) != nil {
+		return nil
+	}
+	return m
+}
+
+// memory as this replica knows it, nil if there is none.
+func (r *Resources) memory(ctx context.Context) *Memory {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if r.reader == nil || r.reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, c) != nil {
+		return nil
+	}
+	return MemoryOf(c)
+}
+
+// VersionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
+// API server prefers.
+func (m *Memory) VersionOf(k *v1alpha1.ClaimKind) string { return cmp.Or(k.Spec.Version, m.version(k)) }
+
+// version that was served last, whatever the spec says now.
+func (m *Memory) version(k *v1alpha1.ClaimKind) string {
+	if m == nil { // The release before wrote the status alone.
+		return k.Status.Version
+	}
+	return m.Versions[k.Name]
+}
+
+// ServedClaims reports whether claims of a kind were bound.
+func (m *Memory) ServedClaims(k *v1alpha1.ClaimKind) bool {
+	if m == nil {
+		return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	return m.Versions[k.Name] != ""
+}
+
+// ServedClasses reports whether the classes of a kind were offered to claims.
+func (m *Memory) ServedClasses(k *v1alpha1.ClassKind) bool {
+	if m == nil {
+		return k.Status.Served || meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	return slices.Contains(m.ClassKinds, k.Name)
+}
+
+// Served reports whether the classes of a kind were offered to claims.
+func (r *Resources) Served(ctx context.Context, k *v1alpha1.ClassKind) bool {
+	return r.memory(ctx).ServedClasses(k)
+}
+
+// Remember what is served now, beside what was, as the MemoryAnnotation has it.
+func (r *Registration) Remember(before *Memory, claimKinds []v1alpha1.ClaimKind, classKinds []v1alpha1.ClassKind) (string, error) {
+	now := &Memory{Versions: map[string]string{}}
+	for i := range claimKinds {
+		k := &claimKinds[i]
+		if version := cmp.Or(r.claimKind(k.Name).paths.served, before.version(k)); version != "" {
+			now.Versions[k.Name] = version
+		}
+	}
+	for i := range classKinds {
+		k := &classKinds[i]
+		if r.Offered(k) || before.ServedClasses(k) && !r.State(k.Name).gone() {
+			now.ClassKinds = append(now.ClassKinds, k.Name)
+		}
+	}
+	slices.Sort(now.ClassKinds)
+	text, err := json.Marshal(now)
+	if err != nil {
+		return "", fmt.Errorf("cannot encode what is served: %w", err)
+	}
+	return string(text), nil
+}
+
+// Offered reports whether the classes of a kind are offered to claims of one of the kinds that it names.
+func (r *Registration) Offered(k *v1alpha1.ClassKind) bool {
+	snapshot, refused := r.Inventory.Snapshot(), false
+	for _, name := range k.Spec.ClaimKinds {
+		view := snapshot[name]
+		switch {
+		case view == nil:
+		case view.FaultOf(k.Name) == nil:
+			return r.State(k.Name).Classes != nil
+		default:
+			refused = true
+		}
+	}
+	return !refused && r.State(k.Name).Classes != nil
+}

@@ -1,0 +1,87 @@
+package webhookconfig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+)
+
+// memoryDelay is how long changes gather before they are written.
+const memoryDelay = 100 * time.Millisecond
+
+// Memory keeps what was served in the ValidatingWebhookConfiguration. It runs on the leader, and apart
+// from the rounds, which a kind that does not answer may delay.
+type Memory struct {
+	Registration *registry.Registration
+	Client       client.Client
+}
+
+// SetupWithManager adds the controller.
+func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
+	const name = "memory"
+	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named(name).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toRound).
+		Watches(&v1alpha1.ClaimKind{}, toRound, loop.RevisionChanged).
+		Watches(&v1alpha1.ClassKind{}, toRound, loop.RevisionChanged).
+		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
+			m.Registration.OnRegistered(ctx, func(string) { request(name, memoryDelay) })
+			m.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, memoryDelay) })
+		})).
+		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) {
+			err := m.write(ctx)
+			if apierrors.IsConflict(err) { // The cache is about to have the next version.
+				return ctrl.Result{RequeueAfter: memoryDelay}, nil
+			}
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}))
+	if err != nil {
+		return fmt.Errorf("cannot set up the %s: %w", name, err)
+	}
+	return nil
+}
+
+// write what is served now, if that is not what is remembered.
+func (m *Memory) write(ctx context.Context) error {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := m.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, c); err != nil {
+		return fmt.Errorf("cannot get the webhook configuration: %w", err)
+	}
+	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	if err := m.Client.List(ctx, claimKinds); err != nil {
+		return fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	if err := m.Client.List(ctx, classKinds); err != nil {
+		return fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	now, err := m.Registration.Remember(registry.MemoryOf(c), claimKinds.Items, classKinds.Items)
+	if err != nil || c.Annotations[v1alpha1.MemoryAnnotation] == now {
+		return err
+	}
+	// With the version that was read, the API server refuses to overwrite what another leader wrote.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": c.ResourceVersion, "annotations": map[string]string{v1alpha1.MemoryAnnotation: now},
+	}})
+	if err != nil {
+		return fmt.Errorf("cannot encode what is served: %w", err)
+	}
+	if err := m.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
+		return fmt.Errorf("cannot write what is served: %w", err)
+	}
+	return nil
+}
