@@ -194,8 +194,8 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 			require.Contains(c, strings.Join(warnings, "\n"), "OldClass/legacy, SmallClass/standard", "We should name the defaults in a warning.")
 		}, patience, 20*time.Millisecond)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.Equal(c, "OldClass/legacy +1 False SeveralDefaults", w.kubectl(t, "get", "claimkind", databases, "-o",
-				`jsonpath={.status.defaultClass} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
+			require.Equal(c, "OldClass/legacy SmallClass/standard 2 False SeveralDefaults", w.kubectl(t, "get", "claimkind", databases, "-o",
+				`jsonpath={range .status.defaults[*]}{.kind}/{.name} {end}{.status.defaultCount} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
 		}, patience, 100*time.Millisecond, "We should say so in the status.")
 		if byPolicy {
 			w.awaitCondition(t, &v1alpha1.ClaimKind{}, databases, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")

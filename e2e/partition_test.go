@@ -97,7 +97,7 @@ func TestPartitions(t *testing.T) {
 	})
 	t.Run("Status", func(t *testing.T) {
 		w.awaitKind(t, "claims.parts.test", "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
-			require.Equal(c, "Snap/all", k.Status.DefaultClass)
+			require.Equal(c, []v1alpha1.DefaultClass{{Kind: "Snap", Name: "all"}}, k.Status.Defaults)
 			require.EqualValues(c, 3, k.Status.PartitionDefaults, "We should count the partitions that have a default.")
 		})
 	})

@@ -545,7 +545,7 @@ func TestSamples(t *testing.T) {
 		failing = "(" + v1alpha1.ConditionDefaultedByPolicy + " +)?" // It comes a moment after the others.
 	}
 	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +FAILING +READY +REASON +AGE
-mysqlinstances.database.crossplane.io +WeightedRandom +4 +CloudSQLInstanceClass/gitlab-experimental +`+failing+`True +Served +\w+
+mysqlinstances.database.crossplane.io +WeightedRandom +4 +gitlab-experimental +`+failing+`True +Served +\w+
 $`, w.kubectl(t, "get", "claimkinds", "mysqlinstances.database.crossplane.io"))
 	assert.Regexp(t, `^NAME +CLASSES +CLAIMS +FAILING +READY +REASON +AGE
 redisclasses.cache.azure.crossplane.io +1 +True +Served +\w+

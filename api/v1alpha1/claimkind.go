@@ -16,7 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Unmatched",type=string,JSONPath=`.spec.whenUnmatched`,priority=1
 // +kubebuilder:printcolumn:name="Failure",type=string,JSONPath=`.spec.failurePolicy`,priority=1
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
-// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaultClass`
+// +kubebuilder:printcolumn:name="Default",type=string,JSONPath=`.status.defaults[*].name`
 // +kubebuilder:printcolumn:name="Own Defaults",type=integer,JSONPath=`.status.namespaceDefaults`,priority=1
 // +kubebuilder:printcolumn:name="Partition Defaults",type=integer,JSONPath=`.status.partitionDefaults`,priority=1
 // +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.boundClaims`
@@ -246,11 +246,17 @@ type ClaimKindStatus struct {
 	// +optional
 	Classes int32 `json:"classes"`
 
-	// DefaultClass is the kind and name of the default class for all namespaces and partitions,
-	// followed by "(cordoned)" if it is, and by "+N" if there are N more, which
-	// should not happen.
+	// Defaults are the default classes for all namespaces and partitions, the first 16 by
+	// class kind, namespace and name. There should be at most one.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
 	// +optional
-	DefaultClass string `json:"defaultClass,omitempty"`
+	Defaults []DefaultClass `json:"defaults,omitempty"`
+
+	// DefaultCount counts the default classes for all namespaces and partitions, also those
+	// that are not listed.
+	// +optional
+	DefaultCount int32 `json:"defaultCount,omitempty"`
 
 	// NamespaceDefaults counts the namespaces with a default class of their own,
 	// which takes precedence over the default class for all namespaces.
@@ -280,6 +286,20 @@ type ClaimKindStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DefaultClass is a class that is marked as the default.
+type DefaultClass struct {
+	// Kind of the class, as in its manifest. Example: GatewayClass
+	Kind string `json:"kind"`
+	// Namespace of the class, if its kind is namespaced.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the class. Example: internal
+	Name string `json:"name"`
+	// Cordoned is true if the class is cordoned, so that no new claim gets it.
+	// +optional
+	Cordoned bool `json:"cordoned,omitempty"`
 }
 
 // Resource returns the kind of the claims, PLURAL.GROUP.

@@ -7,10 +7,6 @@ const (
 	// cluster admins, read by the selector.
 	CordonedAnnotation = "classbind.io/cordoned"
 
-	// CordonedSuffix follows a cordoned class in the status of a ClaimKind. Written by
-	// classbind's leader, read by "classbind set-default".
-	CordonedSuffix = " (cordoned)"
-
 	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
 	// kubectl's --selector, unless the ClaimKind names another annotation. Written by
 	// claim authors, mostly for claim kinds without a selector field, read by the

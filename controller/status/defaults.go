@@ -14,17 +14,14 @@ import (
 
 // setDefaults writes the default classes of all seats into the status.
 func setDefaults(k *v1alpha1.ClaimKind, view *selector.View) {
+	const most = 16 // in the schema
 	of := view.DefaultsBySeat()
 	ofAll, counts := of[selector.Seat{ClaimKind: k.Name}], count{}
-	k.Status.DefaultClass = ""
-	if len(ofAll) > 0 {
-		k.Status.DefaultClass = ofAll[0].String()
-		if ofAll[0].Cordoned {
-			k.Status.DefaultClass += v1alpha1.CordonedSuffix
-		}
-	}
-	if len(ofAll) > 1 {
-		k.Status.DefaultClass += fmt.Sprintf(" +%d", len(ofAll)-1)
+	k.Status.Defaults, k.Status.DefaultCount = nil, int32(len(ofAll)) //nolint:gosec // No API server holds two thousand million classes.
+	for _, c := range ofAll[:min(len(ofAll), most)] {
+		k.Status.Defaults = append(k.Status.Defaults, v1alpha1.DefaultClass{
+			Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name, Cordoned: c.Cordoned,
+		})
 	}
 	for seat := range of {
 		counts.add(seat)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,10 +34,16 @@ import (
 // kind has partitions with @PARTITION, and maybe with "cordoned" or "plain", without the mark.
 func TestSetDefaults(t *testing.T) {
 	type want struct {
-		status                     metav1.ConditionStatus
-		reason, message            string
-		column                     string
-		ofNamespaces, ofPartitions int32
+		status                            metav1.ConditionStatus
+		reason, message                   string
+		defaults                          []v1alpha1.DefaultClass
+		count, ofNamespaces, ofPartitions int32
+	}
+	gold := func(names string) (all []v1alpha1.DefaultClass) {
+		for _, name := range names {
+			all = append(all, v1alpha1.DefaultClass{Kind: "Gold", Name: string(name)})
+		}
+		return all
 	}
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
 	const one, several, cordoned = v1alpha1.ReasonOneDefault, v1alpha1.ReasonSeveralDefaults, v1alpha1.ReasonDefaultCordoned
@@ -48,92 +55,88 @@ func TestSetDefaults(t *testing.T) {
 		"None": {
 			"We should say what becomes of a claim without a selector where there is no default.",
 			[]string{"Gold/a plain"},
-			want{isTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", "", 0, 0},
+			want{isTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
 		},
 		"One": {
 			"We should name the default class.",
 			[]string{"Gold/a", "Gold/b plain"},
-			want{isTrue, one, "a claim without a selector gets the default class", "Gold/a", 0, 0},
+			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
 		},
 		"Several": {
 			"We should name the default classes of all kinds in their order, and say what would help.",
 			[]string{"Silver/a", "Gold/b", "Gold/a"},
-			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", "Gold/a +2", 0, 0},
+			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1alpha1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
+		},
+		"Many": {
+			"We should list the first, and count all.",
+			strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
+			want{isFalse, several, "a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more", gold("abcdefghijklmnop"), 18, 0, 0},
 		},
 		"OfNamespaces": {
 			"We should count the namespaces that have a default of their own, and take none of these for a second default.",
 			[]string{"Gold/a", "Near/one/a", "Near/two/a"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", "Gold/a", 2, 0},
+			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", gold("a"), 1, 2, 0},
 		},
 		"OfNamespacesAlone": {
 			"We should say what becomes of the claims of the other namespaces.",
 			[]string{"Near/one/a"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", "", 1, 0},
+			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", nil, 0, 1, 0},
 		},
 		"SeveralOfNamespaces": {
 			"We should name the namespaces that have several, and the classes of one.",
 			[]string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
-			want{
-				isFalse, several, `a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
-					`so it is in 2 places: (namespace "three"), (namespace "two")`, "", 3, 0,
-			},
+			want{isFalse, several, `a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
+				`so it is in 2 places: (namespace "three"), (namespace "two")`, nil, 0, 3, 0},
 		},
 		"Cordoned": {
 			"We should say that the default class is cordoned, and what would help.",
 			[]string{"Gold/a cordoned"},
-			want{
-				isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
-					"or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a (cordoned)", 0, 0,
-			},
+			want{isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
+				"or move the default: classbind set-default CLASS --for claims.example.org", []v1alpha1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, 1, 0, 0},
 		},
 		"CordonedOfNamespaces": {
 			"We should name those of namespaces, whose claims get the default of all instead.",
 			[]string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
-			want{
-				isTrue, cordoned, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; " +
-					"2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
-					"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", "Gold/a", 3, 0,
-			},
+			want{isTrue, cordoned, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
+				"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", gold("a"), 1, 3, 0},
 		},
 		"SeveralOfAllAndOfNamespaces": {
 			"We should tell of both.",
 			[]string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
-			want{
-				isFalse, several, `a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
-					`so it is in 1 places that have defaults of their own: (namespace "one")`, "Gold/a +1", 1, 0,
-			},
+			want{isFalse, several, `a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
+				`so it is in 1 places that have defaults of their own: (namespace "one")`, gold("ab"), 2, 1, 0},
 		},
 		"OneOfEachPartition": {
 			"We should count the partitions, and take none of their defaults for a second one.",
 			[]string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
-			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", "Gold/a", 0, 2},
+			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", gold("a"), 1, 0, 2},
 		},
 		"OnlyOfAPartition": {
 			"We should say what becomes of other claims.",
 			[]string{"Gold/b@east"},
-			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", "", 0, 1},
+			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", nil, 0, 0, 1},
 		},
 		"SeveralOfAPartition": {
 			"We should name a partition that has two.",
 			[]string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
-			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, "", 0, 2},
+			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, nil, 0, 0, 2},
 		},
 		"PartitionsInNamespaces": {
 			"We should count namespaces and partitions apart.",
 			[]string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
-				"or of its partition, which 2 partitions have, or that of all", "Gold/a", 1, 2},
+				"or of its partition, which 2 partitions have, or that of all", gold("a"), 1, 1, 2},
 		},
 		"SeveralOfPartitionsInNamespaces": {
 			"We should name both.",
 			[]string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
 			want{isFalse, several, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
-				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, "", 1, 1},
+				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, nil, 0, 1, 1},
 		},
 		"UnknownPartition": {
 			"We should take a class of no known partition for no default.",
 			[]string{"Gold/a@", "Gold/b"},
-			want{isTrue, one, "a claim without a selector gets the default class", "Gold/a", 0, 0},
+			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,19 +156,14 @@ func TestSetDefaults(t *testing.T) {
 				text, mark, _ := strings.Cut(text, " ")
 				path, partition, known := strings.Cut(text, "@")
 				names := strings.Split(path, "/")
-				o := &metav1.ObjectMeta{Name: names[len(names)-1], Annotations: map[string]string{}, Labels: map[string]string{}}
+				o := &metav1.ObjectMeta{Name: names[len(names)-1], Labels: map[string]string{}}
 				if known {
 					o.Labels["zone"] = partition
 				}
 				if len(names) == 3 {
 					o.Namespace = names[1]
 				}
-				if mark != "plain" {
-					o.Annotations["default"] = "true"
-				}
-				if mark == "cordoned" {
-					o.Annotations[v1alpha1.CordonedAnnotation] = "true"
-				}
+				o.Annotations = map[string]string{"default": strconv.FormatBool(mark != "plain"), v1alpha1.CordonedAnnotation: strconv.FormatBool(mark == "cordoned")}
 				classes[names[0]] = append(classes[names[0]], kinds[names[0]].NewClass(o, nil))
 			}
 			var all []*selector.Classes
@@ -175,7 +173,7 @@ func TestSetDefaults(t *testing.T) {
 			setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
 			c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault)
 			require.NotNil(t, c)
-			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, k.Status.DefaultClass, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
+			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, k.Status.Defaults, k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
 			assert.EqualValues(t, 7, c.ObservedGeneration)
 		})
 	}

@@ -71,9 +71,5 @@ func (c *storedClass) markCommand() string {
 	patch := map[string]any{}
 	_ = unstructured.SetNestedField(patch, c.markValue(), c.markPath()...) // It cannot fail on an empty map.
 	text, _ := json.Marshal(patch)
-	args := c.Kind.Name + " " + c.Name
-	if c.Namespace != "" {
-		args += " --namespace " + c.Namespace
-	}
-	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", args, text)
+	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.Arguments(), text)
 }

@@ -177,11 +177,9 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.started != nil {
-		for _, d := range p.unmark {
-			if !contains(m.started.unmark, d) {
-				return nil, fmt.Errorf("%s was made the default meanwhile", d)
-			}
+	for _, d := range p.unmark {
+		if m.started != nil && !contains(m.started.unmark, d) {
+			return nil, fmt.Errorf("%s was made the default meanwhile", d)
 		}
 	}
 	m.planned = true

@@ -257,7 +257,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFakeClasses(stores)
-				m, _ := newFakeMover(fake, fakeRegistrations{cordoned: " is not seen yet"})
+				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1alpha1.DefaultClass{Kind: "A", Name: "old"}})
 				begin := time.Now()
 				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
 				err := m.run(t.Context())
@@ -313,13 +313,13 @@ func fakeClass(name string, marked bool) *unstructured.Unstructured {
 // fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
 type fakeRegistrations struct {
 	client.Reader
-	cordoned string // what follows the default
+	seen v1alpha1.DefaultClass // the default in the status, if it is not the new one
 }
 
 func (f fakeRegistrations) claimKind() v1alpha1.ClaimKind {
 	return v1alpha1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
-		Status:     v1alpha1.ClaimKindStatus{DefaultClass: "A/new" + f.cordoned, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
+		Status:     v1alpha1.ClaimKindStatus{Defaults: []v1alpha1.DefaultClass{cmp.Or(f.seen, v1alpha1.DefaultClass{Kind: "A", Name: "new"})}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
 	}
 }
 

@@ -60,7 +60,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 			seat, offered := r.seat(name, target)
 			switch {
 			case slices.Contains(claimKinds, name) || !offered:
-			case len(r.takers(seat, defaults)) > 0:
+			case len(r.takers(defaults, seat)) > 0:
 				p.claimKinds = append(p.claimKinds, name)
 			case r.claimKinds[name] != nil:
 				p.gain = append(p.gain, name)
@@ -72,14 +72,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 		seat, _ := r.seat(name, target)
 		p.seats = append(p.seats, seat)
 	}
-	var kept []*storedClass
-	for _, d := range defaults {
-		if slices.ContainsFunc(p.seats, func(s selector.Seat) bool { return r.takes(d, s) }) {
-			p.unmark = append(p.unmark, d)
-		} else {
-			kept = append(kept, d)
-		}
-	}
+	p.unmark = r.takers(defaults, p.seats...)
+	kept := slices.DeleteFunc(slices.Clone(defaults), func(d *storedClass) bool { return contains(p.unmark, d) })
 	if err := p.findLosers(r, kept); err != nil {
 		return nil, err
 	}
@@ -104,7 +98,7 @@ func (p *plan) findLosers(r *registry, kept []*storedClass) error {
 		}
 		for _, name := range d.claimKinds() {
 			seat, offered := r.seat(name, d)
-			if r.claimKinds[name] != nil && offered && !r.takes(p.target, seat) && len(r.takers(seat, kept)) == 0 {
+			if r.claimKinds[name] != nil && offered && !r.takes(p.target, seat) && len(r.takers(kept, seat)) == 0 {
 				p.lose = append(p.lose, seat)
 			}
 		}
@@ -136,7 +130,7 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
 	change := func(seat selector.Seat, after string) {
-		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(seat, defaults)))
+		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
 		if r.claimKinds[seat.ClaimKind] == nil {
 			text += " (it is not registered: create its ClaimKind first)"
 		}
@@ -205,9 +199,11 @@ func (r *registry) takes(c *storedClass, seat selector.Seat) bool {
 	return c.serves(seat.ClaimKind) && offered && own == seat
 }
 
-// takers returns the marked classes that are defaults of the seat.
-func (r *registry) takers(seat selector.Seat, classes []*storedClass) []*storedClass {
-	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool { return !r.takes(c, seat) })
+// takers returns the marked classes that are defaults of one of the seats.
+func (r *registry) takers(classes []*storedClass, seats ...selector.Seat) []*storedClass {
+	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool {
+		return !slices.ContainsFunc(seats, func(s selector.Seat) bool { return r.takes(c, s) })
+	})
 }
 
 func seatText(s selector.Seat) string { return s.ClaimKind + s.In() }

@@ -320,8 +320,10 @@ func TestUnconfirmed(t *testing.T) {
 	assert.Empty(t, m.unconfirmed(t.Context(), partitioned), "We should not wait for the status to name the default of a partition.")
 	assert.Len(t, m.unconfirmed(t.Context(), class("other", "")), 1, "We should wait for the status to name the default of all namespaces.")
 	assert.Empty(t, m.unconfirmed(t.Context(), class("other", "team")), "We should not wait for the status to name the default of one.")
-	m.registrations = fakeRegistrations{cordoned: v1alpha1.CordonedSuffix}
+	m.registrations = fakeRegistrations{seen: v1alpha1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}}
 	assert.Empty(t, m.unconfirmed(t.Context(), class("new", "")), "We should see a default that is cordoned, of which we warned.")
+	m.registrations = fakeRegistrations{seen: v1alpha1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}}
+	assert.Equal(t, []string{`ClaimKind claims.test has status.defaults "B/team/new" and SingleDefault True`}, m.unconfirmed(t.Context(), class("new", "")), "We should say which class it names instead.")
 }
 
 func TestMarkPatch(t *testing.T) {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,17 +82,12 @@ func (m *mover) successor(ctx context.Context, p *plan) string {
 	if err != nil {
 		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
 	}
-	var names []string
-	for _, d := range defaults {
-		if slices.ContainsFunc(p.seats, func(s selector.Seat) bool { return r.takes(d, s) }) {
-			names = append(names, d.String())
-		}
-	}
-	if len(names) == 0 {
+	now := r.takers(defaults, p.seats...)
+	if len(now) == 0 {
 		return "no class is the default now; if another set-default is running, it may be about to set one; " +
 			"otherwise, run this command again"
 	}
-	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", strings.Join(names, ", "))
+	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", list(now))
 }
 
 // unconfirmed returns, for each claim kind without the new default, what its status
@@ -109,15 +104,17 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
 			continue
 		}
-		status := "Unknown"
-		if single := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault); single != nil {
-			status = string(single.Status)
-			if single.Status == "True" && strings.TrimSuffix(k.Status.DefaultClass, v1alpha1.CordonedSuffix) == p.target.Class.String() {
-				continue
-			}
+		var seen []className
+		for _, d := range k.Status.Defaults {
+			seen = append(seen, className{d.Kind, d.Namespace, d.Name})
 		}
-		missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaultClass %q and SingleDefault %s",
-			name, k.Status.DefaultClass, status))
+		status := metav1.ConditionUnknown
+		if single := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault); single != nil {
+			status = single.Status
+		}
+		if status != metav1.ConditionTrue || list(seen) != p.target.Class.String() {
+			missing = append(missing, fmt.Sprintf("ClaimKind %s has status.defaults %q and SingleDefault %s", name, list(seen), status))
+		}
 	}
 	return missing
 }
