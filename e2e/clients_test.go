@@ -130,10 +130,7 @@ func TestClients(t *testing.T) {
 		status, text, err := w.reviewWith(t, r, nil)
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusOK, status, "We should answer where the API server cannot be told to present a certificate. %s", text)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, claim(clientsKinds, "anybody"), client.DryRunAll)
-			require.NoError(c, err)
-		}, patience, 50*time.Millisecond)
+		w.awaitBound(t, claim(clientsKinds, "anybody"), "Class/only", "We should answer anybody.")
 		require.NoError(t, r.Stop())
 	})
 }

@@ -119,7 +119,7 @@ func (w *world) awaitLongPaths(t *testing.T) (served int) {
 			require.NotNil(c, ready)
 			if has[k.Name+v1alpha1.BindSuffix] {
 				require.Equal(c, v1alpha1.ReasonServed, ready.Reason)
-				require.Equal(c, i, served, "We should leave out the newest.")
+				require.Equal(c, i, served, "We should leave out the last by name.")
 				served++
 				continue
 			}

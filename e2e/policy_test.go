@@ -281,12 +281,10 @@ func (w *world) countsThem(t *testing.T) {
 			require.NoError(t, w.Create(t.Context(), unopinionated(group, fmt.Sprint("claim-", i))))
 		}
 		assert.Equal(t, 20, w.boundByPolicy(t, kind)-before)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			k := &v1alpha1.ClaimKind{}
-			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+		w.awaitKind(t, kind, "We should count claims that we were not asked about.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
 			require.NotNil(c, k.Status.BoundClaims)
 			require.EqualValues(c, 20, *k.Status.BoundClaims)
-		}, patience, 50*time.Millisecond, "We should count claims of %q that we were not asked about.", kind)
+		})
 	}
 }
 

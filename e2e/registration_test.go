@@ -133,26 +133,29 @@ spec:
 			classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "One", "one", ""))
 		w.awaitClaims(t, "claims.vague.test")
 		w.awaitClasses(t, "ones.vague.test", 1)
-		bound, _, err := w.create(t, claim("vague.test", "clear"))
-		require.NoError(t, err)
-		assert.Equal(t, "one", bound.Object["spec"].(map[string]any)["className"])
+		gets := func(name, class, reason string) {
+			bound, _, err := w.create(t, claim("vague.test", name))
+			require.NoError(t, err, reason)
+			assert.Equal(t, class, bound.Object["spec"].(map[string]any)["className"], reason)
+		}
+		gets("clear", "one", "We should offer the only one.")
 
 		w.apply(t, classKind("others.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "Other", "other", ""))
 		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.vague.test", v1alpha1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
-		bound, _, err = w.create(t, claim("vague.test", "still-clear"))
-		require.NoError(t, err, "We should not stop the claims that others serve for a newcomer.")
-		assert.Equal(t, "one", bound.Object["spec"].(map[string]any)["className"])
+		gets("still-clear", "one", "We should offer the class kind whose name comes first.")
 		if !inPods() { // It needs the kubeconfig of an admin.
-			_, _, err = (&mover{world: w}).setDefault(t, "Other/other", "--for=claims.vague.test")
+			_, _, err := (&mover{world: w}).setDefault(t, "Other/other", "--for=claims.vague.test")
 			require.ErrorContains(t, err, `the classes of "others.vague.test" are not offered to claims of "claims.vague.test"`, "We should not give the default to a class that no claim is offered.")
 		}
 
 		w.kubectl(t, "delete", "classkind", "ones.vague.test")
 		w.awaitClasses(t, "others.vague.test", 1)
-		bound, _, err = w.create(t, claim("vague.test", "clear-again"))
-		require.NoError(t, err)
-		assert.Equal(t, "other", bound.Object["spec"].(map[string]any)["className"], "We should offer the newcomer once it is alone.")
+		gets("clear-again", "other", "We should offer the other once it is alone.")
+		w.apply(t, classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}"))
+		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.vague.test", v1alpha1.ReasonAmbiguousReference)
+		w.awaitReplicas(t, "claims.vague.test")
+		gets("restored", "one", "We should offer the first by name, though it was created later.")
 	})
 }
 

@@ -38,15 +38,13 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.awaitClasses(t, "classes.two.test", 1)
 		w.awaitClasses(t, "tiers.two.test", 1)
 		w.awaitClaims(t, "claims.two.test")
-		bound := &unstructured.Unstructured{}
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			var err error
-			bound, _, err = w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
+			bound, _, err := w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
 			require.NoError(c, err)
+			assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
 			tier, _, _ := unstructured.NestedString(bound.Object, "spec", "tierRef", "name")
 			require.Equal(c, "first", tier, "We should write the second reference, too.")
 		}, patience, 50*time.Millisecond)
-		assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
 	})
 
 	t.Run("Conflict", func(t *testing.T) {
@@ -54,18 +52,24 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		const group, kind = "rivals.test", "claims.rivals.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.rivals.test Cluster", "Other others.rivals.test Cluster")
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+claimKind(kind, "{}")+
-			classKind("classes.rivals.test", "{claimKinds: [claims.rivals.test]}")+classKind("others.rivals.test", "{claimKinds: [z-rival]}"))
+			classKind("classes.rivals.test", "{claimKinds: [claims.rivals.test]}"))
 		w.awaitClasses(t, "classes.rivals.test", 1)
 		w.awaitClaims(t, kind)
-		w.apply(t, claimKind("z-rival", "{resource: claims.rivals.test}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ReasonConflict)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ConditionReady, metav1.ConditionFalse, `"claims.rivals.test", which was registered before it`)
-		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims by the older ClaimKind.")
+		w.apply(t, claimKind("a-rival", "{resource: claims.rivals.test}"))
+		w.awaitReason(t, &v1alpha1.ClaimKind{}, "a-rival", v1alpha1.ReasonNoClassKind)
+		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims until the ClaimKind whose name comes first can bind them.")
 
-		w.awaitClasses(t, "others.rivals.test", 1)
-		w.kubectl(t, "delete", "claimkind", kind)
-		w.awaitBound(t, claim(group, "two"), "Other/other", "We should serve the newer when the older is gone.")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "z-rival", v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+		w.apply(t, classKind("others.rivals.test", "{claimKinds: [a-rival]}"))
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			two, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
+			assert.NotEmpty(t, classOf(two), "We should refuse no claim meanwhile, and have none created without a class. %v", err)
+			require.Equal(c, "Other/other", classOf(two))
+		}, patience, time.Millisecond, "We should bind claims by the ClaimKind whose name comes first.")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
+
+		w.kubectl(t, "delete", "claimkind", "a-rival")
+		w.awaitBound(t, claim(group, "two"), "Class/only", "We should serve the other when the first is gone.")
+		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	})
 
 	t.Run("ResourceIsFixed", func(t *testing.T) {

@@ -187,10 +187,7 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 			}
 		}
 	}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, claim(upgradeGroup, "free"), client.DryRunAll)
-		require.NoError(c, err)
-	}, patience, 50*time.Millisecond)
+	w.awaitBound(t, claim(upgradeGroup, "free"), "Class/usual", "We should bind claims once the older entries are gone.")
 }
 
 func (w *world) refusesOlderFields(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,8 +34,6 @@ type ClassKind struct {
 	Name string
 	// Revision of the ClassKind from which it was compiled.
 	Revision Revision
-	// Created is when the ClassKind was registered.
-	Created time.Time
 	// GroupVersionKind as the API server prefers it.
 	GroupVersionKind schema.GroupVersionKind
 	// Namespaced classes are offered as the ClaimKind says: see ClaimKind.SeatOf.
@@ -65,7 +62,6 @@ func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespace
 	c := &ClassKind{
 		Name:             k.Name,
 		Revision:         RevisionOf(k),
-		Created:          k.CreationTimestamp.Time,
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
 		ClaimKinds:       k.Spec.ClaimKinds,

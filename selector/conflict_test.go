@@ -2,7 +2,6 @@ package selector
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,29 +13,34 @@ import (
 // TestConflict registers claim kinds of one resource, in the inventory and in a list.
 func TestConflict(t *testing.T) {
 	const volumes = "persistentvolumeclaims"
-	kind := func(name, resource string, path v1alpha1.FieldPath, age int) v1alpha1.ClaimKind {
+	kind := func(name, resource string, path v1alpha1.FieldPath) v1alpha1.ClaimKind {
 		k := *postgres()
 		k.Name, k.Spec.Resource, k.Spec.Reference.Path = name, resource, path
-		k.CreationTimestamp = metav1.NewTime(time.Unix(int64(1000-age), 0))
 		return k
 	}
-	oldest, later := kind("oldest", volumes, ".spec.storageClassName", 3), kind("later", volumes, ".spec.storageClassName", 2)
-	latest, bySecond := kind("latest", volumes, ".spec.storageClassName", 1), kind("a", volumes, ".spec.storageClassName", 1)
-	attributes := kind("attributes", volumes, ".spec.volumeAttributesClassName", 1)
-	unnamed := kind(volumes, "", ".spec.storageClassName", 1)
-	other := kind("other", "volumes.example.org", ".spec.storageClassName", 1)
+	created := func(k v1alpha1.ClaimKind, second int64) v1alpha1.ClaimKind {
+		k.CreationTimestamp = metav1.Unix(second, 0)
+		return k
+	}
+	a, b := kind("a", volumes, ".spec.storageClassName"), kind("b", volumes, ".spec.storageClassName")
+	c, dotted := kind("c", volumes, ".spec.storageClassName"), kind("b.a", volumes, ".spec.storageClassName")
+	attributes := kind("attributes", volumes, ".spec.volumeAttributesClassName")
+	unnamed := kind(volumes, "", ".spec.storageClassName")
+	other := kind("other", "volumes.example.org", ".spec.storageClassName")
 	for name, tc := range map[string]struct {
 		reason string
 		kinds  []v1alpha1.ClaimKind
 		want   map[string]string // for which the others are served
 	}{
-		"Alone":             {"We should serve the only one.", []v1alpha1.ClaimKind{oldest}, nil},
-		"OtherReference":    {"We should serve both references of a resource.", []v1alpha1.ClaimKind{oldest, attributes}, nil},
-		"OtherResource":     {"We should serve both resources.", []v1alpha1.ClaimKind{oldest, other}, nil},
-		"Older":             {"We should serve the older, and name it.", []v1alpha1.ClaimKind{later, oldest}, map[string]string{"later": "oldest"}},
-		"OldestOfThree":     {"We should name the oldest to all others.", []v1alpha1.ClaimKind{latest, oldest, later}, map[string]string{"later": "oldest", "latest": "oldest"}},
-		"FirstByName":       {"We should serve the first by name of two of one second.", []v1alpha1.ClaimKind{latest, bySecond}, map[string]string{"latest": "a"}},
-		"ResourceIsTheName": {"We should take the name for the resource where none is set.", []v1alpha1.ClaimKind{oldest, unnamed}, map[string]string{volumes: "oldest"}},
+		"Alone":             {"We should serve the only one.", []v1alpha1.ClaimKind{a}, nil},
+		"OtherReference":    {"We should serve both references of a resource.", []v1alpha1.ClaimKind{a, attributes}, nil},
+		"OtherResource":     {"We should serve both resources.", []v1alpha1.ClaimKind{a, other}, nil},
+		"FirstByName":       {"We should serve the first by name, and name it.", []v1alpha1.ClaimKind{b, a}, map[string]string{"b": "a"}},
+		"FirstOfThree":      {"We should name the first to all others.", []v1alpha1.ClaimKind{c, a, b}, map[string]string{"b": "a", "c": "a"}},
+		"ByBytes":           {"We should compare the bytes of names.", []v1alpha1.ClaimKind{dotted, b}, map[string]string{"b.a": "b"}},
+		"Created":           {"We should serve the first by name that was created first.", []v1alpha1.ClaimKind{created(a, 1), created(b, 2)}, map[string]string{"b": "a"}},
+		"Restored":          {"We should serve the same where a restore creates them in another order.", []v1alpha1.ClaimKind{created(a, 2), created(b, 1)}, map[string]string{"b": "a"}},
+		"ResourceIsTheName": {"We should take the name for the resource where none is set.", []v1alpha1.ClaimKind{a, unnamed}, map[string]string{volumes: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inventory := NewInventory()
@@ -46,11 +50,12 @@ func TestConflict(t *testing.T) {
 			}
 			for i := range tc.kinds {
 				k := &tc.kinds[i]
-				view, older := inventory.Snapshot()[k.Name], tc.want[k.Name]
-				assert.Equal(t, older != "", view.InConflict(), tc.reason)
-				assert.Equal(t, view.Fault, ConflictOf(k, tc.kinds), "We should see the same in a list.")
-				if older != "" {
-					assert.Contains(t, view.Fault.Text, `claim kind "`+k.Name+`" binds no claim: "`+older+`", which was registered before it`, tc.reason)
+				view, first := inventory.Snapshot()[k.Name], tc.want[k.Name]
+				assert.Equal(t, first != "", view.Conflict != nil, tc.reason)
+				assert.Nil(t, view.Fault, "We should bind claims where the leader has us asked.")
+				assert.Equal(t, view.Conflict, ConflictOf(k, tc.kinds), "We should see the same in a list.")
+				if first != "" {
+					assert.Contains(t, view.Conflict.Text, `claim kind "`+k.Name+`" binds no claim: "`+first+`", whose name comes first`, tc.reason)
 				}
 			}
 		})
@@ -58,17 +63,17 @@ func TestConflict(t *testing.T) {
 
 	inventory := NewInventory()
 	inventory.Open()
-	inventory.SetClaimKind(NewClaimKind(&oldest))
-	inventory.SetClaimKind(NewClaimKind(&later))
-	require.True(t, inventory.Snapshot()["later"].InConflict())
-	inventory.DeleteClaimKind("oldest")
-	assert.False(t, inventory.Snapshot()["later"].InConflict(), "We should serve the later one when the older goes.")
-	inventory.SetClaimKind(NewClaimKind(&oldest))
-	require.True(t, inventory.Snapshot()["later"].InConflict(), "We should not serve it when the older comes after it.")
-	moved := oldest
+	inventory.SetClaimKind(NewClaimKind(&a))
+	inventory.SetClaimKind(NewClaimKind(&b))
+	require.NotNil(t, inventory.Snapshot()["b"].Conflict)
+	inventory.DeleteClaimKind("a")
+	assert.Nil(t, inventory.Snapshot()["b"].Conflict, "We should serve the other when the first goes.")
+	inventory.SetClaimKind(NewClaimKind(&a))
+	require.NotNil(t, inventory.Snapshot()["b"].Conflict, "We should not serve it when the first comes after it.")
+	moved := a
 	moved.Spec.Reference.Path = ".spec.volumeAttributesClassName"
 	inventory.SetClaimKind(NewClaimKind(&moved))
-	assert.False(t, inventory.Snapshot()["later"].InConflict(), "We should serve the later one when the older takes another reference.")
+	assert.Nil(t, inventory.Snapshot()["b"].Conflict, "We should serve the other when the first takes another reference.")
 }
 
 func TestReads(t *testing.T) {

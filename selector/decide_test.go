@@ -150,47 +150,45 @@ func TestViewDefaults(t *testing.T) {
 
 func TestViewLeavesOut(t *testing.T) {
 	const as, bs, cs = "as.example.org", "bs.example.org", "cs.example.org"
-	early, late := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
 	cases := map[string]struct {
-		reason  string
-		format  v1alpha1.ReferenceForm
-		created map[string]metav1.Time
-		kinds   map[string]string // where it is not Class
-		want    []string          // the class kinds that are offered
-		why     string            // why it is the first of them
-		forms   string            // that would help
+		reason string
+		format v1alpha1.ReferenceForm
+		all    []string          // the class kinds that are registered, in this order
+		kinds  map[string]string // where it is not Class
+		want   []string          // the class kinds that are offered
+		forms  string            // that would help
 	}{
 		"ReferenceNamesTheKind": {
 			reason: "We should offer several class kinds where the reference can tell them apart",
-			format: v1alpha1.TypedLocalObjectReference, created: map[string]metav1.Time{as: early, bs: late}, want: []string{as, bs},
+			format: v1alpha1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs},
 		},
 		"OneKind": {
 			reason: "We should offer one class kind whatever the reference",
-			format: v1alpha1.Name, created: map[string]metav1.Time{as: early}, want: []string{as},
+			format: v1alpha1.Name, all: []string{as}, want: []string{as},
 		},
-		"Newcomer": {
-			reason: "We should go on offering the class kind that was registered first, whatever its name",
-			format: v1alpha1.Name, created: map[string]metav1.Time{as: late, bs: early, cs: late}, want: []string{bs},
-			why: "was registered first", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		"FirstByName": {
+			reason: "We should offer the class kind whose name comes first",
+			format: v1alpha1.Name, all: []string{as, bs, cs}, want: []string{as},
+			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
-		"Together": {
-			reason: "We should have the same order in each replica where two were registered in one second",
-			format: v1alpha1.LocalObjectReference, created: map[string]metav1.Time{bs: early, as: early}, want: []string{as},
-			why: "was registered at the same time, and comes first by name", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+		"Restored": {
+			reason: "We should offer the same where a restore creates them in another order",
+			format: v1alpha1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
+			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"KindsAlone": {
 			reason: "We should offer class kinds that the Kind tells apart",
-			format: v1alpha1.KindReference, created: map[string]metav1.Time{as: early, bs: late}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
+			format: v1alpha1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
 		},
 		"SameKind": {
 			reason: "We should offer the first of those with the same Kind, and all others",
-			format: v1alpha1.KindReference, created: map[string]metav1.Time{as: late, bs: early, cs: late}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{bs, cs},
-			why: "was registered first", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
+			format: v1alpha1.KindReference, all: []string{cs, bs, as}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{as, cs},
+			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"OtherKinds": {
 			reason: "We should advise the Kind where that is enough",
-			format: v1alpha1.NamespacedReference, created: map[string]metav1.Time{as: early, bs: late}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
-			why: "was registered first", forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
+			format: v1alpha1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
+			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
 		},
 	}
 	for name, tc := range cases {
@@ -198,9 +196,8 @@ func TestViewLeavesOut(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Form = tc.format
 			var all []*Classes
-			for name, created := range tc.created {
+			for _, name := range tc.all {
 				kind := newKind(name, cmp.Or(tc.kinds[name], "Class"))
-				kind.Created = created.Time
 				all = append(all, NewClasses(kind, []*Class{kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)}))
 			}
 			view := newView(NewClaimKind(k), all)
@@ -211,14 +208,14 @@ func TestViewLeavesOut(t *testing.T) {
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
 			assert.Equal(t, len(tc.want), view.Len(), tc.reason)
-			assert.Len(t, view.LeftOut, len(tc.created)-len(tc.want), tc.reason)
+			assert.Len(t, view.LeftOut, len(tc.all)-len(tc.want), tc.reason)
 			for _, leftOut := range view.LeftOut {
 				fault := view.FaultOf(leftOut.Name)
 				require.NotNil(t, fault, tc.reason)
 				assert.Equal(t, v1alpha1.ReasonAmbiguousReference, fault.Reason)
-				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, which %s: "+
+				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, whose name comes first: "+
 					"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-					leftOut.Name, k.Name, tc.format, tc.want[0], tc.why, tc.forms), fault.Text)
+					leftOut.Name, k.Name, tc.format, tc.want[0], tc.forms), fault.Text)
 			}
 			assert.Nil(t, view.FaultOf(tc.want[0]), tc.reason)
 		})

@@ -23,10 +23,6 @@ func (v *View) FaultOf(classKind string) *Fault {
 		return nil
 	}
 	kind, first := v.LeftOut[i], v.insteadOf(v.LeftOut[i])
-	why := "which was registered first"
-	if kind.Created.Equal(first.Created) {
-		why = "which was registered at the same time, and comes first by name"
-	}
 	var forms []string
 	for _, f := range claim.Forms {
 		if !f.Confuses(kind.GroupVersionKind, first.GroupVersionKind) {
@@ -34,9 +30,9 @@ func (v *View) FaultOf(classKind string) *Fault {
 		}
 	}
 	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
-		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, %s: "+
-			"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, v.Kind.Name, v.Kind.Form.Name, first.Name, why, strings.Join(forms, ", "))}
+		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
+			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
+		classKind, v.Kind.Name, v.Kind.Form.Name, first.Name, strings.Join(forms, ", "))}
 }
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not

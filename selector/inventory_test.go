@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -150,15 +149,14 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// TestInventoryOfANewcomer which no reference can tell from the class kind that was registered before.
+// TestInventoryOfANewcomer which no reference can tell from a class kind whose name comes first.
 func TestInventoryOfANewcomer(t *testing.T) {
 	k := postgres()
 	k.Spec.Reference.Form = v1alpha1.LocalObjectReference
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(k))
 	i.Open()
-	older, newcomer := newKind("bs", "b", k.Name), newKind("as", "a", k.Name)
-	newcomer.Created = older.Created.Add(time.Second)
+	first, newcomer := newKind("as", "a", k.Name), newKind("bs", "b", k.Name)
 	classes := func(kind *ClassKind, names ...string) *Classes {
 		var all []*Class
 		for _, n := range names {
@@ -173,18 +171,18 @@ func TestInventoryOfANewcomer(t *testing.T) {
 		assert.Equal(t, map[string][]string{k.Name: want}, shown(i.Snapshot()), reason)
 	}
 	i.SetClasses(classes(newcomer, "new"))
-	shows("We should offer what is alone.", "a/new")
-	i.SetClasses(classes(older, "old"))
-	shows("We should offer the older one, whichever is known first.", "b/old")
+	shows("We should offer what is alone.", "b/new")
+	i.SetClasses(classes(first, "old"))
+	shows("We should offer the first by name, whichever is known first.", "a/old")
 	i.SetClasses(classes(newcomer, "new", "newer"))
-	shows("We should not offer a change of the newcomer's.", "b/old")
-	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("as"))
-	i.SetClasses(classes(older, "old", "other"))
-	shows("We should offer a change of the older one's.", "b/old", "b/other")
-	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("as"), "We should remember who is left out.")
-	i.DeleteClasses("bs")
-	shows("We should offer the newcomer once it is alone.", "a/new", "a/newer")
-	assert.Nil(t, i.Snapshot()[k.Name].FaultOf("as"))
+	shows("We should not offer a change of the newcomer's.", "a/old")
+	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("bs"))
+	i.SetClasses(classes(first, "old", "other"))
+	shows("We should offer a change of the first one's.", "a/old", "a/other")
+	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("bs"), "We should remember who is left out.")
+	i.DeleteClasses("as")
+	shows("We should offer the newcomer once it is alone.", "b/new", "b/newer")
+	assert.Nil(t, i.Snapshot()[k.Name].FaultOf("bs"))
 }
 
 func TestInventoryMissing(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *Class) needsWebhook(weighted bool) string {
 func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind
-		if name == k.Name || o.resource != k.resource || s[name].InConflict() {
+		if name == k.Name || o.resource != k.resource || s[name].Conflict != nil {
 			continue
 		}
 		if k.ReadsReferenceOf(o.Reader) || o.ReadsReferenceOf(k.Reader) {

@@ -25,13 +25,14 @@ type View struct {
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *Fault
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
-	// the same, unless the registration has a fault of its own, or an older one.
+	// the same, unless the registration has a fault of its own.
 	Missing *Fault
 	// RelatedMissing is the fault that related objects are not known, in the same way.
 	RelatedMissing *Fault
-	// Older is, in a view of an Inventory, the name of the ClaimKind that binds the claims of
-	// this one, because it has the same reference and was registered before; empty, there is none.
-	Older string
+	// Conflict is, in a view of an Inventory, the fault that another ClaimKind with the same
+	// reference comes first by name, nil if none does. It is not in Fault: the entries that the
+	// leader writes say which of the two binds claims.
+	Conflict *Fault
 
 	// needs are the related kinds of the claim kind, and related the objects of each.
 	needs   []*rules.Kind
@@ -181,21 +182,18 @@ func byKind(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name
 // ConfusesKinds says that the references of claims cannot tell all class kinds apart.
 func (k *ClaimKind) ConfusesKinds() bool { return k.Form.NamesKind != claim.GroupAndKind }
 
-// leaveOut those of the class kinds that no reference can tell from one that was created
-// before, so that one that is created later changes nothing for the claims of others.
+// leaveOut those of the class kinds that no reference can tell from one whose name comes
+// first, so that a restore from a backup, which creates them in another order, changes nothing.
 func (v *View) leaveOut() {
-	oldestFirst := slices.SortedFunc(slices.Values(v.Classes), func(a, b *Classes) int {
-		return cmp.Or(a.Kind.Created.Compare(b.Kind.Created), strings.Compare(a.Kind.Name, b.Kind.Name))
-	})
+	all := v.Classes
 	v.Classes = nil
-	for _, s := range oldestFirst {
+	for _, s := range all {
 		if v.insteadOf(s.Kind) == nil {
 			v.Classes = append(v.Classes, s)
 		} else {
 			v.LeftOut = append(v.LeftOut, s.Kind)
 		}
 	}
-	slices.SortFunc(v.Classes, byKind)
 }
 
 // insteadOf a class kind, claims are offered the classes of the one that it returns, nil
@@ -289,6 +287,3 @@ func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 			"try again in a moment",
 		classes.Name, k.Name)}
 }
-
-// InConflict says that an older ClaimKind binds the claims of this one.
-func (v *View) InConflict() bool { return v.Fault != nil && v.Fault.Reason == v1alpha1.ReasonConflict }

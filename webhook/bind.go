@@ -48,10 +48,9 @@ type Binder struct {
 
 // Review binds a claim that is being created, by the ClaimKind of this name, and keeps one
 // bound that is updated. It leaves alone any other operation, and a claim kind that is not
-// registered any more, or for which an older one is served; fails before all classes are
-// known; waits for a kind that this replica has not heard of yet; and leaves the rest to the
-// Decider. To read a claim from an API server cannot fail. The review is logged and counted
-// afterwards.
+// registered any more; fails before all classes are known; waits for a kind that this replica
+// has not heard of yet; and leaves the rest to the Decider. To read a claim from an API server
+// cannot fail. The review is logged and counted afterwards.
 func (b *Binder) Review(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
 ) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {
@@ -73,9 +72,6 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 	view := v.view
 	if view == nil {
 		return untouched("NotRegistered"), nil
-	}
-	if view.InConflict() {
-		return untouched(v1alpha1.ReasonConflict), nil
 	}
 	if len(request.Object.Raw) == 0 {
 		return nil, malformed("request.object: must be set")
@@ -113,7 +109,7 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 	if snapshot == nil {
 		return nil, errNotListed
 	}
-	if view := snapshot[claimKind]; view != nil && view.Kind.Reads(claims) && !view.InConflict() {
+	if view := snapshot[claimKind]; view != nil && view.Kind.Reads(claims) {
 		return view, nil
 	}
 	if len(validation.IsDNS1123Subdomain(claimKind)) > 0 {
@@ -124,9 +120,7 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 
 // await waits for the view of a claim kind that was just registered: the leader, which
 // added the webhook, may have heard of it before this replica. It is nil for a kind that
-// is not registered, and fails for claims of a version that is not read. The leader may also
-// have heard before that an older claim kind with the same reference is gone, so it is not
-// left to that one without asking the API server.
+// is not registered, and fails for claims of a version that is not read.
 func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
@@ -134,28 +128,13 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 	if err != nil || k == nil || k.Resource() != (schema.GroupResource{Group: claims.Group, Resource: claims.Resource}).String() {
 		return nil, err
 	}
-	view, gone := b.Snapshot()[claimKind], ""
+	view := b.Snapshot()[claimKind]
 	if view != nil && view.Kind.Revision == selector.RevisionOf(k) && !view.Kind.Reads(claims) {
 		return nil, errVersion(k, view.Kind.Version, claims.Version)
 	}
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
-		switch {
-		case view == nil, !view.Kind.Reads(claims):
-			return false, nil
-		case !view.InConflict():
-			return true, nil
-		case view.Older == gone:
-			return false, nil
-		}
-		older, err := b.ClaimKind(ctx, view.Older)
-		if err != nil {
-			return false, err
-		}
-		if older == nil || selector.ConflictOf(k, []v1alpha1.ClaimKind{*older}) == nil {
-			gone = view.Older
-		}
-		return gone != view.Older, nil
+		return view != nil && view.Kind.Reads(claims), nil
 	})
 	if wait.Interrupted(err) {
 		return nil, errNotHeardOf(claimKind)

@@ -160,7 +160,7 @@ func TestGuardWarnsOfMarks(t *testing.T) {
 	}
 }
 
-// TestGuardOfANewcomer whose classes no claim is offered, because no reference can tell them from older ones.
+// TestGuardOfANewcomer whose classes no claim is offered, because no reference can tell them from those of a kind whose name comes first.
 func TestGuardOfANewcomer(t *testing.T) {
 	s := newAPIServer()
 	local := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.LocalObjectReference })
@@ -169,7 +169,7 @@ func TestGuardOfANewcomer(t *testing.T) {
 	response, err := s.stores(request).guard(i).Review(t.Context(), request)
 	require.NoError(t, err)
 	assert.True(t, response.Allowed)
-	assert.Equal(t, "NoClaimKind", response.AuditAnnotations["reason"], "We should give it no seat, which the older kind's classes may want.")
+	assert.Equal(t, "NoClaimKind", response.AuditAnnotations["reason"], "We should give it no seat, which the first kind's classes may want.")
 	assert.Empty(t, s.done)
 }
 

@@ -59,7 +59,7 @@ type ClaimKindSpec struct {
 	// Resource is the kind of the claims, PLURAL.GROUP, or PLURAL in the core group.
 	// Without it, the name of the ClaimKind is the kind. A kind of claim with two class
 	// references has two ClaimKinds, and at least one of them names it here. Of two
-	// ClaimKinds with the same resource and reference, the older is served.
+	// ClaimKinds with the same resource and reference, the first by name is served.
 	// Example: gateways.gateway.networking.k8s.io
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`

@@ -180,7 +180,7 @@ const (
 	// ReasonVersionNotServed says that the API server does not serve the version of the
 	// claims for which the paths of the ClaimKind are written.
 	ReasonVersionNotServed = "VersionNotServed"
-	// ReasonConflict says that an older ClaimKind has the same resource and reference.
+	// ReasonConflict says that a ClaimKind whose name comes first has the same resource and reference.
 	ReasonConflict = "Conflict"
 	// ReasonNotPermitted says that classbind may not list and watch the resource.
 	ReasonNotPermitted = "NotPermitted"
@@ -191,7 +191,7 @@ const (
 	// answers, and that the last known classes are still offered.
 	ReasonStale = "Stale"
 	// ReasonAmbiguousReference says that the classes of a class kind are not offered to a
-	// claim kind: its form of reference cannot tell them from those of an older one.
+	// claim kind: its form of reference cannot tell them from those of one whose name comes first.
 	ReasonAmbiguousReference = "AmbiguousReference"
 	// ReasonUnknownValue says that a field of the ClaimKind has a value that another
 	// release of classbind accepted and this one does not know.

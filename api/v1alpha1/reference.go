@@ -30,7 +30,7 @@ type Reference struct {
 	// ({kind, name}), NamespacedReference ({name, namespace}), LocalObjectReference
 	// ({name}) or Name (a string). The namespace is that of a namespaced class. The last
 	// three carry no kind, so claims are offered the classes of one class kind, the one
-	// that was registered first. KindReference carries no group, so of class kinds with
+	// whose name comes first. KindReference carries no group, so of class kinds with
 	// the same Kind, the same applies. Example: Name
 	// +kubebuilder:default=ObjectReference
 	// +optional

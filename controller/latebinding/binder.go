@@ -152,7 +152,7 @@ func preview(ctx context.Context, view *selector.View, c claim.Claim) (selector.
 // view returns the classes for a watch, nil if none fit it now.
 func (b *Binder) view(w *claimWatch) *selector.View {
 	view := b.Claims.registration.Inventory.Snapshot()[w.kind.Name]
-	if view == nil || view.Fault != nil || view.Kind.Serial != w.kind.Serial {
+	if view == nil || view.Fault != nil || view.Conflict != nil || view.Kind.Serial != w.kind.Serial {
 		return nil
 	}
 	return view

@@ -36,7 +36,7 @@ func (c *Claims) countsFor(kind *selector.ClassKind) kindCounts {
 	n := kindCounts{complete: snapshot != nil}
 	for _, name := range slices.Sorted(slices.Values(kind.ClaimKinds)) {
 		view := snapshot[name]
-		if view == nil || view.InConflict() || !view.Kind.Watched || view.FaultOf(kind.Name) != nil {
+		if view == nil || view.Conflict != nil || !view.Kind.Watched || view.FaultOf(kind.Name) != nil {
 			continue
 		}
 		if w := watches[name]; w != nil && w.published.Load().synced {

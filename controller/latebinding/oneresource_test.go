@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/classbind/classbind/api/v1alpha1"
@@ -22,7 +21,6 @@ func TestKindsOfOneResource(t *testing.T) {
 	s.set(t, "team-a/first-alone", `{"tierRef":{"name":"mine"},"classSelector":{"matchLabels":{"tier":"gold"}}}`)
 	r := newLateReplica(t, s, lateClaimKind())
 	register := func(k *v1alpha1.ClaimKind) {
-		k.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)) // After that of the replica.
 		compiled := r.recompiled(k)
 		r.registration.Inventory.SetClaimKind(compiled)
 		r.follow(t, k, compiled)
@@ -59,7 +57,9 @@ func TestKindsOfOneResource(t *testing.T) {
 	}
 	eventually(t, "We should say for each claim kind why a claim waits, but not for the one in conflict.", func(c *assert.CollectT) {
 		for _, w := range r.claims.lateWatches() {
-			if view := r.binder.view(w); view != nil {
+			view := r.binder.view(w)
+			assert.Equal(c, w.kind.Name == rival, view == nil, w.kind.Name)
+			if view != nil {
 				r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
 			}
 		}
@@ -94,7 +94,7 @@ func TestKindsOfOneResource(t *testing.T) {
 
 	r.registration.Inventory.DeleteClaimKind(lateKind)
 	s.set(t, "team-a/later", wantsGold)
-	eventually(t, "We should bind by the newer claim kind once the older is gone.", func(c *assert.CollectT) {
+	eventually(t, "We should bind by the other claim kind once the first is gone.", func(c *assert.CollectT) {
 		class, tier := references("team-a/later")
 		assert.Equal(c, "silver", class)
 		assert.Equal(c, "high", tier)

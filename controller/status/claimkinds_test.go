@@ -16,11 +16,11 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. An older class kind serves names.
+// TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. A class kind whose name comes first serves names.
 func TestNamedKinds(t *testing.T) {
 	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
-	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "olds.example.org", ` +
-		`which was registered first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
+	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "firsts.example.org", ` +
+		`whose name comes first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
 	register := func(name string, format v1alpha1.ReferenceForm) *v1alpha1.ClaimKind {
 		k := controllertest.NewClaimKind(name)
 		k.Spec.Reference.Form = format
@@ -71,12 +71,12 @@ func TestNamedKinds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := func(name, of string, created time.Time, claimKinds ...string) *selector.Classes {
+			kind := func(name, of string, claimKinds ...string) *selector.Classes {
 				k := controllertest.NewClassKind(name, of)
-				k.ClaimKinds, k.Created = claimKinds, created
+				k.ClaimKinds = claimKinds
 				return selector.NewClasses(k, nil)
 			}
-			golds := kind("golds.example.org", "Gold", time.Unix(2, 0), tc.of...)
+			golds := kind("golds.example.org", "Gold", tc.of...)
 			inventory := selector.NewInventory()
 			c := &controllertest.Cached{}
 			for _, k := range []*v1alpha1.ClaimKind{register(names, v1alpha1.Name), register(others, v1alpha1.LocalObjectReference), register(refs, v1alpha1.ObjectReference)} {
@@ -86,7 +86,7 @@ func TestNamedKinds(t *testing.T) {
 				}
 				c.ClaimKinds = append(c.ClaimKinds, *k)
 			}
-			inventory.SetClasses(kind("olds.example.org", "Old", time.Unix(1, 0), names, others))
+			inventory.SetClasses(kind("firsts.example.org", "First", names, others))
 			inventory.SetClasses(golds)
 			inventory.Open()
 			c.ClassKinds = []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: tc.of}}}

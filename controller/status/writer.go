@@ -278,9 +278,11 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *s
 	}
 	e := configurations.ClaimEntry(k.Name)
 	switch {
+	case e == nil && view.Conflict != nil: // One with an entry binds claims until that of the first by name is there.
+		ready.Reason, ready.Message = view.Conflict.Reason, view.Conflict.Text
 	case view.Fault != nil:
 		ready.Reason, ready.Message = view.Fault.Reason, view.Fault.Text
-		if e == nil && view.Fault.Reason != v1alpha1.ReasonConflict {
+		if e == nil {
 			ready.Message += registry.NotEnforced
 		}
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):

@@ -2,7 +2,6 @@ package webhookconfig
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -51,13 +50,13 @@ func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 }
 
 // leftOut returns the kinds whose entries are too large, or do not fit into their
-// configuration beside those of kinds that were registered earlier, each with the reason.
+// configuration beside those of kinds that come first by name, each with the reason.
 func leftOut(due []dueEntry, current Configurations) (out map[string]string, err error) {
 	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
 		if a.optional != b.optional {
 			return map[bool]int{false: -1, true: 1}[a.optional]
 		}
-		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.kind, b.kind))
+		return strings.Compare(a.kind, b.kind)
 	})
 	out = map[string]string{}
 	totals := map[string]int{}
@@ -76,7 +75,7 @@ func leftOut(due []dueEntry, current Configurations) (out map[string]string, err
 				"shorten the paths of the registration, or its namespaceSelector", size, own)
 		case total+size > most:
 			out[e.kind] = fmt.Sprintf("the webhook configuration has no room for its entry, which counts as %d bytes, "+
-				"beside those of kinds that were registered before, which count as %d of %d: "+
+				"beside those of kinds whose names come first, which count as %d of %d: "+
 				"shorten the paths and namespaceSelectors of registrations, or delete some", size, total, most)
 		default:
 			totals[e.in] += size

@@ -23,20 +23,19 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	at := func(minute int) time.Time { return time.Date(2026, time.January, 2, 3, minute, 0, 0, time.UTC) }
 	const share, most = v1alpha1.MaxEntriesBytes / 32, v1alpha1.MaxEntryBytes
 	// sized is an entry that counts as so many bytes.
-	sized := func(kind string, created time.Time, bytes int) dueEntry {
-		e := dueEntry{Entry: Entry{Name: kind, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("")}}, in: "c", kind: kind, created: created}
+	sized := func(kind string, bytes int) dueEntry {
+		e := dueEntry{Entry: Entry{Name: kind, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("")}}, in: "c", kind: kind}
 		size, err := sizeOf(kind, &e.Entry)
 		require.NoError(t, err)
 		e.ClientConfig.URL = new(strings.Repeat("a", bytes-size))
 		return e
 	}
-	// of returns n entries with this share of the room, each created a minute after the last.
+	// of returns n entries with this share of the room, by name.
 	of := func(n int) (entries []dueEntry) {
 		for i := range n {
-			entries = append(entries, sized(fmt.Sprintf("k%02d", i), at(i), share))
+			entries = append(entries, sized(fmt.Sprintf("k%02d", i), share))
 		}
 		return entries
 	}
@@ -47,7 +46,7 @@ func TestLeftOut(t *testing.T) {
 		slices.Reverse(entries)
 		return entries
 	}
-	optional := sized("optional", at(0).Add(-time.Hour), share)
+	optional := sized("a-optional", share)
 	optional.optional = true
 	const fit, grown = v1alpha1.MaxEntriesBytes / share, v1alpha1.MaxGrownEntriesBytes / share
 	for name, tc := range map[string]struct {
@@ -58,26 +57,25 @@ func TestLeftOut(t *testing.T) {
 	}{
 		"None":         {reason: "We should leave out none of none."},
 		"Fit":          {reason: "We should leave out nothing that fits.", entries: of(fit)},
-		"OneTooMany":   {reason: "We should leave out the newest.", entries: of(fit + 1), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"InAnyOrder":   {reason: "We should go by when they were created, in whichever order they come.", entries: changed(of(fit+1), func(*dueEntry) {}), want: []string{fmt.Sprintf("k%02d", fit)}},
-		"AllAtOnce":    {reason: "We should go by the names of those that were created together.", entries: changed(of(fit+1), func(e *dueEntry) { e.created = at(0) }), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"OneTooMany":   {reason: "We should leave out the last by name.", entries: of(fit + 1), want: []string{fmt.Sprintf("k%02d", fit)}},
+		"InAnyOrder":   {reason: "We should go by their names, in whichever order they come.", entries: changed(of(fit+1), func(*dueEntry) {}), want: []string{fmt.Sprintf("k%02d", fit)}},
 		"Apart":        {reason: "We should have room in another configuration.", entries: append(of(fit), changed(of(1), func(e *dueEntry) { e.in = "other" })...)},
 		"Present":      {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown), present: true},
 		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown + 1), present: true, want: []string{fmt.Sprintf("k%02d", grown)}},
 		"TooLarge": {
-			reason:  "We should leave out alone what is too large by itself, however old.",
-			entries: []dueEntry{sized("large", at(0), most+1), sized("largest", at(1), most)},
+			reason:  "We should leave out alone what is too large by itself, though its name comes first.",
+			entries: []dueEntry{sized("large", most+1), sized("largest", most)},
 			want:    []string{"large"},
 		},
 		"Grown": {
 			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
-			entries: []dueEntry{sized("grown", at(0), v1alpha1.MaxGrownEntryBytes), sized("more", at(1), v1alpha1.MaxGrownEntryBytes+1)},
+			entries: []dueEntry{sized("grown", v1alpha1.MaxGrownEntryBytes), sized("more", v1alpha1.MaxGrownEntryBytes+1)},
 			present: true, want: []string{"more"},
 		},
-		"Optional": {reason: "We should leave out what can be done without, however old.", entries: append(of(fit), optional), want: []string{"optional"}},
+		"Optional": {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
 		"SmallOneFits": {
 			reason:  "We should leave out no more than has to be.",
-			entries: append(of(fit-1), sized("large", at(58), share+1), sized("small", at(59), share)),
+			entries: append(of(fit-1), sized("large", share+1), sized("small", share)),
 			want:    []string{"large"},
 		},
 	} {
@@ -113,7 +111,7 @@ func TestTooManyEntries(t *testing.T) {
 	c := &controllertest.Cached{Configuration: configurationWith(v1alpha1.LastConfiguration)}
 	for i := range 40 {
 		c.ClaimKinds = append(c.ClaimKinds, claimKind(fmt.Sprintf("kind%02d", i), large, ofResource("a.example.org", v1alpha1.FieldPath(fmt.Sprintf(".spec.ref%02d", i))),
-			func(k *v1alpha1.ClaimKind) { k.CreationTimestamp = metav1.Unix(int64(100-i), 0) }))
+			func(k *v1alpha1.ClaimKind) { k.CreationTimestamp = metav1.Unix(int64(100-i), 0) })) // The last by name is the oldest.
 	}
 	w := newConfigurator(t, c, ca)
 	var notified []string
@@ -127,23 +125,23 @@ func TestTooManyEntries(t *testing.T) {
 	for _, e := range entries {
 		assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write the CA.")
 	}
-	assert.Equal(t, "kind39.bind.classbind.io", entries[len(entries)-1].Name, "We should keep the oldest.")
-	first := len(c.ClaimKinds) - len(entries)
-	assert.Equal(t, fmt.Sprintf("kind%02d.bind.classbind.io", first), entries[0].Name, "We should leave out the newest.")
+	assert.Equal(t, "kind00.bind.classbind.io", entries[0].Name, "We should keep the first by name.")
+	fit, out := len(entries), len(c.ClaimKinds)-len(entries)
+	assert.Equal(t, fmt.Sprintf("kind%02d.bind.classbind.io", fit-1), entries[fit-1].Name, "We should leave out the last by name, though they are the oldest.")
 	for i := range c.ClaimKinds {
-		assert.Equal(t, i < first, w.claims.TooLarge(c.ClaimKinds[i].Name) != "", "We should say of which kinds there is no entry.")
+		assert.Equal(t, i >= fit, w.claims.TooLarge(c.ClaimKinds[i].Name) != "", "We should say of which kinds there is no entry.")
 	}
-	assert.Len(t, notified, first, "We should have the status of those written.")
+	assert.Len(t, notified, out, "We should have the status of those written.")
 
 	roundOfClaims(t, w)
-	assert.Len(t, notified, first, "We should have it written once.")
+	assert.Len(t, notified, out, "We should have it written once.")
 
-	c.ClaimKinds = c.ClaimKinds[first:]
+	c.ClaimKinds = c.ClaimKinds[:fit]
 	roundOfClaims(t, w)
 	for i := range c.ClaimKinds {
 		assert.Empty(t, w.claims.TooLarge(c.ClaimKinds[i].Name), "We should leave out none where all fit.")
 	}
-	assert.Len(t, notified, 2*first)
+	assert.Len(t, notified, 2*out)
 }
 
 // TestRulesInTime has more kinds whose API server does not answer than a round can look

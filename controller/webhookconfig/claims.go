@@ -45,17 +45,19 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	for i, k := range kinds.Items {
 		names[i] = k.Name
 	}
+	// In a conflict, one whose name does not come first keeps its entry until the other's is seen.
+	entered := slices.DeleteFunc(slices.Clone(kinds.Items), func(k v1alpha1.ClaimKind) bool { return current.ClaimEntry(k.Name) == nil })
 	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
-		if selector.ConflictOf(k, kinds.Items) != nil {
-			return nil, nil //nolint:nilerr // It is no failure: the older one has the entry.
+		before, rivals := current.ClaimEntry(k.Name), kinds.Items
+		if before != nil {
+			rivals = entered
 		}
-		before := current.ClaimEntry(k.Name)
 		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be
 		// created without a class.
-		if before == nil && !w.Servable(ctx, k) {
-			return nil, nil // The status says why.
+		if selector.ConflictOf(k, rivals) != nil || before == nil && !w.Servable(ctx, k) {
+			return nil, nil //nolint:nilerr // It is no failure. The status says why.
 		}
 		return w.claimRule(ctx, k, before)
 	})
@@ -63,7 +65,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	for i, k := range kinds.Items {
 		if rules[i] != nil {
 			e := w.claimEntry(&k, *rules[i], ca, w.refused[k.Name])
-			due = append(due, dueEntry{Entry: e, in: k.Spec.Order.Configuration(), kind: k.Name, created: k.CreationTimestamp.Time})
+			due = append(due, dueEntry{Entry: e, in: k.Spec.Order.Configuration(), kind: k.Name})
 		}
 	}
 	return w.write(ctx, &w.claims, current, ClaimConfigurations, due, incomplete)

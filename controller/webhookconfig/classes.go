@@ -52,14 +52,13 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 		if rules[i] == nil {
 			continue
 		}
-		created := k.CreationTimestamp.Time
-		due = append(due, dueEntry{Entry: w.classEntry(&k, claimKinds.Items, *rules[i], ca), in: in, kind: k.Name, created: created})
+		due = append(due, dueEntry{Entry: w.classEntry(&k, claimKinds.Items, *rules[i], ca), in: in, kind: k.Name})
 		// Deletions are reviewed where a claim kind that the class kind serves has its claims watched.
 		if slices.ContainsFunc(claimKinds.Items, func(c v1alpha1.ClaimKind) bool {
 			return selector.WatchesClaims(&c) && slices.Contains(k.Spec.ClaimKinds, c.Name)
 		}) {
 			e := w.deletionEntry(&k, *rules[i], ca)
-			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name, created: created, optional: true})
+			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name, optional: true})
 		}
 	}
 	return w.write(ctx, &w.classes, current, []string{in}, due, incomplete)

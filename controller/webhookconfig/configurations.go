@@ -106,9 +106,8 @@ func (all Configurations) Entries() (entries []Entry) {
 // dueEntry is an entry that a configuration should have.
 type dueEntry struct {
 	Entry
-	in      string // the name of the configuration
-	kind    string // the registered kind; of a deletion entry, the entry's name
-	created time.Time
+	in   string // the name of the configuration
+	kind string // the registered kind; of a deletion entry, the entry's name
 	// optional entries give way to all others.
 	optional bool
 }

@@ -130,6 +130,8 @@ func TestRounds(t *testing.T) {
 			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason}}
 		}
 	}
+	sameReference := ofResource("a.example.org", ".spec.classRef")
+	first, second, faulty := claimKind("y", sameReference), claimKind("z", sameReference), claimKind("y", sameReference, status(v1alpha1.ReasonNoClassKind))
 	watched := []v1alpha1.ClaimKind{
 		claimKind("later.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.BindLater }),
 		claimKind("counted.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }),
@@ -258,9 +260,21 @@ func TestRounds(t *testing.T) {
 			want: want{entries: []string{a.Name + bind + " v1 Namespaced", "tiers" + bind + " v1 Namespaced"}},
 		},
 		"Conflict": {
-			reason: "We should write no entry for the later of two of one reference.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("z", ofResource("a.example.org", ".spec.classRef")), claimKind("y", ofResource("a.example.org", ".spec.classRef"))},
-			want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+			reason: "We should write no entry for the second by name of two of one reference.",
+			before: []string{}, claims: []v1alpha1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+		},
+		"ConflictWithANewcomer": {
+			reason: "We should keep the entry of the second until that of the first is seen: meanwhile, claims would be created without a class.",
+			before: []string{"z" + bind}, claims: []v1alpha1.ClaimKind{second, first},
+			want: want{entries: []string{"y" + bind + " v1 Namespaced", "z" + bind + " v1 Namespaced"}},
+		},
+		"ConflictWithWhatWasNeverServed": {
+			reason: "We should keep it where the first gets no entry.",
+			before: []string{"z" + bind}, claims: []v1alpha1.ClaimKind{second, faulty}, want: want{entries: []string{"z" + bind + " v1 Namespaced"}},
+		},
+		"ConflictIsOver": {
+			reason: "We should remove the entry of the second once that of the first is seen.",
+			before: []string{"y" + bind, "z" + bind}, claims: []v1alpha1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
 		},
 		"VersionNotServed": {
 			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",

@@ -330,12 +330,12 @@ func TestPoliciesOutdated(t *testing.T) {
 func TestPoliciesOfFaulty(t *testing.T) {
 	p := newPolicyWorld(t)
 	p.round(t)
-	older := p.ClaimKinds[0].DeepCopy()
-	older.Name, older.Spec.Resource, older.Spec.Defaulting = "a.example.org", "claims.example.org", v1alpha1.DefaultingWebhook
-	p.ClaimKinds = append(p.ClaimKinds, *older)
+	first := p.ClaimKinds[0].DeepCopy()
+	first.Name, first.Spec.Resource, first.Spec.Defaulting = "a.example.org", "claims.example.org", v1alpha1.DefaultingWebhook
+	p.ClaimKinds = append(p.ClaimKinds, *first)
 	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
 	p.round(t)
-	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the older kind.")
+	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the first kind.")
 	assert.Equal(t, v1alpha1.ReasonConflict, p.reason(t))
 }
 
@@ -392,7 +392,7 @@ func TestPoliciesFail(t *testing.T) {
 		wantErr     bool
 	}{
 		"NotServed": {
-			reason: "We should do without where the API server is older.",
+			reason: "We should do without where the API server is first.",
 			list:   &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}, want: v1alpha1.ReasonPolicyNotServed,
 		},
 		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1alpha1.ReasonPolicyNotServed},

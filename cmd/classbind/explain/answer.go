@@ -154,7 +154,7 @@ func (o *options) decide(
 	item.Explanation, err = decider.Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*selector.Fault)(nil)
 	switch {
-	case errors.As(err, &fault) && v.InConflict():
+	case errors.As(err, &fault) && fault.Reason == v1alpha1.ReasonConflict:
 		item.leftAlone(fault.Reason, fault.Text)
 		return nil
 	case errors.As(err, &fault):

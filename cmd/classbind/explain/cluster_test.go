@@ -343,7 +343,7 @@ func TestExplainCluster(t *testing.T) {
 			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
 		},
 		"WithNewcomer": {
-			reason: "We should know that a class kind of the files is newer than those of the cluster, whatever their names.",
+			reason: "We should go by the names of class kinds, of the files and of the cluster, and not by when they were created.",
 			args:   []string{"--with", "new.yaml"},
 			change: func(a map[string]any) {
 				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
@@ -353,10 +353,10 @@ func TestExplainCluster(t *testing.T) {
 				fast["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
 				a["/apis/classbind.io/v1alpha1/classkinds"] = list("classbind.io/v1alpha1", "ClassKindList", fast)
 			},
-			with: documents(strings.ReplaceAll(classKind, "fastclasses", "afterclasses"),
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "afterclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "AfterClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+			with: documents(strings.ReplaceAll(strings.ReplaceAll(classKind, "fastclasses", "laterclasses"), `"}, "spec"`, `", "creationTimestamp": "2025-01-01T00:00:00Z"}, "spec"`),
+				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "laterclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "LaterClass"}, "versions": [{"name": "v1", "served": true}]}}`,
 				strings.ReplaceAll(classKind, `"}, "spec"`, `", "creationTimestamp": "2027-01-01T00:00:00Z"}, "spec"`)),
-			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", which was registered first: `},
+			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", whose name comes first: `},
 		},
 		"WithKindAgain": {
 			reason:  "We should know what the cluster says of a class kind that the files have, too.",

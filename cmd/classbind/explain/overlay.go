@@ -25,20 +25,18 @@ func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1
 }
 
 // replace returns all with next. Those of the same name keep all but what change takes of the next one,
-// such as their age and status. The others of next were created just now, at the same time.
+// such as their status.
 func replace[T any, P interface {
 	*T
 	metav1.Object
 }](all, next []T, change func(P, T)) []T {
-	now := metav1.Now()
 	for _, t := range next {
 		i := slices.IndexFunc(all, func(old T) bool { return P(&old).GetName() == P(&t).GetName() })
 		if i >= 0 {
 			change(P(&all[i]), t)
-			continue
+		} else {
+			all = append(all, t)
 		}
-		P(&t).SetCreationTimestamp(now)
-		all = append(all, t)
 	}
 	return all
 }

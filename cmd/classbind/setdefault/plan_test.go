@@ -2,7 +2,6 @@ package setdefault
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,12 +26,11 @@ func TestNewPlan(t *testing.T) {
 		only = fakeKind("Only", "onlies.test", false, "unregistered.test")
 
 		first   = fakeKind("First", "firsts.test", false, "exclusive.test")
-		young   = fakeKind("Young", "youngs.test", false, "claims.test", "exclusive.test")
+		last    = fakeKind("Last", "lasts.test", false, "claims.test", "exclusive.test")
 		gone    = fakeKind("Gone", "a.test", false, "exclusive.test")
 		refused = fakeKind("Refused", "b.test", false, "exclusive.test")
 	)
-	// Others were registered before these two, but classbind knows the classes of neither.
-	first.Created, young.Created = time.Unix(1, 0), time.Unix(2, 0)
+	// The names of others come before those of first and last, but classbind knows the classes of neither.
 	gone.lookupErr = lookup.ErrNotInstalled
 	refused.leftOut = true
 	class := func(k *classKind, name string, marked bool) *storedClass {
@@ -177,18 +175,18 @@ func TestNewPlan(t *testing.T) {
 		},
 		"LeftOut": {
 			reason: "We should refuse a class that no claim is offered, before anything is changed.",
-			target: target(young), defaults: []*storedClass{old(first)}, named: []string{"exclusive.test"},
+			target: target(last), defaults: []*storedClass{old(first)}, named: []string{"exclusive.test"},
 			want: want{err: []string{
-				`the classes of "youngs.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", which was registered first`,
+				`the classes of "lasts.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", whose name comes first`,
 			}},
 		},
 		"LeftOutOfAnother": {
 			reason: "We should leave alone the default of a claim kind that is not offered the class.",
-			target: target(young), defaults: []*storedClass{old(first)}, want: want{mark: true},
+			target: target(last), defaults: []*storedClass{old(first)}, want: want{mark: true},
 		},
-		"RegisteredFirst": {
+		"FirstByName": {
 			reason: "We should mark a class that claims are offered, and leave alone the mark of one that they are not.",
-			target: target(first), defaults: []*storedClass{old(young)}, named: []string{"exclusive.test"}, want: want{mark: true},
+			target: target(first), defaults: []*storedClass{old(last)}, named: []string{"exclusive.test"}, want: want{mark: true},
 		},
 		"BeingDeleted": {reason: "We should refuse a class that is being deleted.", target: deleted, want: want{err: []string{"as.test/new is being deleted: choose another class"}}},
 	} {
@@ -200,7 +198,7 @@ func TestNewPlan(t *testing.T) {
 				r.claimKinds[name] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClaimKindSpec{ClassNamespaces: namespaces}})
 			}
 			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.Name}}})
-			r.classKinds = []*classKind{gone, refused, young, first}
+			r.classKinds = []*classKind{gone, refused, last, first}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}
 			}

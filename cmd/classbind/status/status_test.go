@@ -307,13 +307,13 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		"ClassOfTheSecondKind": {
-			reason: "We should find the class of a kind that the server offers, behind an older kind that it leaves out.",
-			change: func(w *world) { w.older(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted) },
-			want:   []string{"kinds: classkind/irons.example.org: Ready is False (NotPermitted)"},
+			reason: "We should find the class of a kind that the server offers, behind a kind that comes first by name and that it leaves out.",
+			change: func(w *world) { w.rival(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted) },
+			want:   []string{"kinds: classkind/a-irons.example.org: Ready is False (NotPermitted)"},
 		},
 		"ClassOfAKindThatIsLeftOut": {
 			reason: "We should find a class that is there, and is offered to no claim any more.",
-			change: func(w *world) { w.older(metav1.ConditionTrue, v1alpha1.ReasonServed) },
+			change: func(w *world) { w.rival(metav1.ConditionTrue, v1alpha1.ReasonServed) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

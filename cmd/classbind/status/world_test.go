@@ -257,12 +257,11 @@ func waits(p *corev1.Pod, reason string) {
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 }
 
-// older is a class kind that was registered first, with a default class of its own.
-func (w *world) older(ready metav1.ConditionStatus, reason string) {
+// rival is a class kind whose name comes first, with a default class of its own.
+func (w *world) rival(ready metav1.ConditionStatus, reason string) {
 	irons := w.classKind.DeepCopy()
-	irons.Name, irons.CreationTimestamp = "irons.example.org", metav1.Unix(1, 0)
+	irons.Name = "a-irons.example.org"
 	irons.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason}}
-	w.classKind.CreationTimestamp = metav1.Unix(2, 0)
 	iron := object("example.org/v1", "Iron", "", "iron")
 	iron.SetAnnotations(map[string]string{"default": "true"})
 	w.served[irons.Name] = cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Iron"}}
