@@ -40,8 +40,12 @@ func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.Cl
 	}
 	old := r.claimKind(k.Name)
 	same := old.kind != nil && old.kind.Revision == selector.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
-	if same && reflect.DeepEqual(old.paths, paths) {
+	if same && paths.Version == old.paths.Version && reflect.DeepEqual(old.paths.Check, paths.Check) {
 		old.kind.CannotBindLater.Store(selector.CannotBindLater(k))
+		if next.kind = old.kind; !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.
+			r.needRelated(k.Name, next)
+			r.registered.Notify(k.Name)
+		}
 		return
 	}
 	next.kind = selector.NewClaimKind(k, classKinds...)

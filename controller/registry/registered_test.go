@@ -195,7 +195,7 @@ func TestSerial(t *testing.T) {
 	r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
 	k := controllertest.NewClaimKind("claims.example.org")
 	golds := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
-	compiled, paths := 0, Paths{}
+	compiled, paths, kept := 0, Paths{}, (*selector.ClaimKind)(nil)
 	r.OnRegistered(t.Context(), func(string) { compiled++ })
 	for i, step := range []struct {
 		reason   string
@@ -209,13 +209,17 @@ func TestSerial(t *testing.T) {
 			k.Status.Version, k.Status.Conditions = "v1", []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse}}
 		}, 1, 1},
 		{"We should go on with the claims where only the schema changed.", func() { paths.Check.SelectorAbsent = true }, 1, 2},
+		{"We should only tell that the schema cannot be read, and keep what the strategy remembers.", func() { paths.Err, kept = errors.New("no answer"), r.Inventory.ClaimKind(k.Name) }, 1, 3},
 		{"We should read the claims again where a class kind looks at other fields.", func() {
 			golds.Spec.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
-		}, 2, 3},
-		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 4},
+		}, 2, 4},
+		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 5},
 	} {
 		step.change()
 		r.register(k.DeepCopy(), []*v1alpha1.ClassKind{golds.DeepCopy()}, paths)
+		if paths.Err != nil && step.serial == 1 {
+			assert.Same(t, kept, r.Inventory.ClaimKind(k.Name), step.reason)
+		}
 		assert.Equal(t, step.serial, r.Inventory.ClaimKind(k.Name).Serial, "%s (%d)", step.reason, i)
 		assert.Equal(t, step.compiled, compiled, "%s (%d)", step.reason, i)
 		assert.Equal(t, i > 1, r.Inventory.ClaimKind(k.Name).CannotBindLater.Load(), "We should tell what the status says of late binding (%d).", i)
