@@ -101,19 +101,3 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1alpha1.ClaimKind,
 	}
 	return string(text), nil
 }
-
-// Offered reports whether the classes of a kind are offered to claims of one of the kinds that it names.
-func (r *Registration) Offered(k *v1alpha1.ClassKind) bool {
-	snapshot, refused := r.Inventory.Snapshot(), false
-	for _, name := range k.Spec.ClaimKinds {
-		view := snapshot[name]
-		switch {
-		case view == nil:
-		case view.FaultOf(k.Name) == nil:
-			return r.State(k.Name).Classes != nil
-		default:
-			refused = true
-		}
-	}
-	return !refused && r.State(k.Name).Classes != nil
-}
