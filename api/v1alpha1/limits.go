@@ -199,8 +199,8 @@ const (
 	// the API server records of their fields. An entry with deep paths counts as what the
 	// paths take to compile, if that is more. It protects the configuration: etcd
 	// takes 1.5 MiB. It also protects its writes, to which the API server gives 34 s:
-	// compiling takes it about 5 s of CPU at most. Beyond it, the registrations whose names come last
-	// get no entry, and their status says so.
+	// compiling takes it about 5 s of CPU at most. Beyond it, registrations that have no entry yet get
+	// none, those whose names come last, and their status says so.
 	MaxEntriesBytes = 1 << 20
 	// MaxGrownEntryBytes is MaxEntryBytes for an entry that the configuration already has,
 	// so that a CA bundle that grows in a rotation does not remove it.

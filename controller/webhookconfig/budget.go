@@ -50,11 +50,16 @@ func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 }
 
 // leftOut returns the kinds whose entries are too large, or do not fit into their
-// configuration beside those of kinds that come first by name, each with the reason.
+// configuration beside those that are there and those of kinds that come first by name, each with the reason.
 func leftOut(due []dueEntry, current Configurations) (out map[string]string, err error) {
 	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
-		if a.optional != b.optional {
-			return map[bool]int{false: -1, true: 1}[a.optional]
+		order := map[bool]int{false: -1, true: 1}
+		newA, newB := current.Entry(a.in, a.Name) == nil, current.Entry(b.in, b.Name) == nil
+		switch {
+		case a.optional != b.optional:
+			return order[a.optional]
+		case newA != newB: // Nobody takes the room of a kind that is served.
+			return order[newA]
 		}
 		return strings.Compare(a.kind, b.kind)
 	})
@@ -75,7 +80,7 @@ func leftOut(due []dueEntry, current Configurations) (out map[string]string, err
 				"shorten the paths of the registration, or its namespaceSelector", size, own)
 		case total+size > most:
 			out[e.kind] = fmt.Sprintf("the webhook configuration has no room for its entry, which counts as %d bytes, "+
-				"beside those of kinds whose names come first, which count as %d of %d: "+
+				"beside those that are there or come first by name, which count as %d of %d: "+
 				"shorten the paths and namespaceSelectors of registrations, or delete some", size, total, most)
 		default:
 			totals[e.in] += size

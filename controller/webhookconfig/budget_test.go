@@ -62,6 +62,7 @@ func TestLeftOut(t *testing.T) {
 		"Apart":        {reason: "We should have room in another configuration.", entries: append(of(fit), changed(of(1), func(e *dueEntry) { e.in = "other" })...)},
 		"Present":      {reason: "We should not take out for a CA bundle what was there before.", entries: of(grown), present: true},
 		"PresentLimit": {reason: "We should have a limit for what was there before, too.", entries: of(grown + 1), present: true, want: []string{fmt.Sprintf("k%02d", grown)}},
+		"Newcomer":     {reason: "We should take nothing out for one that was not there, though its name comes first.", entries: append(of(grown), sized("a-new", share)), present: true, want: []string{"a-new"}},
 		"TooLarge": {
 			reason:  "We should leave out alone what is too large by itself, though its name comes first.",
 			entries: []dueEntry{sized("large", most+1), sized("largest", most)},
@@ -83,7 +84,7 @@ func TestLeftOut(t *testing.T) {
 			current := Configurations{}
 			if tc.present {
 				current["c"] = &Configuration{}
-				for _, e := range tc.entries {
+				for _, e := range slices.DeleteFunc(slices.Clone(tc.entries), func(e dueEntry) bool { return e.kind == "a-new" }) {
 					current["c"].Webhooks = append(current["c"].Webhooks, e.Entry)
 				}
 			}
