@@ -125,7 +125,7 @@ func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []
 	maps.Copy(w.refused, refused)
 	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, so it calls classbind for each claim",
 		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", truncate.Error(err).Error())
-	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true}
+	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true, false}
 }
 
 func isBindWhen(c admissionregistrationv1.MatchCondition) bool {

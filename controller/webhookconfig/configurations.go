@@ -208,14 +208,14 @@ func written(err error) error {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, true}
+		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false, true}
 	}
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
 }
 
 // notDeployed says that there is no configuration of this name.
 func notDeployed(name string) error {
-	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(name), name), registry.RetryAfter, false}
+	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(name), name), registry.RetryAfter, false, false}
 }
 
 func kindOf(configuration string) string {

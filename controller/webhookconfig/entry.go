@@ -109,7 +109,7 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), registry.RetryAfter, true}
+			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), registry.RetryAfter, true, false}
 		}
 		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, cluster.ErrVersionNotServed) || errors.Is(err, errNotRegisteredYet) {
 			incomplete.after = registry.RetryCRDAfter
