@@ -79,8 +79,7 @@ const (
 	RegistrationsAnnotation = "classbind.io/registrations"
 
 	// MemoryAnnotation of the ValidatingWebhookConfiguration has what was served, as JSON: the versions
-	// of claim kinds, and class kinds. Written by classbind's leader, and read by every replica, which
-	// acts on no status.
+	// of claim kinds, and class kinds. Written by classbind's leader, read by every replica.
 	MemoryAnnotation = "classbind.io/served"
 
 	// BindPath is the path that binds claims, called by the API server. The name of
