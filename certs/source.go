@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // signInterval is how often a new replica looks whether it knows the CA yet.
@@ -41,8 +41,8 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 		Authority: Backdating{&authority.DynamicAuthority{
 			RESTConfig:      config,
 			SecretNamespace: namespace,
-			SecretName:      v1alpha1.CASecret,
-			CommonName:      v1alpha1.CASecret,
+			SecretName:      v1beta1.CASecret,
+			CommonName:      v1beta1.CASecret,
 			LeafDuration:    duration,
 			CADuration:      caDuration,
 		}},
@@ -94,7 +94,7 @@ func NewCertManager(dir string) (*certwatcher.CertWatcher, error) {
 	w, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the certificate of cert-manager: %w; mount the Secret %q there, as deploy/cert-manager does",
-			err, v1alpha1.TLSSecret)
+			err, v1beta1.TLSSecret)
 	}
 	return w, nil
 }

@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // mounted writes a Secret with a certificate into a folder.
@@ -70,7 +70,7 @@ func newSecrets(t *testing.T, namespace string) (*rest.Config, <-chan *corev1.Se
 		w.Header().Set("Content-Type", "application/json")
 		answer := json.NewEncoder(w)
 		switch {
-		case r.URL.Query().Get("fieldSelector") != "metadata.name="+v1alpha1.CASecret:
+		case r.URL.Query().Get("fieldSelector") != "metadata.name="+v1beta1.CASecret:
 			http.Error(w, "no right to see other Secrets", http.StatusForbidden)
 		case r.URL.Query().Get("sendInitialEvents") != "": // Like an API server that cannot stream a list.
 			w.WriteHeader(http.StatusUnprocessableEntity)
@@ -90,7 +90,7 @@ func newSecrets(t *testing.T, namespace string) (*rest.Config, <-chan *corev1.Se
 		}
 	})
 	var stored atomic.Pointer[corev1.Secret]
-	mux.HandleFunc("GET "+collection+"/"+v1alpha1.CASecret, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+collection+"/"+v1beta1.CASecret, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		assert.NoError(t, json.NewEncoder(w).Encode(stored.Load()))
 	})
@@ -133,7 +133,7 @@ func TestSelfSigned(t *testing.T) {
 	default:
 		require.NoError(t, errors.New("no Secret"), "We should keep the CA in a Secret.")
 	}
-	assert.Equal(t, v1alpha1.CASecret, secret.Name, "We should use the name that we have rights to.")
+	assert.Equal(t, v1beta1.CASecret, secret.Name, "We should use the name that we have rights to.")
 	block, _ := pem.Decode(secret.Data["ca.crt"])
 	require.NotNil(t, block)
 	ca, err := x509.ParseCertificate(block.Bytes)

@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
@@ -31,7 +31,7 @@ func TestApplyTogether(t *testing.T) {
 	w := sharedWorld(t)
 	w.register(t, "together.test", "{}")
 	w.resources(t, "Other others.unwatched.together.test Cluster")
-	w.apply(t, strings.Replace(vendor("unwatched.together.test"), "[get, list, watch]", "[list]", 1)+classKind("others.unwatched.together.test", "{claimKinds: [claims.together.test]}"))
+	w.apply(t, strings.Replace(vendor("unwatched.together.test"), "[get, list, watch]", "[list]", 1)+classKind("others.unwatched.together.test", "{claimKinds: [{name: claims.together.test}]}"))
 	w.awaitClasses(t, "others.unwatched.together.test", 0)
 
 	const files = 100
@@ -69,14 +69,14 @@ func TestSpared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{Audit: true})
 	r := w.serve(t)
-	w.register(t, "spared.test", "{skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}", class("spared.test", "Class", "only", ""))
-	w.apply(t, classKind("classes.spared.test", "{claimKinds: [claims.spared.test, pods, services, jobs.batch]}"))
+	w.register(t, "spared.test", "{claims: {skipIfSet: [{path: .spec.resourceRef}, {path: .spec.in.namespace}, {path: .spec.a-b}]}}", class("spared.test", "Class", "only", ""))
+	w.apply(t, classKind("classes.spared.test", "{claimKinds: [{name: claims.spared.test}, {name: pods}, {name: services}, {name: jobs.batch}]}"))
 	for _, kind := range []string{"pods", "services", "jobs.batch"} {
 		w.apply(t, claimKind(kind, "{reference: {annotation: example.org/class, form: Name}}")) // Their schemas have no .spec.classRef.
 		w.awaitClaims(t, kind)
 	}
 	configuration := func() string {
-		return w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.metadata.resourceVersion}")
+		return w.kubectl(t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.metadata.resourceVersion}")
 	}
 	unchanged := configuration()
 
@@ -139,7 +139,7 @@ func TestSpared(t *testing.T) {
 		w.kubectl(t, "delete", "-k", w.deploy, "--wait=false")
 		w.awaitBound(t, claim("spared.test", "uninstalled"), "", "We should neither block nor bind claims once we are uninstalled.")
 		assert.Never(t, func() bool {
-			return w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
+			return w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{}) == nil
 		}, time.Second, 100*time.Millisecond, "We should not bring the webhook configuration back while we still run.")
 	})
 }
@@ -147,7 +147,7 @@ func TestSpared(t *testing.T) {
 // calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
 	t.Helper()
-	n, err := r.Answered(t.Context(), v1alpha1.BindPath+"{name}")
+	n, err := r.Answered(t.Context(), v1beta1.BindPath+"{name}")
 	require.NoError(t, err)
 	return n
 }
@@ -177,13 +177,13 @@ func TestUnavailable(t *testing.T) {
 	w.resources(t, "Claim claims.strict.test Namespaced", "Claim claims.lenient.test Namespaced", "Other others.strict.test Namespaced",
 		"Class classes.strict.test Cluster")
 	w.apply(t, vendor("strict.test")+vendor("stuck.test")+
-		claimKind("claims.strict.test", "{failurePolicy: Fail}")+claimKind("claims.lenient.test", "{failurePolicy: Ignore}")+
-		classKind("classes.strict.test", "{claimKinds: [claims.strict.test, claims.lenient.test]}")+class("strict.test", "Class", "only", ""))
+		claimKind("claims.strict.test", "{admission: {failurePolicy: Fail}}")+claimKind("claims.lenient.test", "{admission: {failurePolicy: Ignore}}")+
+		classKind("classes.strict.test", "{claimKinds: [{name: claims.strict.test}, {name: claims.lenient.test}]}")+class("strict.test", "Class", "only", ""))
 	w.awaitClaims(t, "claims.strict.test")
 	w.awaitClaims(t, "claims.lenient.test")
 	w.awaitClasses(t, "classes.strict.test", 1)
 	const outage, late = "outage.test", 100
-	w.register(t, outage, "{whenUnmatched: BindLater, failurePolicy: Ignore}", class(outage, "Class", "gold", "labels: {tier: gold}, "))
+	w.register(t, outage, "{whenUnmatched: BindLater, admission: {failurePolicy: Ignore}}", class(outage, "Class", "gold", "labels: {tier: gold}, "))
 	all := w.reproducible(t)
 	same := all(client.DryRunAll)
 	r.Kill()
@@ -225,7 +225,7 @@ apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.stuck.test}
 spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}
-`+classKind("classes.stuck.test", "{claimKinds: [claims.strict.test]}"))
+`+classKind("classes.stuck.test", "{claimKinds: [{name: claims.strict.test}]}"))
 		w.served(t, "classes.stuck.test")
 		r := w.start(t, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"), "--webhook-url="+r.URL)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -242,7 +242,7 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 		require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, r.Probe(t.Context())) }, patience, 20*time.Millisecond)
 		w.binds(t, claim("strict.test", "synced"), "Class/only", "We should bind again as soon as nothing is missing.")
 		assert.Equal(t, same, all(client.DryRunAll), "We should give a claim the same class after a restart.")
-		w.awaitKind(t, "claims."+outage, "We should bind the claims of the outage.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
+		w.awaitKind(t, "claims."+outage, "We should bind the claims of the outage.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
 			require.EqualValues(c, late, *k.Status.BoundClaims)
 		})
 		w.boundOnce(t, outage, late)
@@ -253,14 +253,14 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 func (w *world) served(t *testing.T, classKind string) {
 	t.Helper()
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClassConfiguration}, c))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.ClassConfiguration}, c))
 	memory := map[string]any{}
-	require.NoError(t, json.Unmarshal([]byte(c.Annotations[v1alpha1.MemoryAnnotation]), &memory), "We should have remembered what was served.")
+	require.NoError(t, json.Unmarshal([]byte(c.Annotations[v1beta1.MemoryAnnotation]), &memory), "We should have remembered what was served.")
 	classKinds, _ := memory["classKinds"].([]any)
 	memory["classKinds"] = append(classKinds, classKind)
 	text, err := json.Marshal(memory)
 	require.NoError(t, err)
-	c.Annotations[v1alpha1.MemoryAnnotation] = string(text)
+	c.Annotations[v1beta1.MemoryAnnotation] = string(text)
 	require.NoError(t, w.Update(t.Context(), c))
 }
 

@@ -16,7 +16,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -38,7 +38,7 @@ func TestAgreement(t *testing.T) {
 		return err
 	})
 
-	manifest := lateVendor(agreementGroup) + classKind("reds."+agreementGroup, "{claimKinds: ["+kind+"]}") + classKind("blues."+agreementGroup, "{claimKinds: ["+kind+"]}") +
+	manifest := lateVendor(agreementGroup) + classKind("reds."+agreementGroup, "{claimKinds: [{name: "+kind+"}]}") + classKind("blues."+agreementGroup, "{claimKinds: [{name: "+kind+"}]}") +
 		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
 	for i := range 8 {
 		manifest += class(agreementGroup, "Red", fmt.Sprint("red-", i), fmt.Sprintf("labels: {tier: %s, cores: %q}, ", []string{"gold", "silver"}[i%2], fmt.Sprint(i))) +
@@ -47,8 +47,8 @@ func TestAgreement(t *testing.T) {
 	w.apply(t, manifest)
 	w.awaitClasses(t, "reds."+agreementGroup, 10)
 	w.awaitClasses(t, "blues."+agreementGroup, 8)
-	w.apply(t, claimKind(kind, "{whenUnmatched: BindLater, namespaceSelector: {matchLabels: {team: a}}}"))
-	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) { require.NotNil(c, k.Status.WaitingClaims) })
+	w.apply(t, claimKind(kind, "{claims: {namespaceSelector: {matchLabels: {team: a}}}, whenUnmatched: BindLater}"))
+	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) { require.NotNil(c, k.Status.WaitingClaims) })
 
 	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig)
 	require.Len(t, explained, len(claims))
@@ -168,7 +168,7 @@ func (w *world) boundLater(t *testing.T, explained []explanation) []later {
 			events := &eventsv1.EventList{}
 			require.NoError(c, w.List(t.Context(), events, client.InNamespace(namespace)))
 			for i := range events.Items {
-				if events.Items[i].Reason == v1alpha1.EventNoMatchingClass {
+				if events.Items[i].Reason == v1beta1.EventNoMatchingClass {
 					notes[events.Items[i].Regarding.Name] = events.Items[i].Note
 				}
 			}
@@ -203,14 +203,14 @@ func TestExpressionAgreement(t *testing.T) {
 	}
 	w.resources(t, lines...)
 
-	const related = "related: [{name: plan, resource: plans." + group + ", nameExpression: \"has(claim.spec.plan) ? claim.spec.plan : ''\"}]"
+	const related = "classes: {related: [{name: plan, resource: plans." + group + ", nameExpression: \"has(claim.spec.plan) ? claim.spec.plan : ''\"}]"
 	manifest := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-a, labels: {tenant: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-b, labels: {tenant: b}}\n"
 	registrations := vendor(group) +
-		claimKind(plural("Fitting"), "{"+related+`, fits: [{name: Driver, expression: class.spec.driver == related.plan.spec.driver, message: of another driver}, {name: Size, expression: "class.spec.size > 1 && claim.spec.size <= class.spec.size"}], whenNoSelector: Any}`) +
-		claimKind(plural("Parted"), `{partition: {claim: namespace.metadata.labels.tenant, class: "has(class.spec.tenant) ? class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}`) +
-		claimKind(plural("Scored"), "{"+related+`, strategy: LowestScore, score: class.spec.price * double(claim.spec.size), classSelector: {expression: "has(related.plan) ? 'driver=' + related.plan.spec.driver : claim.spec.selector"}, whenUnmatched: Deny}`) +
-		claimKind(plural("Later"), "{"+related+`, bindWhen: "!has(claim.spec.hold) && (!has(related.plan) || related.plan.spec.open)", whenNoSelector: Any}`) +
-		classKind("classes."+group, fmt.Sprintf(`{claimKinds: [%s, %s, %s, %s], default: {expression: class.spec.usual}, weight: {expression: class.spec.size}, offerWhen: "!has(class.spec.ready) || class.spec.ready"}`,
+		claimKind(plural("Fitting"), "{"+related+`, fits: [{name: Driver, expression: class.spec.driver == related.plan.spec.driver, message: of another driver}, {name: Size, expression: "class.spec.size > 1 && claim.spec.size <= class.spec.size"}]}, selector: {whenAbsent: Any}}`) +
+		claimKind(plural("Parted"), `{classes: {partition: {claim: namespace.metadata.labels.tenant, class: "has(class.spec.tenant) ? class.spec.tenant : ''"}, fits: [{name: Who, expression: "!has(class.spec.team) || class.spec.team in request.userInfo.groups"}]}}`) +
+		claimKind(plural("Scored"), "{"+related+`}, choice: {strategy: LowestScore, score: class.spec.price * double(claim.spec.size)}, selector: {expression: "has(related.plan) ? 'driver=' + related.plan.spec.driver : claim.spec.selector"}, whenUnmatched: Deny}`) +
+		claimKind(plural("Later"), "{"+related+`}, claims: {when: "!has(claim.spec.hold) && (!has(related.plan) || related.plan.spec.open)"}, selector: {whenAbsent: Any}}`) +
+		classKind("classes."+group, fmt.Sprintf(`{claimKinds: [{name: %s}, {name: %s}, {name: %s}, {name: %s}], default: {expression: class.spec.usual}, weight: {expression: class.spec.size}, offerWhen: "!has(class.spec.ready) || class.spec.ready"}`,
 			plural("Fitting"), plural("Parted"), plural("Scored"), plural("Later")))
 	random := rand.New(rand.NewPCG(17, 100)) //nolint:gosec // It has to be reproducible.
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -259,7 +259,7 @@ func TestExplain(t *testing.T) {
 	w := sharedWorld(t)
 	w.resources(t, "Class classes.explain.test Cluster")
 	w.apply(t, fmt.Sprintf(schemaOfClaims, "explain.test", wholeReference)+vendor("explain.test")+
-		claimKind("claims.explain.test", "{}")+classKind("classes.explain.test", "{claimKinds: [claims.explain.test]}"))
+		claimKind("claims.explain.test", "{}")+classKind("classes.explain.test", "{claimKinds: [{name: claims.explain.test}]}"))
 	w.awaitClasses(t, "classes.explain.test", 0)
 	w.awaitClaims(t, "claims.explain.test")
 	stored := write(t, `
@@ -278,7 +278,7 @@ metadata: {name: gold, labels: {tier: gold}}
 		return write(t, "{apiVersion: "+apiVersion+", kind: "+kind+", metadata: {name: a, namespace: default}, spec: {"+field+": {matchLabels: {tier: gold}}}}")
 	}
 	volumes := write(t, claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}}")+
-		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims]}"))
+		classKind("storageclasses.storage.k8s.io", "{claimKinds: [{name: persistentvolumeclaims}]}"))
 	volume := func(field string) string {
 		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: {classbind.io/class-selector: tier=none}}, "+
 			"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, "+field+"}}")

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestBindWhen has claims that are not to be bound, or not yet, and claims that are to be
@@ -22,7 +22,7 @@ func TestBindWhen(t *testing.T) {
 	w, asks := sharedReplica(t)
 	register := func(t *testing.T, group, spec string) {
 		t.Helper()
-		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "only", ""))
+		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "only", ""))
 		w.awaitClasses(t, "classes."+group, 1)
 	}
 	manifest := func(group, name, metadata, spec string) string {
@@ -49,14 +49,14 @@ func TestBindWhen(t *testing.T) {
 		events := &eventsv1.EventList{}
 		require.NoError(t, w.List(t.Context(), events, client.InNamespace("default")))
 		for _, e := range events.Items {
-			assert.False(t, e.Regarding.UID == claim.GetUID() && e.Reason == v1alpha1.EventNoMatchingClass, "We should tell nobody to look for a class: %s", e.Note)
+			assert.False(t, e.Regarding.UID == claim.GetUID() && e.Reason == v1beta1.EventNoMatchingClass, "We should tell nobody to look for a class: %s", e.Note)
 		}
 	}
 
 	t.Run("Delayed", func(t *testing.T) {
 		const group = "delayed.test"
 		w.resources(t, "Claim claims.delayed.test Namespaced", "Class classes.delayed.test Cluster")
-		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(claim.metadata.annotations) && 'delayed.test/node' in claim.metadata.annotations // set by the scheduler"}`)
+		register(t, group, `{claims: {when: "has(claim.metadata.annotations) && 'delayed.test/node' in claim.metadata.annotations // set by the scheduler"}, whenUnmatched: BindLater}`)
 		asked(t, manifest(group, "probe", ", annotations: {delayed.test/node: a}", ""))
 		before := asks("claims." + group)
 		after(t, manifest(group, "waits", "", ""), func() {
@@ -72,7 +72,7 @@ func TestBindWhen(t *testing.T) {
 			return fmt.Sprintf("---\napiVersion: related.test/v1\nkind: Plan\nmetadata: {namespace: default, name: small}\nspec: {ready: %t}\n", ready)
 		}
 		w.apply(t, plan(true))
-		register(t, group, `{whenUnmatched: BindLater, related: [{name: plan, resource: plans.related.test, nameExpression: claim.spec.plan}], bindWhen: "has(related.plan) && related.plan.spec.ready"}`)
+		register(t, group, `{claims: {when: "has(related.plan) && related.plan.spec.ready"}, classes: {related: [{name: plan, resource: plans.related.test, nameExpression: claim.spec.plan}]}, whenUnmatched: BindLater}`)
 		asked(t, manifest(group, "probe", "", ", plan: small"))
 		w.apply(t, plan(false))
 		left(t, manifest(group, "probe", "", ", plan: small"))
@@ -87,7 +87,7 @@ func TestBindWhen(t *testing.T) {
 		w.kubectl(t, "create", "namespace", "phases")
 		label := func(phase string) { w.kubectl(t, "label", "--overwrite", "namespace", "phases", "phase="+phase) }
 		label("run")
-		register(t, group, `{whenUnmatched: BindLater, bindWhen: "has(namespace.metadata.labels.phase) && namespace.metadata.labels.phase == 'run'"}`)
+		register(t, group, `{claims: {when: "has(namespace.metadata.labels.phase) && namespace.metadata.labels.phase == 'run'"}, whenUnmatched: BindLater}`)
 		in := func(name string) string {
 			return strings.Replace(manifest(group, name, "", ""), "default", "phases", 1)
 		}
@@ -101,7 +101,7 @@ func TestBindWhen(t *testing.T) {
 		const group = "fails.test"
 		w.resources(t, "Claim claims.fails.test Namespaced", "Class classes.fails.test Cluster")
 		w.apply(t, "apiVersion: fails.test/v1\nkind: Claim\nmetadata: {namespace: default, name: old}\nspec: {}\n")
-		register(t, group, `{bindWhen: "claim.spec.ready"}`)
+		register(t, group, `{claims: {when: "claim.spec.ready"}}`)
 		asked(t, manifest(group, "probe", "", ", ready: true"))
 		_, _, err := w.create(t, manifest(group, "fails", "", ""))
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
@@ -115,7 +115,7 @@ func TestBindWhen(t *testing.T) {
 		const group = "refused.test"
 		w.resources(t, "Claim claims.refused.test Namespaced", "Class classes.refused.test Cluster")
 		// To the API server, a request is no map.
-		register(t, group, `{bindWhen: "claim.spec.ready && request['userInfo'].username != 'nobody'"}`)
+		register(t, group, `{claims: {when: "claim.spec.ready && request['userInfo'].username != 'nobody'"}}`)
 		asked(t, manifest(group, "probe", "", ", ready: true"))
 		before := asks("claims." + group)
 		w.binds(t, manifest(group, "early", "", ", ready: false"), "", "")

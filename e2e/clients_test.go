@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/clientcert"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -35,7 +35,7 @@ func clientsWorld(t *testing.T, o controlplane.Options) *world {
 	t.Helper()
 	w := newWorld(t, o)
 	w.resources(t, "Claim claims.clients.test Namespaced", "Class classes.clients.test Cluster")
-	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [claims.clients.test]}")+
+	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [{name: claims.clients.test}]}")+
 		class(clientsKinds, "Class", "only", ""))
 	return w
 }
@@ -50,7 +50,7 @@ func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificat
 		config.Certificates = []tls.Certificate{*certificate}
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
-	response, err := (&http.Client{Transport: transport}).Post(r.URL+v1alpha1.BindPath+"claims.clients.test", "application/json", bytes.NewReader(review))
+	response, err := (&http.Client{Transport: transport}).Post(r.URL+v1beta1.BindPath+"claims.clients.test", "application/json", bytes.NewReader(review))
 	if err != nil {
 		return 0, "", err
 	}
@@ -195,7 +195,7 @@ func TestMetricsSecure(t *testing.T) {
 	url := strings.Replace(r.MetricsURL, "http:", "https:", 1)
 
 	secret := &corev1.Secret{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: v1alpha1.CASecret}, secret))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: v1beta1.CASecret}, secret))
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(secret.Data["ca.crt"]), "We should have the CA where the ServiceMonitor looks for it.")
 	prometheus := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}}}

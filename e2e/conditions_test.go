@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestConditions has what admins have to mend, and what they are told of it.
@@ -41,8 +41,8 @@ func TestConditions(t *testing.T) {
 			w.resources(t, "Store "+stores+" Namespaced", "ClusterStore "+clusterStores+" Cluster")
 			w.apply(t, store(group))
 			w.apply(t, vendor(group)+class(group, "Store", "near", "namespace: default, labels: {at: here}, ")+class(group, "ClusterStore", "far", "labels: {at: sea}, ")+
-				classKind(stores, "{claimKinds: ["+kind+"]}")+classKind(clusterStores, "{claimKinds: ["+kind+"]}")+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
-			w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, detail+": set spec.reference.form to KindReference")
+				classKind(stores, "{claimKinds: [{name: "+kind+"}]}")+classKind(clusterStores, "{claimKinds: [{name: "+kind+"}]}")+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
+			w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse, detail+": set spec.reference.form to KindReference")
 			w.awaitBound(t, claim(group, "lost"), "", "We should bind no claim whose reference would name another store than the one that was drawn.")
 
 			w.apply(t, claimKind(kind, "{reference: {path: .spec.storeRef, form: KindReference}}"))
@@ -68,12 +68,12 @@ func TestConditions(t *testing.T) {
 		_, version, _ := strings.Cut(first, "  versions:\n")
 		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false")
 		w.apply(t, first+strings.ReplaceAll(second.Replace(version), "classRef: {", "other: {"))
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [claims.versions.test]}")+claimKind(kind, "{}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonPathsInvalid)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [{name: claims.versions.test}]}")+claimKind(kind, "{}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonPathsInvalid)
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
 
 		w.apply(t, first+second.Replace(version))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionTrue, "the schema of the claims has the fields of every path")
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.versions.test", 1)
 		w.binds(t, claim(group, "stored"), "Class/only", "We should bind claims once the version that is read has the reference.")
@@ -85,11 +85,11 @@ func TestConditions(t *testing.T) {
 		w.resources(t, "Class classes.refuse.test Cluster", "Other others.refuse.test Cluster")
 		w.apply(t, strings.Replace(crd(group, "classRef"), "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1))
 		w.apply(t, vendor(group)+class(group, "Class", "refused", "labels: {of: class}, ")+class(group, "Other", "taken", "labels: {of: other}, ")+
-			classKind("classes.refuse.test", "{claimKinds: [claims.refuse.test]}")+classKind("others.refuse.test", "{claimKinds: [claims.refuse.test]}")+claimKind(kind, "{}"))
+			classKind("classes.refuse.test", "{claimKinds: [{name: claims.refuse.test}]}")+classKind("others.refuse.test", "{claimKinds: [{name: claims.refuse.test}]}")+claimKind(kind, "{}"))
 		w.awaitClasses(t, "classes.refuse.test", 1)
 		w.awaitClasses(t, "others.refuse.test", 1)
 		w.awaitClaims(t, kind)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionPathsValid, metav1.ConditionFalse,
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse,
 			`reference.form ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
 		w.awaitRefused(t, strings.ReplaceAll(claim(group, "refused"), "{}", "{matchLabels: {of: class}}"), `spec.classRef.kind: Unsupported value: "Class"`, "We should be right.")
 		w.binds(t, strings.ReplaceAll(claim(group, "bound"), "{}", "{matchLabels: {of: other}}"), "Other/taken", "We should not have one class kind stop the claims that another serves.")
@@ -100,7 +100,7 @@ func TestConditions(t *testing.T) {
 		const group, kind = "require.test", "claims.require.test"
 		w.resources(t, "Class classes.require.test Cluster")
 		w.apply(t, strings.Replace(crd(group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
-		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [claims.require.test]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
+		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [{name: claims.require.test}]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
 		w.awaitClaims(t, kind)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			_, warnings, err := w.create(t, claim(group, "unbound"), client.DryRunAll)
@@ -118,7 +118,7 @@ func TestConditions(t *testing.T) {
 		needsPolicies(t)
 		const group, kind = "strip.test", "claims.strip.test"
 		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
-		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [claims.strip.test]}"))
+		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [{name: claims.strip.test}]}"))
 		w.awaitClaims(t, kind)
 		w.binds(t, claim(group, "stripped"), "", "")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -127,14 +127,14 @@ func TestConditions(t *testing.T) {
 			require.NotContains(c, out, "by-hand")
 		}, patience, 200*time.Millisecond, "We should have a policy that removes references.")
 		w.apply(t, class(group, "Class", "only", ""))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionLateBinding, metav1.ConditionFalse, "the API server stores claims without the reference to their class")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionLateBinding, metav1.ConditionFalse, "the API server stores claims without the reference to their class")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			out := w.kubectl(t, "get", "events", "--field-selector=reason="+v1alpha1.EventReferenceRemoved, "-o=jsonpath={.items[*].involvedObject.name}")
+			out := w.kubectl(t, "get", "events", "--field-selector=reason="+v1beta1.EventReferenceRemoved, "-o=jsonpath={.items[*].involvedObject.name}")
 			require.Equal(c, "stripped", out)
 		}, patience, 200*time.Millisecond, "We should tell the author.")
 
 		w.kubectl(t, "delete", "mutatingadmissionpolicybinding", "strip-test")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionLateBinding, metav1.ConditionTrue, "")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			require.Equal(c, "only", w.kubectl(t, "get", kind, "stripped", "-o=jsonpath={.spec.classRef.name}"))
 		}, patience, 200*time.Millisecond, "We should bind the claim in the end.")
@@ -142,10 +142,10 @@ func TestConditions(t *testing.T) {
 
 	t.Run("PathsOfCoreKinds", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("podtemplates", "{reference: {path: .template.spec.runtimeClassNam, form: Name}, namespaceSelector: {matchLabels: {none: here}}}"))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .template.spec.runtimeClassNam")
-		w.apply(t, claimKind("podtemplates", "{reference: {path: .template.spec.runtimeClassName, form: Name}, namespaceSelector: {matchLabels: {none: here}}}"))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "podtemplates", v1alpha1.ConditionPathsValid, metav1.ConditionTrue, "")
+		w.apply(t, claimKind("podtemplates", "{claims: {namespaceSelector: {matchLabels: {none: here}}}, reference: {path: .template.spec.runtimeClassNam, form: Name}}"))
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, "podtemplates", v1beta1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .template.spec.runtimeClassNam")
+		w.apply(t, claimKind("podtemplates", "{claims: {namespaceSelector: {matchLabels: {none: here}}}, reference: {path: .template.spec.runtimeClassName, form: Name}}"))
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, "podtemplates", v1beta1.ConditionPathsValid, metav1.ConditionTrue, "")
 	})
 }
 
@@ -184,9 +184,9 @@ func (w *world) awaitCondition(
 
 func conditionsOf(registration client.Object) []metav1.Condition {
 	switch o := registration.(type) {
-	case *v1alpha1.ClaimKind:
+	case *v1beta1.ClaimKind:
 		return o.Status.Conditions
-	case *v1alpha1.ClassKind:
+	case *v1beta1.ClassKind:
 		return o.Status.Conditions
 	}
 	return nil

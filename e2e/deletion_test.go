@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -25,8 +25,8 @@ func TestDeletion(t *testing.T) {
 	w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
 	balancer, replicas := w.serveBehind(t, 2)
 	w.resources(t, "Claim "+claims+" Namespaced", "Order "+orders+" Namespaced", "Plain "+plain+" Namespaced", "Class "+classes+" Cluster", "Other others.deletion.test Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{strategy: LeastClaims}")+claimKind(plain, "{}")+
-		classKind(classes, "{claimKinds: ["+claims+", "+orders+", "+plain+"]}")+classKind("others.deletion.test", "{claimKinds: ["+plain+"]}"))
+	w.apply(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{choice: {strategy: LeastClaims}}")+claimKind(plain, "{}")+
+		classKind(classes, "{claimKinds: [{name: "+claims+"}, {name: "+orders+"}, {name: "+plain+"}]}")+classKind("others.deletion.test", "{claimKinds: [{name: "+plain+"}]}"))
 	for _, name := range []string{"gold", "silver", "bronze"} {
 		w.apply(t, tierClass(group, name))
 	}
@@ -51,7 +51,7 @@ func TestDeletion(t *testing.T) {
 		return text
 	}
 	asked := func(r *replica) int {
-		n, err := r.Answered(t.Context(), v1alpha1.DeletionPath)
+		n, err := r.Answered(t.Context(), v1beta1.DeletionPath)
 		require.NoError(t, err)
 		return n
 	}

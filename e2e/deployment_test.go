@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/load"
 )
@@ -190,9 +190,9 @@ func (d *deployment) register(t *testing.T) {
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
 		"Red reds.deployment.test Cluster", "Blue blues.deployment.test Cluster")
 	d.apply(t, vendor(deploymentGroup)+
-		claimKind("claims.deployment.test", "{failurePolicy: Fail, defaulting: Policy}")+claimKind("lenients.deployment.test", "{failurePolicy: Ignore}")+
-		classKind("reds.deployment.test", "{claimKinds: [claims.deployment.test, lenients.deployment.test]}")+
-		classKind("blues.deployment.test", "{claimKinds: [claims.deployment.test]}")+
+		claimKind("claims.deployment.test", "{admission: {failurePolicy: Fail, defaulting: Policy}}")+claimKind("lenients.deployment.test", "{admission: {failurePolicy: Ignore}}")+
+		classKind("reds.deployment.test", "{claimKinds: [{name: claims.deployment.test}, {name: lenients.deployment.test}]}")+
+		classKind("blues.deployment.test", "{claimKinds: [{name: claims.deployment.test}]}")+
 		class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(deploymentGroup, "Red", "iron", "labels: {tier: iron}, ")+
 		class(deploymentGroup, "Blue", "silver", "labels: {tier: silver}, ")+class(deploymentGroup, "Blue", "tin", "labels: {tier: tin}, "))
 	d.awaitClaims(t, "claims.deployment.test")
@@ -264,7 +264,7 @@ func (d *deployment) scale(t *testing.T) {
 // leader is the name of the pod that leads, or that led last.
 func (d *deployment) leader(t *testing.T) string {
 	t.Helper()
-	name, _, _ := strings.Cut(*d.lease(t, v1alpha1.LeaderLease).Spec.HolderIdentity, "_")
+	name, _, _ := strings.Cut(*d.lease(t, v1beta1.LeaderLease).Spec.HolderIdentity, "_")
 	return name
 }
 
@@ -281,7 +281,7 @@ func (d *deployment) awaitLeader(t *testing.T) {
 		require.Contains(c, names, d.leader(t))
 	}, rollout, 100*time.Millisecond)
 	d.apply(t, claimKind("nobodies.deployment.test", "{}"))
-	d.awaitReason(t, &v1alpha1.ClaimKind{}, "nobodies.deployment.test", v1alpha1.ReasonNotInstalled)
+	d.awaitReason(t, &v1beta1.ClaimKind{}, "nobodies.deployment.test", v1beta1.ReasonNotInstalled)
 	d.kubectl(t, "delete", "claimkind", "nobodies.deployment.test")
 }
 
@@ -297,7 +297,7 @@ func (d *deployment) leaderDeleted(t *testing.T) {
 // leaderDeposed has somebody else take the leader's Lease, and never come back.
 func (d *deployment) leaderDeposed(t *testing.T) {
 	d.lossless(t, "leader's Lease lost", func() {
-		lease := d.lease(t, v1alpha1.LeaderLease)
+		lease := d.lease(t, v1beta1.LeaderLease)
 		now := metav1.NowMicro()
 		base := lease.DeepCopy()
 		lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = new("somebody else"), &now, &now
@@ -394,7 +394,7 @@ spec: {schedulerName: nobody, containers: [{name: none, image: none}]}
 		require.NoError(t, l.Next(t.Context(), 100))
 	})
 	assert.Positive(t, report.Failures, "We should not have a claim created while nobody can bind it.")
-	d.awaitReason(t, &v1alpha1.ClaimKind{}, "laters.deployment.test", v1alpha1.ReasonNotInstalled)
+	d.awaitReason(t, &v1beta1.ClaimKind{}, "laters.deployment.test", v1beta1.ReasonNotInstalled)
 	d.awaitClasses(t, "reds.deployment.test", 4)
 	d.kubectl(t, "delete", "claimkind", "laters.deployment.test")
 }

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -96,7 +96,7 @@ func (b *besieged) forgedUpdates(t *testing.T) {
 		const later = "999999999999"
 		forgery := forged("UPDATE", "Red", classObject("Red", red, uid, later, true), classObject("Red", red, uid, later, false))
 		for i := range b.replicas {
-			s.post(t.Context(), i, v1alpha1.GuardPath, forgery)
+			s.post(t.Context(), i, v1beta1.GuardPath, forgery)
 		}
 		err := b.Create(t.Context(), defaultClass("Blue", blue, nil))
 		assert.True(t, apierrors.IsForbidden(err), "We should refuse a default while another is in flight: %v", err)
@@ -118,7 +118,7 @@ func (b *besieged) heldBy(t *testing.T, class string) (uid string, err error) {
 	}
 	for _, l := range leases.Items {
 		if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == class {
-			return l.Annotations[v1alpha1.HolderUIDAnnotation], nil
+			return l.Annotations[v1beta1.HolderUIDAnnotation], nil
 		}
 	}
 	return "", nil
@@ -178,7 +178,7 @@ func (b *besieged) forgedCreations(_ *testing.T) {
 	s := b.stranger()
 	attackers(ctx, 4, 20*time.Millisecond, func(i int) {
 		object := classObject("Ghost", fmt.Sprint("ghost-", i), string(uuid.NewUUID()), "", true)
-		s.post(ctx, i%len(b.replicas), v1alpha1.GuardPath, forged("CREATE", "Ghost", object, nil))
+		s.post(ctx, i%len(b.replicas), v1beta1.GuardPath, forged("CREATE", "Ghost", object, nil))
 	})
 }
 
@@ -194,7 +194,7 @@ func (b *besieged) forgedClaims(_ *testing.T) {
 			"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": map[string]any{"namespace": tenantA, "name": fmt.Sprint("forged-", i)},
 			"spec": map[string]any{"classSelector": selector},
 		}
-		s.post(ctx, i%len(b.replicas), v1alpha1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
+		s.post(ctx, i%len(b.replicas), v1beta1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
 	})
 }
 
@@ -252,7 +252,7 @@ func (b *besieged) idleConnections(_ *testing.T) {
 		})
 	}
 	all.Wait()
-	head := []byte("POST " + v1alpha1.BindPath + hostileResource("AdmitClaim") + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
+	head := []byte("POST " + v1beta1.BindPath + hostileResource("AdmitClaim") + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
 	for _, c := range slow {
 		_, _ = c.Write(head)
 	}
@@ -270,16 +270,16 @@ func (b *besieged) idleConnections(_ *testing.T) {
 // bigBodies are sent whole, several at once, and announced and then kept back.
 func (b *besieged) bigBodies(_ *testing.T) {
 	ctx := b.attack
-	const size = v1alpha1.MaxReviewBytes - 1<<10
+	const size = v1beta1.MaxReviewBytes - 1<<10
 	s := b.stranger()
 	object := map[string]any{"apiVersion": hostileGroup + "/v1", "kind": "AdmitClaim", "metadata": map[string]any{"namespace": tenantA, "name": "big"}}
 	object["note"] = strings.Repeat("<", (size-4<<10)/6)
 	whole := forged("CREATE", "AdmitClaim", object, nil)
-	announced := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", v1alpha1.BindPath+hostileResource("AdmitClaim"), size)
+	announced := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", v1beta1.BindPath+hostileResource("AdmitClaim"), size)
 	begun := append([]byte(announced), bytes.Repeat([]byte(" "), 1<<20)...)
 	var all sync.WaitGroup
 	all.Go(func() {
-		attackers(ctx, 4, 200*time.Millisecond, func(i int) { s.post(ctx, i%len(b.replicas), v1alpha1.BindPath+hostileResource("AdmitClaim"), whole) })
+		attackers(ctx, 4, 200*time.Millisecond, func(i int) { s.post(ctx, i%len(b.replicas), v1beta1.BindPath+hostileResource("AdmitClaim"), whole) })
 	})
 	all.Go(func() {
 		attackers(ctx, 16, 100*time.Millisecond, func(i int) {
@@ -328,13 +328,13 @@ func (b *besieged) garbage(_ *testing.T) {
 		case 2:
 			raw(i, true, []byte("POST / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 2<<20)+"\r\n\r\n"))
 		case 3:
-			ask(i, http.MethodGet, v1alpha1.BindPath+"a", "", "")
+			ask(i, http.MethodGet, v1beta1.BindPath+"a", "", "")
 		case 4:
-			ask(i, http.MethodPost, v1alpha1.BindPath+"a", strings.Repeat("x", 64<<10), "{}")
+			ask(i, http.MethodPost, v1beta1.BindPath+"a", strings.Repeat("x", 64<<10), "{}")
 		case 5:
-			ask(i, http.MethodPost, v1alpha1.GuardPath, "application/json", strings.Repeat(`{"a":`, 20_000))
+			ask(i, http.MethodPost, v1beta1.GuardPath, "application/json", strings.Repeat(`{"a":`, 20_000))
 		case 6:
-			ask(i, http.MethodPost, v1alpha1.BindPath+"a", "application/json", `{"apiVersion":"`+strings.Repeat("y", 64<<10)+`","kind":"AdmissionReview"}`)
+			ask(i, http.MethodPost, v1beta1.BindPath+"a", "application/json", `{"apiVersion":"`+strings.Repeat("y", 64<<10)+`","kind":"AdmissionReview"}`)
 		default:
 			ask(i, http.MethodPost, "/"+strings.Repeat("z", 32<<10), "application/json", "{}")
 		}

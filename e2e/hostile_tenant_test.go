@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // expressions is the field of a selector with so many terms, separated by commas.
@@ -35,7 +35,7 @@ func values(n int) string {
 
 // selectorAnnotation as JSON.
 func selectorAnnotation(text string) string {
-	return fmt.Sprintf("%q:%q", v1alpha1.ClassSelectorAnnotation, text)
+	return fmt.Sprintf("%q:%q", v1beta1.ClassSelectorAnnotation, text)
 }
 
 // claimAgain is the dry run of one claim after the other, so many at once, of the kinds in turn.
@@ -216,10 +216,10 @@ var fitKinds = map[string]string{
 }
 
 const (
-	fitSpec = `{whenUnmatched: %s, failurePolicy: Ignore, fits: [{name: Zone, ` +
-		`expression: "(has(claim.spec.zones) ? claim.spec.zones : ['zone-1']).exists(z, z in class.spec.zones)"}]}`
+	fitSpec = `{whenUnmatched: %s, admission: {failurePolicy: Ignore}, classes: {fits: [{name: Zone, ` +
+		`expression: "(has(claim.spec.zones) ? claim.spec.zones : ['zone-1']).exists(z, z in class.spec.zones)"}]}}`
 	// ownSpec offers a class of a namespace only if no zone is there twice.
-	ownSpec = `{claimKinds: [%s], offerWhen: "!has(class.spec) || class.spec.zones.all(a, class.spec.zones.exists_one(b, a == b))"}`
+	ownSpec = `{claimKinds: [{name: %s}], offerWhen: "!has(class.spec) || class.spec.zones.all(a, class.spec.zones.exists_one(b, a == b))"}`
 )
 
 // zones as JSON: each is the zone with its number for #.
@@ -304,7 +304,7 @@ func (b *besieged) poisonedClaims(t *testing.T) {
 			}
 			terms = append(terms, map[string]any{"key": "number", "operator": "In", "values": values})
 		default:
-			claim["metadata"].(map[string]any)["annotations"] = map[string]any{v1alpha1.ClassSelectorAnnotation: strings.Repeat("!a,", 80_000) + "!a"}
+			claim["metadata"].(map[string]any)["annotations"] = map[string]any{v1beta1.ClassSelectorAnnotation: strings.Repeat("!a,", 80_000) + "!a"}
 		}
 		if terms != nil {
 			claim["spec"] = map[string]any{"classSelector": map[string]any{"matchExpressions": terms}}

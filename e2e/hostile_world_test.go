@@ -46,7 +46,7 @@ var (
 		"AdmitClaim": "{}",
 		"DenyClaim":  "{whenUnmatched: Deny}",
 		"LaterClaim": "{whenUnmatched: BindLater}",
-		"LeastClaim": "{strategy: LeastClaims}",
+		"LeastClaim": "{choice: {strategy: LeastClaims}}",
 	}
 	// freeKind of claim is registered with nobody: what a claim takes without classbind.
 	freeKind = hostileKind("FreeClaim")
@@ -173,13 +173,13 @@ func (b *besieged) register(t *testing.T) {
 		manifest += claimKind(hostileResource(kind), spec)
 	}
 	for _, kind := range offered {
-		manifest += classKind(hostileResource(kind), "{claimKinds: ["+strings.Join(names, ", ")+"]}")
+		manifest += classKind(hostileResource(kind), "{claimKinds: [{name: "+strings.Join(names, "}, {name: ")+"}]}")
 	}
 	manifest += classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(names, ", ")))
 	for kind, spec := range fitKinds {
 		manifest += claimKind(hostileResource(kind), spec)
 	}
-	manifest += classKind(hostileResource("Zoned"), "{claimKinds: ["+hostileResource("FitClaim")+", "+hostileResource("DenyFitClaim")+"]}")
+	manifest += classKind(hostileResource("Zoned"), "{claimKinds: [{name: "+hostileResource("FitClaim")+"}, {name: "+hostileResource("DenyFitClaim")+"}]}")
 	b.zonedClasses(t)
 	guarded := map[string]string{
 		"Red": "SeatClaim", "Blue": "SeatClaim", "Ghost": "GhostClaim",
@@ -193,10 +193,10 @@ func (b *besieged) register(t *testing.T) {
 		for claim := range strings.SplitSeq(serves, ", ") {
 			served = append(served, hostileResource(claim))
 		}
-		manifest += classKind(hostileResource(kind), "{claimKinds: ["+strings.Join(served, ", ")+"]}")
+		manifest += classKind(hostileResource(kind), "{claimKinds: [{name: "+strings.Join(served, "}, {name: ")+"}]}")
 	}
-	manifest += claimKind(hostileResource("PartClaim"), `{partition: {claim: "''", class: class.metadata.labels.part}}`) +
-		classKind(hostileResource("Part"), "{claimKinds: ["+hostileResource("PartClaim")+"]}")
+	manifest += claimKind(hostileResource("PartClaim"), `{classes: {partition: {claim: "''", class: class.metadata.labels.part}}}`) +
+		classKind(hostileResource("Part"), "{claimKinds: [{name: "+hostileResource("PartClaim")+"}]}")
 	b.apply(t, manifest)
 	for kind := range boundKinds {
 		b.awaitClaims(t, hostileResource(kind))

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 )
@@ -58,13 +58,13 @@ func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructu
 // awaitWaiting waits until the status says that so many claims wait, of thousands.
 func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
 	t.Helper()
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
 		require.NotNil(c, k.Status.WaitingClaims, "%v", k.Status.Conditions)
 		require.EqualValues(c, n, *k.Status.WaitingClaims)
 	}, 5*patience, 50*time.Millisecond)
-	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionLateBinding), "%v", k.Status.Conditions)
+	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionLateBinding), "%v", k.Status.Conditions)
 }
 
 // boundOnce checks that each claim of a group was written twice: when it was
@@ -108,7 +108,7 @@ func TestLateBinding(t *testing.T) {
 	assert.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
 		assert.True(c, slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
-			return e.Reason == v1alpha1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
+			return e.Reason == v1beta1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
 		}))
 	}, patience, time.Second, "We should say that a claim waits, and for what.")
 
@@ -129,7 +129,7 @@ func TestLateBinding(t *testing.T) {
 		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
 		bound := 0
 		for i := range events.Items {
-			if events.Items[i].Reason == v1alpha1.EventBoundToClass {
+			if events.Items[i].Reason == v1beta1.EventBoundToClass {
 				bound++
 			}
 		}
@@ -149,7 +149,7 @@ func TestLateBindingLeaderKilled(t *testing.T) {
 	w.serve(t) // Since the first leads, this one does not.
 
 	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
-	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
+	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
 	first.Kill()
 	w.awaitWaiting(t, kind, 0)
 	w.boundOnce(t, group, claims)
@@ -167,9 +167,9 @@ func TestLeastClaims(t *testing.T) {
 			for i := range classes {
 				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))
 			}
-			w.register(t, group, "{strategy: LeastClaims}", offered...)
-			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
-				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionClaimsCounted), "%v", k.Status.Conditions)
+			w.register(t, group, "{choice: {strategy: LeastClaims}}", offered...)
+			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
 				for _, r := range all {
 					require.NoError(c, r.Probe(t.Context()))
 				}
@@ -177,7 +177,7 @@ func TestLeastClaims(t *testing.T) {
 
 			w.createMany(t, group, claims)
 			for _, r := range all {
-				calls, err := r.Answered(t.Context(), v1alpha1.BindPath+"{name}")
+				calls, err := r.Answered(t.Context(), v1beta1.BindPath+"{name}")
 				require.NoError(t, err)
 				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
 			}
@@ -190,7 +190,7 @@ func TestLeastClaims(t *testing.T) {
 			for class, n := range counts {
 				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
 			}
-			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
+			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
 				require.EqualValues(c, claims, *k.Status.BoundClaims)
 			})
 		})

@@ -14,12 +14,12 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // manyPaths is how many claim kinds are registered with long paths: more than
-// v1alpha1.MaxEntriesBytes has room for, and more than etcd takes in one object.
+// v1beta1.MaxEntriesBytes has room for, and more than etcd takes in one object.
 const manyPaths = 40
 
 // longPaths is a spec with as many paths to skip as the schema allows, each of ten
@@ -29,7 +29,7 @@ func longPaths(letters, last int) string {
 	for i := range paths {
 		paths[i] = strings.Repeat("."+strings.Repeat("a", letters), 9) + "." + strings.Repeat(string(rune('a'+i)), last)
 	}
-	return "{skipIfSet: [{path: " + strings.Join(paths, "}, {path: ") + "}]}"
+	return "{claims: {skipIfSet: [{path: " + strings.Join(paths, "}, {path: ") + "}]}}"
 }
 
 // TestManyLongPaths registers more than the webhook configuration has room for:
@@ -55,9 +55,9 @@ func TestManyLongPaths(t *testing.T) {
 		served = append(served, manyPathsKind(i))
 	}
 	w.resources(t, resources...)
-	w.apply(t, vendor("long.test")+classKind("classes.long.test", "{claimKinds: ["+strings.Join(served, ", ")+"]}"))
+	w.apply(t, vendor("long.test")+classKind("classes.long.test", "{claimKinds: [{name: "+strings.Join(served, "}, {name: ")+"}]}"))
 	for _, group := range []string{"before.test", "later.test"} {
-		w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "only", ""))
+		w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "only", ""))
 	}
 	bound := func(group, name string) {
 		t.Helper()
@@ -75,15 +75,15 @@ func TestManyLongPaths(t *testing.T) {
 	assert.Less(t, entries, manyPaths, "We should leave out what has no room.")
 	bound("before.test", "with")
 
-	w.apply(t, claimKind("claims.later.test", "{onUnbind: Allow}")) // Its conditions are short.
-	w.awaitClaims(t, "claims.later.test")                           // There is room for what is small.
+	w.apply(t, claimKind("claims.later.test", "{reference: {path: .spec.classRef, onUnbind: Allow}}")) // Its conditions are short.
+	w.awaitClaims(t, "claims.later.test")                                                              // There is room for what is small.
 	w.awaitClasses(t, "classes.later.test", 1)
 	bound("later.test", "with")
 
-	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"skipIfSet":[{"path":".spec.other"}]}}`)
+	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"claims":{"skipIfSet":[{"path":".spec.other"}]}}}`)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		entries := w.claimEntries(t)
-		require.Equal(c, "claims.before.test"+v1alpha1.BindSuffix, entries.Webhooks[0].Name)
+		require.Equal(c, "claims.before.test"+v1beta1.BindSuffix, entries.Webhooks[0].Name)
 		require.Contains(c, entries.Webhooks[0].MatchConditions[1].Expression, `["other"]`)
 	}, patience, 100*time.Millisecond, "We should write the change of a registration.")
 	bound("before.test", "changed")
@@ -98,7 +98,7 @@ func manyPathsKind(i int) string { return fmt.Sprintf("claims%02d.long.test", i)
 func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, configuration))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, configuration))
 	return configuration
 }
 
@@ -113,17 +113,17 @@ func (w *world) awaitLongPaths(t *testing.T) (served int) {
 		}
 		served = 0
 		for i := range manyPaths {
-			k := &v1alpha1.ClaimKind{}
+			k := &v1beta1.ClaimKind{}
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: manyPathsKind(i)}, k))
-			ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+			ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
 			require.NotNil(c, ready)
-			if has[k.Name+v1alpha1.BindSuffix] {
-				require.Equal(c, v1alpha1.ReasonServed, ready.Reason)
+			if has[k.Name+v1beta1.BindSuffix] {
+				require.Equal(c, v1beta1.ReasonServed, ready.Reason)
 				require.Equal(c, i, served, "We should leave out the last by name.")
 				served++
 				continue
 			}
-			require.Equal(c, v1alpha1.ReasonTooLarge, ready.Reason, "We should say in the status that there is no room.")
+			require.Equal(c, v1beta1.ReasonTooLarge, ready.Reason, "We should say in the status that there is no room.")
 			require.Contains(c, ready.Message, "claims are not bound: the webhook configuration has no room for its entry")
 		}
 	}, patience, 100*time.Millisecond)

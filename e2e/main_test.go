@@ -41,7 +41,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
@@ -165,7 +165,7 @@ func (w *world) connect() (err error) {
 
 func newClient(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
@@ -479,8 +479,8 @@ func long(t *testing.T) {
 // it: it knows of a new webhook a little later than of the entry for it.
 func (w *world) awaitClaims(t *testing.T, claimKind string) {
 	t.Helper()
-	w.awaitKind(t, claimKind, "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
-		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
+	w.awaitKind(t, claimKind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
 	})
 	probe := &unstructured.Unstructured{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -490,7 +490,7 @@ func (w *world) awaitClaims(t *testing.T, claimKind string) {
 	}, patience, 100*time.Millisecond, "We should see the API server serve a new version.")
 	probe.SetNamespace("default")
 	probe.SetGenerateName("probe-")
-	probe.SetAnnotations(map[string]string{v1alpha1.ClassSelectorAnnotation: "="})
+	probe.SetAnnotations(map[string]string{v1beta1.ClassSelectorAnnotation: "="})
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		err := w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
 		require.True(c, apierrors.IsInvalid(err), "%v", err)
@@ -500,14 +500,14 @@ func (w *world) awaitClaims(t *testing.T, claimKind string) {
 // awaitClasses waits until so many classes of the kind are offered.
 func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
 	t.Helper()
-	k := &v1alpha1.ClassKind{}
+	k := &v1beta1.ClassKind{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
-		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "%v", k.Status.Conditions)
+		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
 		require.EqualValues(c, n, k.Status.Classes)
 	}, patience, 20*time.Millisecond)
 	for _, claimKind := range k.Spec.ClaimKinds {
-		w.awaitReplicas(t, claimKind)
+		w.awaitReplicas(t, claimKind.Name)
 	}
 }
 

@@ -39,7 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/clientcert"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -238,11 +238,11 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 	for _, mount := range container.VolumeMounts {
 		mounts[mount.Name] = mount.MountPath
 	}
-	ca := v1alpha1.CASecret
+	ca := v1beta1.CASecret
 	for _, volume := range pod.Spec.Volumes {
 		switch {
 		case volume.Secret != nil:
-			ca = v1alpha1.TLSSecret
+			ca = v1beta1.TLSSecret
 			assert.Equal(t, ca, volume.Secret.SecretName)
 			assert.Equal(t, byDefault("cert-dir"), mounts[volume.Name], "We should mount the certificate where serve looks for it.")
 			assert.Contains(t, container.Args, "--certs=cert-manager")
@@ -253,7 +253,7 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 		}
 	}
 	assert.Len(t, mounts, len(pod.Spec.Volumes))
-	assert.Equal(t, slices.Contains(container.Args, "--certs=cert-manager"), ca == v1alpha1.TLSSecret)
+	assert.Equal(t, slices.Contains(container.Args, "--certs=cert-manager"), ca == v1beta1.TLSSecret)
 	assert.Contains(t, container.Args, "--metrics-secure", "We should let the API server say who reads metrics.")
 	scraped(t, objects, ca)
 
@@ -425,23 +425,23 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 // then has the alerts judged by what it and the API server count when it is gone.
 func (w *world) applyAgain(t *testing.T) {
 	replica := w.serve(t)
-	w.register(t, "again.test", `{strategy: LeastClaims, whenUnmatched: BindLater, bindWhen: "namespace.metadata.name != ''"}`, class("again.test", "Class", "only", ""))
+	w.register(t, "again.test", `{claims: {when: "namespace.metadata.name != ''"}, choice: {strategy: LeastClaims}, whenUnmatched: BindLater}`, class("again.test", "Class", "only", ""))
 	w.resources(t, "Claim ignored.ignored.test Namespaced")
-	w.apply(t, claimKind("ignored.ignored.test", "{failurePolicy: Ignore}")+classKind("classes.again.test", "{claimKinds: [claims.again.test, ignored.ignored.test]}"))
+	w.apply(t, claimKind("ignored.ignored.test", "{admission: {failurePolicy: Ignore}}")+classKind("classes.again.test", "{claimKinds: [{name: claims.again.test}, {name: ignored.ignored.test}]}"))
 	w.awaitClaims(t, "ignored.ignored.test")
 	kept := func() string {
 		claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		role := &rbacv1.ClusterRole{}
-		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.LastConfiguration}, claims))
-		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, claims))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.ClassConfiguration}, classes))
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classbind-classes"}, role))
 		text, err := yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules})
 		require.NoError(t, err)
 		return string(text)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(kept(), "classes.again.test"+v1alpha1.GuardSuffix) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(kept(), "classes.again.test"+v1beta1.GuardSuffix) }, patience, 20*time.Millisecond)
 	entries := kept()
-	require.Contains(t, entries, "claims.again.test"+v1alpha1.BindSuffix)
+	require.Contains(t, entries, "claims.again.test"+v1beta1.BindSuffix)
 	require.Contains(t, entries, "- again.test\n", "We should see the vendor's rule in the aggregated role.")
 
 	for _, installation := range installations {
@@ -663,7 +663,7 @@ func TestFlows(t *testing.T) {
 		"Lease":         {"We should keep the Leases of default classes apart from lists.", http.MethodGet, leases + "/a", "", "classbind"},
 		"LeaseWritten":  {"We should keep the leader's Lease apart from lists.", http.MethodPost, leases, `{"metadata":{"name":"a"}}`, "classbind"},
 		"Class":         {"We should keep the guard's look at one class apart from lists.", http.MethodGet, "/apis/example.org/v1/classes/a", "", "classbind"},
-		"Registrations": {"We should keep registrations apart from lists of classes.", http.MethodGet, "/apis/classbind.io/v1alpha1/claimkinds", "", "classbind"},
+		"Registrations": {"We should keep registrations apart from lists of classes.", http.MethodGet, "/apis/classbind.io/v1beta1/claimkinds", "", "classbind"},
 		"Classes":       {"We should count a list of classes among what authors of claims cause.", http.MethodGet, "/apis/example.org/v1/classes", "", "classbind-others"},
 		"OtherLeases":   {"We should give no Lease of others a better level.", http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/default/leases", "{}", "classbind-others"},
 		"Token":         {"We should count tokens that strangers make up among what others cause.", http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"a"}}`, "classbind-others"},

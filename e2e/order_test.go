@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestOrder has webhooks of others beside ours, which come before or after it.
@@ -41,7 +41,7 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 		const group, kind = "last.test", "claims.last.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.last.test Cluster")
-		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes.last.test", "{claimKinds: ["+kind+"]}")+
+		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes.last.test", "{claimKinds: [{name: "+kind+"}]}")+
 			class(group, "Class", "public", "labels: {exposure: public}, annotations: {"+defaultMark+`: "true"}, `)+
 			class(group, "Class", "internal", "labels: {exposure: internal}, "))
 		w.awaitClaims(t, kind)
@@ -63,10 +63,10 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 		const group, kind = "first.test", "clusters.first.test"
 		spec := func(order string) string {
-			return claimKind(kind, "{reference: {path: .spec.topology.classRef, form: LocalObjectReference}, order: "+order+"}")
+			return claimKind(kind, "{reference: {path: .spec.topology.classRef, form: LocalObjectReference}, admission: {order: "+order+"}}")
 		}
 		w.resources(t, "Cluster "+kind+" Namespaced", "Class classes.first.test Cluster")
-		w.apply(t, vendor(group)+spec("Last")+classKind("classes.first.test", "{claimKinds: ["+kind+"]}")+
+		w.apply(t, vendor(group)+spec("Last")+classKind("classes.first.test", "{claimKinds: [{name: "+kind+"}]}")+
 			class(group, "Class", "quick-start", "annotations: {"+defaultMark+`: "true"}, `))
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.first.test", 1)
@@ -80,7 +80,7 @@ func TestOrder(t *testing.T) {
 		require.ErrorContains(t, err, "classRef.name cannot be empty")
 
 		w.apply(t, spec("First"))
-		w.awaitOrder(t, kind, v1alpha1.OrderFirst)
+		w.awaitOrder(t, kind, v1beta1.OrderFirst)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			bound, err := cluster("first")
 			require.NoError(c, client.IgnoreAlreadyExists(err))
@@ -94,9 +94,9 @@ func TestOrder(t *testing.T) {
 	t.Run("Changes", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "reorder.test", "claims.reorder.test"
-		spec := func(order v1alpha1.Order) string { return claimKind(kind, "{order: "+string(order)+"}") }
+		spec := func(order v1beta1.Order) string { return claimKind(kind, "{admission: {order: "+string(order)+"}}") }
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.reorder.test Cluster")
-		w.apply(t, vendor(group)+spec(v1alpha1.OrderLast)+classKind("classes.reorder.test", "{claimKinds: ["+kind+"]}")+class(group, "Class", "only", ""))
+		w.apply(t, vendor(group)+spec(v1beta1.OrderLast)+classKind("classes.reorder.test", "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "only", ""))
 		w.awaitClaims(t, kind)
 		w.awaitClasses(t, "classes.reorder.test", 1)
 		changed, stopped := make(chan struct{}), make(chan int)
@@ -119,7 +119,7 @@ func TestOrder(t *testing.T) {
 			}
 		}()
 		for i := range 6 {
-			order := []v1alpha1.Order{v1alpha1.OrderFirst, v1alpha1.OrderLast}[i%2]
+			order := []v1beta1.Order{v1beta1.OrderFirst, v1beta1.OrderLast}[i%2]
 			w.apply(t, spec(order))
 			w.awaitOrder(t, kind, order)
 		}
@@ -130,14 +130,14 @@ func TestOrder(t *testing.T) {
 
 // awaitOrder waits until the entry of a claim kind is in the configuration of its order, and
 // no more in the other.
-func (w *world) awaitOrder(t *testing.T, claimKind string, order v1alpha1.Order) {
+func (w *world) awaitOrder(t *testing.T, claimKind string, order v1beta1.Order) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
+		for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
 			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, configuration))
 			isHere := slices.ContainsFunc(configuration.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
-				return e.Name == claimKind+v1alpha1.BindSuffix
+				return e.Name == claimKind+v1beta1.BindSuffix
 			})
 			require.Equal(c, name == order.Configuration(), isHere, "%s", name)
 		}

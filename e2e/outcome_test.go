@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // outcomeKinds are the registrations, with the defaulting.
-func outcomeKinds(group string, defaulting v1alpha1.Defaulting) string {
+func outcomeKinds(group string, defaulting v1beta1.Defaulting) string {
 	databases, caches := "databases."+group, "caches."+group
-	return claimKind(databases, fmt.Sprintf("{defaulting: %s}", defaulting)) +
-		claimKind(caches, fmt.Sprintf("{defaulting: %s, whenUnmatched: Deny, strategy: Random, failurePolicy: Ignore}", defaulting)) +
-		classKind("bigclasses."+group, fmt.Sprintf("{claimKinds: [%s, %s]}", databases, caches)) +
-		classKind("smallclasses."+group, fmt.Sprintf("{claimKinds: [%s]}", databases))
+	return claimKind(databases, fmt.Sprintf("{admission: {defaulting: %s}}", defaulting)) +
+		claimKind(caches, fmt.Sprintf("{choice: {strategy: Random}, whenUnmatched: Deny, admission: {defaulting: %s, failurePolicy: Ignore}}", defaulting)) +
+		classKind("bigclasses."+group, fmt.Sprintf("{claimKinds: [{name: %s}, {name: %s}]}", databases, caches)) +
+		classKind("smallclasses."+group, fmt.Sprintf("{claimKinds: [{name: %s}]}", databases))
 }
 
 func outcomeClasses(group string) string {
@@ -38,12 +38,12 @@ func outcomeClasses(group string) string {
 // the default class.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
-	for group, defaulting := range map[string]v1alpha1.Defaulting{
-		"outcome.test": v1alpha1.DefaultingWebhook, "policyoutcome.test": v1alpha1.DefaultingPolicy,
+	for group, defaulting := range map[string]v1beta1.Defaulting{
+		"outcome.test": v1beta1.DefaultingWebhook, "policyoutcome.test": v1beta1.DefaultingPolicy,
 	} {
 		t.Run(string(defaulting), func(t *testing.T) {
 			t.Parallel()
-			if defaulting == v1alpha1.DefaultingPolicy {
+			if defaulting == v1beta1.DefaultingPolicy {
 				needsPolicies(t)
 			}
 			testOutcome(t, group, defaulting)
@@ -51,7 +51,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
+func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 	w := sharedWorld(t)
 	databases := "databases." + group
 	w.resources(t, "Database databases."+group+" Namespaced", "Cache caches."+group+" Namespaced",
@@ -63,10 +63,10 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 	w.kubectl(t, "delete", "smallclasses."+group, "terminating", "--wait=false")
 	w.awaitClasses(t, "bigclasses."+group, 2)
 	w.awaitClasses(t, "smallclasses."+group, 3)
-	byPolicy := defaulting == v1alpha1.DefaultingPolicy
+	byPolicy := defaulting == v1beta1.DefaultingPolicy
 	if byPolicy {
 		w.awaitPolicy(t, databases, fmt.Sprintf("apiVersion: %s/v1\nkind: Database\nmetadata: {namespace: default, name: probe}", group))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "caches."+group, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, "caches."+group, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
 	}
 
 	type want struct {
@@ -186,7 +186,7 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 	t.Run("SeveralDefaults", func(t *testing.T) {
 		// One that was made before anybody guarded its kind.
 		w.apply(t, class(group, "OldClass", "legacy", isDefault))
-		w.apply(t, classKind("oldclasses."+group, "{claimKinds: ["+databases+"]}"))
+		w.apply(t, classKind("oldclasses."+group, "{claimKinds: [{name: "+databases+"}]}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			claim, warnings, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
 			require.NoError(c, err)
@@ -198,7 +198,7 @@ func testOutcome(t *testing.T, group string, defaulting v1alpha1.Defaulting) {
 				`jsonpath={range .status.defaults[*]}{.kind}/{.name} {end}{.status.defaultCount} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
 		}, patience, 100*time.Millisecond, "We should say so in the status.")
 		if byPolicy {
-			w.awaitCondition(t, &v1alpha1.ClaimKind{}, databases, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")
+			w.awaitCondition(t, &v1beta1.ClaimKind{}, databases, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")
 		}
 	})
 }
@@ -219,9 +219,9 @@ func TestTold(t *testing.T) {
 	w := sharedWorld(t)
 	w.resources(t, "Parted parteds."+group+" Namespaced", "Fitting fittings."+group+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, vendor(group)+
-		claimKind("parteds."+group, "{partition: {claim: claim.spec.tenant, class: class.spec.tenant}}")+
-		claimKind("fittings."+group, "{fits: [{name: Owner, expression: \"claim.spec[class.spec.tenant] == 'a'\"}], whenNoSelector: Any}")+
-		classKind("classes."+group, "{claimKinds: [parteds."+group+", fittings."+group+"]}")+
+		claimKind("parteds."+group, "{classes: {partition: {claim: claim.spec.tenant, class: class.spec.tenant}}}")+
+		claimKind("fittings."+group, "{selector: {whenAbsent: Any}, classes: {fits: [{name: Owner, expression: \"claim.spec[class.spec.tenant] == 'a'\"}]}}")+
+		classKind("classes."+group, "{claimKinds: [{name: parteds."+group+"}, {name: fittings."+group+"}]}")+
 		class(group, "Class", "only", "")+"spec: {tenant: 'p4ss://internal host'}\n")
 	w.awaitClasses(t, "classes."+group, 1)
 	w.awaitClaims(t, "parteds."+group)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -23,10 +23,9 @@ func TestPartitions(t *testing.T) {
 	w.serve(t, "--in-flight-window=4s")
 	w.resources(t, "Claim claims.parts.test Namespaced", "Snap snaps.parts.test Cluster", "Tier tiers.parts.test Cluster")
 	w.apply(t, vendor("parts.test")+
-		claimKind("claims.parts.test", `{partition: {claim: "has(claim.spec.driver) ? claim.spec.driver : ''", class: class.driver},
-    fits: [{name: Ready, expression: "!has(class.retired) || !class.retired"}]}`)+
-		classKind("snaps.parts.test", "{claimKinds: [claims.parts.test]}")+
-		classKind("tiers.parts.test", `{claimKinds: [claims.parts.test], default: {expression: "class.tier == 'standard'"}}`))
+		claimKind("claims.parts.test", `{classes: {partition: {claim: "has(claim.spec.driver) ? claim.spec.driver : ''", class: class.driver}, fits: [{name: Ready, expression: "!has(class.retired) || !class.retired"}]}}`)+
+		classKind("snaps.parts.test", "{claimKinds: [{name: claims.parts.test}]}")+
+		classKind("tiers.parts.test", `{claimKinds: [{name: claims.parts.test}], default: {expression: "class.tier == 'standard'"}}`))
 	w.awaitGuard(t, "parts.test", "Snap", "snaps.parts.test")
 	w.awaitGuard(t, "parts.test", "Tier", "tiers.parts.test")
 	snap := func(name, metadata, fields string) string {
@@ -50,7 +49,7 @@ func TestPartitions(t *testing.T) {
 
 	w.apply(t, snap("all", isDefault, "driver: ''")+snap("disk", isDefault, "driver: disk.csi")+snap("file", isDefault, "driver: file.csi"))
 	assert.Equal(t, `claim kind "claims.parts.test" in partition "disk.csi"`,
-		w.lease(t, "default-of.1684d030f4570057c6230dcd8a4283f9.claims.parts.test").Annotations[v1alpha1.SeatAnnotation], "We should have a Lease for each partition.")
+		w.lease(t, "default-of.1684d030f4570057c6230dcd8a4283f9.claims.parts.test").Annotations[v1beta1.SeatAnnotation], "We should have a Lease for each partition.")
 
 	t.Run("SecondInOne", func(t *testing.T) {
 		_, _, err := w.create(t, snap("disk-2", isDefault, "driver: disk.csi"))
@@ -76,7 +75,7 @@ func TestPartitions(t *testing.T) {
 		require.NoError(t, patch("file", `{"retired":null}`))
 	})
 	t.Run("Unknown", func(t *testing.T) {
-		const text = `the expression spec.partition.class of claim kind "claims.parts.test" fails for "Snap/lost": no such key: driver`
+		const text = `the expression spec.classes.partition.class of claim kind "claims.parts.test" fails for "Snap/lost": no such key: driver`
 		_, _, err := w.create(t, snap("lost", isDefault, ""))
 		refused(t, err, http.StatusUnprocessableEntity, text)
 		w.apply(t, snap("lost", isDefault, "driver: lost.csi"))
@@ -96,8 +95,8 @@ func TestPartitions(t *testing.T) {
 		}
 	})
 	t.Run("Status", func(t *testing.T) {
-		w.awaitKind(t, "claims.parts.test", "", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
-			require.Equal(c, []v1alpha1.DefaultClass{{Kind: "Snap", Name: "all"}}, k.Status.Defaults)
+		w.awaitKind(t, "claims.parts.test", "", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+			require.Equal(c, []v1beta1.DefaultClass{{Kind: "Snap", Name: "all"}}, k.Status.Defaults)
 			require.EqualValues(c, 3, k.Status.PartitionDefaults, "We should count the partitions that have a default.")
 		})
 	})

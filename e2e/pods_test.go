@@ -33,7 +33,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/clientcert"
 	"github.com/classbind/classbind/e2e/load"
@@ -220,7 +220,7 @@ func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 	if w.plane != nil {
 		return // There is one, which leads.
 	}
-	k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: claimKind}}
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: claimKind}}
 	require.NoError(t, client.IgnoreNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(k), k)))
 	review, err := w.review(k.Resource())
 	require.NoError(t, err)
@@ -249,7 +249,7 @@ func (w *world) review(claims string) ([]byte, error) {
 		return nil, err
 	}
 	claim := fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"namespace": "default", "name": "probe", "annotations": {%q: "e2e=nobody-has-this"}}}`,
-		kind.GroupVersion(), kind.Kind, v1alpha1.ClassSelectorAnnotation)
+		kind.GroupVersion(), kind.Kind, v1beta1.ClassSelectorAnnotation)
 	return json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
@@ -266,7 +266,7 @@ func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (s
 		return "", err
 	}
 	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1alpha1.BindPath+claimKind, bytes.NewReader(review))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1beta1.BindPath+claimKind, bytes.NewReader(review))
 	if err != nil {
 		return "", err
 	}
@@ -345,7 +345,7 @@ func (d *deployment) version(t *testing.T) {
 func (d *deployment) uninstall(t *testing.T, before []string) {
 	there := d.inventory(t)
 	require.Contains(t, there, "deployments.apps/"+classbind.Namespace+"/classbind", "We should see what there is.")
-	require.Contains(t, there, "mutatingadmissionpolicies.admissionregistration.k8s.io//claims."+deploymentGroup+v1alpha1.PolicySuffix)
+	require.Contains(t, there, "mutatingadmissionpolicies.admissionregistration.k8s.io//claims."+deploymentGroup+v1beta1.PolicySuffix)
 	report := d.during(t, "uninstall", func(*load.Load) {
 		d.kubectl(t, "delete", "-k", d.folder, "--timeout=120s")
 	})
@@ -426,7 +426,7 @@ func namesOf(ctx context.Context, objects metadata.Interface, resource schema.Gr
 	for i := range list.Items {
 		o := &list.Items[i]
 		name := strings.Join([]string{resource.GroupResource().String(), o.Namespace, o.Name}, "/")
-		own := strings.Contains(name, deploymentGroup) && !strings.HasSuffix(name, v1alpha1.PolicySuffix) || strings.Contains(name, deploymentNamespace)
+		own := strings.Contains(name, deploymentGroup) && !strings.HasSuffix(name, v1beta1.PolicySuffix) || strings.Contains(name, deploymentNamespace)
 		if own || strings.HasPrefix(name, "leases.coordination.k8s.io/kube-") { // Of nodes, and of others' leaders.
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -36,7 +36,7 @@ func boundByPolicy(ctx context.Context, server *rest.Config, claimKind string) (
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the metrics of the API server: %w", err)
 	}
-	name := regexp.QuoteMeta(claimKind + v1alpha1.PolicySuffix)
+	name := regexp.QuoteMeta(claimKind + v1beta1.PolicySuffix)
 	pattern := `(?m)^apiserver_mutating_admission_policy_check_total\{error_type="no_error",policy="` + name + `",policy_binding="` + name + `"\} (\d+)$`
 	match := regexp.MustCompile(pattern).FindSubmatch(metrics)
 	if match == nil {
@@ -56,7 +56,7 @@ func (w *world) boundByPolicy(t require.TestingT, claimKind string) int {
 // opinion: it knows of a new policy up to a second later than of the condition.
 func (w *world) awaitPolicy(t *testing.T, claimKind, unopinionated string) {
 	t.Helper()
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, claimKind, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, claimKind, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		before := w.boundByPolicy(c, claimKind)
 		_, _, err := w.create(t, unopinionated, client.DryRunAll)
@@ -77,7 +77,7 @@ func policyKinds(t *testing.T, w *world, group string) {
 	t.Helper()
 	claims, classes := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+classes+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, "{defaulting: Policy}")+classKind(classes, "{claimKinds: ["+claims+"]}"))
+	w.apply(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}}")+classKind(classes, "{claimKinds: [{name: "+claims+"}]}"))
 	w.awaitClaims(t, claims)
 	w.awaitGuard(t, group, "Class", classes)
 	w.apply(t, class(group, "Class", "first", isDefault)+class(group, "Class", "second", "labels: {tier: gold}, "))
@@ -122,7 +122,7 @@ func TestPolicyWhileDown(t *testing.T) {
 		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("without-", i))))
 	}
 	// Nobody is there to be asked whether a class may become default.
-	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1alpha1.ClassConfiguration, `{"webhooks":[]}`))
+	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1beta1.ClassConfiguration, `{"webhooks":[]}`))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		err := w.annotate(t, "classes."+group, "second", defaultMark+"=true")
 		require.NoError(c, err)
@@ -134,7 +134,7 @@ func TestPolicyWhileDown(t *testing.T) {
 	assert.Len(t, stored, claims)
 
 	w.serve(t)
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, "claims."+group, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
 	w.awaitPolicy(t, "claims."+group, manifestOf(t, unopinionated(group, "probe")))
 	claim := unopinionated(group, "follows")
 	before := w.boundByPolicy(t, "claims."+group)
@@ -153,7 +153,7 @@ type storedPolicy struct {
 }
 
 func (w *world) policy(t require.TestingT) (p storedPolicy) {
-	name := client.ObjectKey{Name: lifeKind + v1alpha1.PolicySuffix}
+	name := client.ObjectKey{Name: lifeKind + v1beta1.PolicySuffix}
 	ctx := context.Background()
 	require.NoError(t, w.Get(ctx, name, &p.policy))
 	require.NoError(t, w.Get(ctx, name, &p.binding))
@@ -163,7 +163,7 @@ func (w *world) policy(t require.TestingT) (p storedPolicy) {
 // awaitNoPolicy waits until there is neither a policy nor a binding.
 func (w *world) awaitNoPolicy(t *testing.T) {
 	t.Helper()
-	name := client.ObjectKey{Name: lifeKind + v1alpha1.PolicySuffix}
+	name := client.ObjectKey{Name: lifeKind + v1beta1.PolicySuffix}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.MutatingAdmissionPolicy{})))
 		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})))
@@ -197,25 +197,25 @@ func TestPolicyLife(t *testing.T) {
 	t.Run("NoDefault", func(t *testing.T) {
 		require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
 		w.awaitNoPolicy(t)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
 		require.NoError(t, w.annotate(t, "classes."+group, "second", defaultMark+"=true"))
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")
 		assert.Equal(t, "second", w.policy(t).binding.Spec.ParamRef.Name)
 	})
 	t.Run("Cordoned", func(t *testing.T) {
-		require.NoError(t, w.annotate(t, "classes."+group, "second", v1alpha1.CordonedAnnotation+"=true"))
+		require.NoError(t, w.annotate(t, "classes."+group, "second", v1beta1.CordonedAnnotation+"=true"))
 		w.awaitNoPolicy(t)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, claims, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "Class/second is cordoned")
-		require.NoError(t, w.annotate(t, "classes."+group, "second", v1alpha1.CordonedAnnotation+"-"))
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "Class/second is cordoned")
+		require.NoError(t, w.annotate(t, "classes."+group, "second", v1beta1.CordonedAnnotation+"-"))
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
 	})
 	t.Run("OrderFirst", func(t *testing.T) {
-		w.apply(t, claimKind(claims, "{defaulting: Policy, order: First}"))
+		w.apply(t, claimKind(claims, "{admission: {defaulting: Policy, order: First}}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			p := w.policy(c)
 			for _, owners := range [][]metav1.OwnerReference{p.policy.OwnerReferences, p.binding.OwnerReferences} {
 				require.Len(c, owners, 1)
-				require.Equal(c, v1alpha1.FirstConfiguration, owners[0].Name)
+				require.Equal(c, v1beta1.FirstConfiguration, owners[0].Name)
 			}
 		}, patience, 100*time.Millisecond, "We should have it go with the configuration of its order.")
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
@@ -223,10 +223,10 @@ func TestPolicyLife(t *testing.T) {
 	t.Run("Webhook", func(t *testing.T) {
 		w.apply(t, claimKind(claims, "{}"))
 		w.awaitNoPolicy(t)
-		w.awaitKind(t, claims, "We should not speak of a policy that nobody asks for.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
-			require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy))
+		w.awaitKind(t, claims, "We should not speak of a policy that nobody asks for.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+			require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy))
 		})
-		w.apply(t, claimKind(claims, "{defaulting: Policy}"))
+		w.apply(t, claimKind(claims, "{admission: {defaulting: Policy}}"))
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
 	})
 	t.Run("ClaimKindDeleted", func(t *testing.T) {
@@ -242,16 +242,16 @@ const unreadableGroup = "unreadable.test"
 // unreadable are claims whose classes classbind may list and watch, but not get.
 func (w *world) unreadable(t *testing.T) {
 	w.resources(t, "Claim claims."+unreadableGroup+" Namespaced", "Class classes."+unreadableGroup+" Cluster")
-	w.apply(t, strings.Replace(vendor(unreadableGroup), "get, ", "", 1)+claimKind("claims."+unreadableGroup, "{defaulting: Policy}")+
-		classKind("classes."+unreadableGroup, "{claimKinds: [claims."+unreadableGroup+"]}")+class(unreadableGroup, "Class", "usual", isDefault))
+	w.apply(t, strings.Replace(vendor(unreadableGroup), "get, ", "", 1)+claimKind("claims."+unreadableGroup, "{admission: {defaulting: Policy}}")+
+		classKind("classes."+unreadableGroup, "{claimKinds: [{name: claims."+unreadableGroup+"}]}")+class(unreadableGroup, "Class", "usual", isDefault))
 }
 
 // notPermitted has no policy, because its author has to be allowed to read its parameter.
 func (w *world) notPermitted(t *testing.T, asked func(string) int) {
 	const kind = "claims." + unreadableGroup
 	w.awaitClaims(t, kind)
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionDefaultedByPolicy, metav1.ConditionFalse,
-		"label a ClusterRole that allows get of the classes with "+v1alpha1.AggregateLabel+"=true")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse,
+		"label a ClusterRole that allows get of the classes with "+v1beta1.AggregateLabel+"=true")
 	before := asked(kind)
 	w.binds(t, manifestOf(t, unopinionated(unreadableGroup, "claim")), "Class/usual", "We should give the default class ourselves.")
 	assert.Equal(t, 1, asked(kind)-before)
@@ -260,14 +260,14 @@ func (w *world) notPermitted(t *testing.T, asked func(string) int) {
 }
 
 // countedKinds watch their claims, each for another reason.
-var countedKinds = map[string]string{"later.life.test": ", whenUnmatched: BindLater", "least.life.test": ", strategy: LeastClaims"}
+var countedKinds = map[string]string{"later.life.test": ", whenUnmatched: BindLater", "least.life.test": ", choice: {strategy: LeastClaims}"}
 
 // counted are claims of kinds that are counted.
 func (w *world) counted(t *testing.T) {
 	for group, spec := range countedKinds {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, lateVendor(group)+claimKind("claims."+group, "{defaulting: Policy"+spec+"}")+
-			classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+class(group, "Class", "usual", isDefault))
+		w.apply(t, lateVendor(group)+claimKind("claims."+group, "{admission: {defaulting: Policy}"+spec+"}")+
+			classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "usual", isDefault))
 	}
 }
 
@@ -281,7 +281,7 @@ func (w *world) countsThem(t *testing.T) {
 			require.NoError(t, w.Create(t.Context(), unopinionated(group, fmt.Sprint("claim-", i))))
 		}
 		assert.Equal(t, 20, w.boundByPolicy(t, kind)-before)
-		w.awaitKind(t, kind, "We should count claims that we were not asked about.", func(c *assert.CollectT, k *v1alpha1.ClaimKind) {
+		w.awaitKind(t, kind, "We should count claims that we were not asked about.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
 			require.NotNil(c, k.Status.BoundClaims)
 			require.EqualValues(c, 20, *k.Status.BoundClaims)
 		})
@@ -315,11 +315,11 @@ func TestPolicyNotServed(t *testing.T) {
 			w := newWorld(t, controlplane.Options{APIServerFlags: tc.flags})
 			r := w.serve(t)
 			w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-			w.apply(t, vendor(group)+claimKind("claims."+group, "{defaulting: Policy}")+classKind("classes."+group, "{claimKinds: [claims."+group+"]}")+
+			w.apply(t, vendor(group)+claimKind("claims."+group, "{admission: {defaulting: Policy}}")+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+
 				class(group, "Class", "usual", isDefault))
 			w.awaitClaims(t, "claims."+group)
 			w.awaitClasses(t, "classes."+group, 1)
-			w.awaitCondition(t, &v1alpha1.ClaimKind{}, "claims."+group, v1alpha1.ConditionDefaultedByPolicy, tc.status, tc.text)
+			w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionDefaultedByPolicy, tc.status, tc.text)
 			before := calls(t, r)
 			claim := unopinionated(group, "claim")
 			require.NoError(t, w.Create(t.Context(), claim))
@@ -346,9 +346,9 @@ func TestPolicyOfLongPaths(t *testing.T) {
 	long := func(letter string) string {
 		return strings.Repeat("."+strings.Repeat(letter, 24), 9) + "." + strings.Repeat(letter, 30)
 	}
-	spec := "{defaulting: Policy, reference: {path: " + long("r") + "}, classSelector: {path: " + long("s") + "}, " +
+	spec := "{admission: {defaulting: Policy}, reference: {path: " + long("r") + "}, selector: {path: " + long("s") + "}, " +
 		strings.TrimPrefix(longPaths(24, 30), "{")
-	w.apply(t, vendor("long.test")+claimKind("claims.long.test", spec)+classKind("classes.long.test", "{claimKinds: [claims.long.test]}")+
+	w.apply(t, vendor("long.test")+claimKind("claims.long.test", spec)+classKind("classes.long.test", "{claimKinds: [{name: claims.long.test}]}")+
 		class("long.test", "Class", "gold", `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `))
 	w.serve(t)
 	const unopinionated = "apiVersion: long.test/v1\nkind: Claim\nmetadata: {namespace: default, name: mine}\nspec: {}\n"
@@ -357,7 +357,7 @@ func TestPolicyOfLongPaths(t *testing.T) {
 	bound, _, err := w.create(t, unopinionated)
 	require.NoError(t, err)
 	assert.Equal(t, before+1, w.boundByPolicy(t, "claims.long.test"))
-	name, _, err := unstructured.NestedString(bound.Object, append(v1alpha1.FieldPath(long("r")).Names(), "name")...)
+	name, _, err := unstructured.NestedString(bound.Object, append(v1beta1.FieldPath(long("r")).Names(), "name")...)
 	require.NoError(t, err)
 	assert.Equal(t, "gold", name)
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const formsGroup = "policyforms.test"
@@ -41,7 +41,7 @@ type policyForm struct {
 var policyForms = map[string]policyForm{
 	"Name": {
 		reason: "We should take an empty name for none.",
-		claims: "Ticket tickets.policyforms.test Namespaced", spec: "reference: {path: .spec.className, form: Name, emptyIsUnset: true}",
+		claims: "Ticket tickets.policyforms.test Namespaced", spec: "reference: {path: .spec.className, form: Name, whenEmpty: Bind}",
 		classes: "TicketClass ticketclasses.policyforms.test Cluster", metadata: isDefault,
 		bound:  []string{"", "spec: {}", "spec: {className: null}", `spec: {className: ""}`, "spec: null", "spec: {other: 1}", "metadata: {annotations: {a: b}}"},
 		others: []string{"spec: {classSelector: {}}", "metadata: {annotations: {classbind.io/class-selector: '!absent'}}", "spec: {className: mine}", "spec: {resourceRef: {}}"},
@@ -49,7 +49,7 @@ var policyForms = map[string]policyForm{
 	},
 	"TypedObjectReference": {
 		reason: "We should name a class of another namespace.",
-		claims: "Volume volumes.policyforms.test Namespaced", spec: "reference: {form: TypedObjectReference, path: .spec.classRef}, classNamespaces: {from: Names, names: [kube-public]}",
+		claims: "Volume volumes.policyforms.test Namespaced", spec: "reference: {form: TypedObjectReference, path: .spec.classRef}, classes: {namespaces: {from: Names, names: [kube-public]}}",
 		classes: "VolumeClass volumeclasses.policyforms.test Namespaced", metadata: "namespace: kube-public, " + isDefault,
 		bound: []string{"", "spec: {size: 1}"}, others: []string{"spec: {classSelector: {}}", "spec: {classRef: {}}"},
 		at:   []string{"spec", "classRef"},
@@ -65,7 +65,7 @@ var policyForms = map[string]policyForm{
 	},
 	"Annotation": {
 		reason: "We should write an annotation.",
-		claims: "Route routes.policyforms.test Cluster", spec: "reference: {annotation: routes.example.org/class, form: Name}, skipIfSet: [{label: example.org/legacy}]",
+		claims: "Route routes.policyforms.test Cluster", spec: "reference: {annotation: routes.example.org/class, form: Name}, claims: {skipIfSet: [{label: example.org/legacy}]}",
 		classes: "RouteClass routeclasses.policyforms.test Cluster", metadata: isDefault,
 		bound:  []string{"", "metadata: {annotations: {a: b}}", "metadata: {labels: {a: b}}"},
 		others: []string{"metadata: {labels: {example.org/legacy: x}}"},
@@ -73,7 +73,7 @@ var policyForms = map[string]policyForm{
 	},
 	"Nested": {
 		reason: "We should add what is missing of the way to the reference.",
-		claims: "Database databases.policyforms.test Namespaced", spec: "reference: {path: .spec.parameters.placement.classRef, form: KindReference}, strategy: LeastClaims",
+		claims: "Database databases.policyforms.test Namespaced", spec: "reference: {path: .spec.parameters.placement.classRef, form: KindReference}, choice: {strategy: LeastClaims}",
 		classes: "Site sites.policyforms.test Cluster", metadata: isDefault,
 		bound: []string{
 			"", "spec: null", "spec: {}", "spec: {parameters: null}", "spec: {parameters: {size: 1}}", "spec: {parameters: {placement: {}}}",
@@ -91,7 +91,7 @@ var policyForms = map[string]policyForm{
 	},
 	"Paths": {
 		reason: "We should find the mark and the weight where the class has them.",
-		claims: "Lamp lamps.policyforms.test Namespaced", spec: "reference: {path: .spec.ref, form: GroupKindReference, emptyIsUnset: true}",
+		claims: "Lamp lamps.policyforms.test Namespaced", spec: "reference: {path: .spec.ref, form: GroupKindReference, whenEmpty: Bind}",
 		classes: "LampClass lampclasses.policyforms.test Cluster", classSpec: "default: {path: .spec.isDefault}, weight: {path: .spec.share}, ",
 		fields: "spec: {isDefault: true, share: 3}\n",
 		bound:  []string{"", "spec: {ref: null}"}, others: []string{`spec: {ref: {name: ""}}`, "spec: {ref: {name: mine}}"},
@@ -99,7 +99,7 @@ var policyForms = map[string]policyForm{
 	},
 	"BuiltIn": {
 		reason: "We should bind a kind of Kubernetes itself, to a class of such a kind.",
-		claims: "Ingress ingresses.networking.k8s.io Namespaced", spec: "reference: {path: .spec.ingressClassName, form: Name}, skipIfSet: [{annotation: kubernetes.io/ingress.class}]",
+		claims: "Ingress ingresses.networking.k8s.io Namespaced", spec: "reference: {path: .spec.ingressClassName, form: Name}, claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}",
 		classes: "IngressClass ingressclasses.networking.k8s.io Cluster", metadata: isDefault, fields: "spec: {controller: example.org/usual}\n",
 		bound:  []string{"spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}"},
 		others: []string{"metadata: {annotations: {kubernetes.io/ingress.class: mine}}\nspec: {defaultBackend: {service: {name: web, port: {number: 80}}}}"},
@@ -201,11 +201,11 @@ rules:
 func (f policyForm) compare(t *testing.T, w *world) {
 	_, claimKindName, _ := f.parts(f.claims)
 	_, classKindName, _ := f.parts(f.classes)
-	register := func(defaulting v1alpha1.Defaulting) {
-		w.apply(t, claimKind(claimKindName, fmt.Sprintf("{defaulting: %s, %s}", defaulting, f.spec)))
+	register := func(defaulting v1beta1.Defaulting) {
+		w.apply(t, claimKind(claimKindName, fmt.Sprintf("{admission: {defaulting: %s}, %s}", defaulting, f.spec)))
 	}
-	register(v1alpha1.DefaultingWebhook)
-	w.apply(t, classKind(classKindName, fmt.Sprintf("{%sclaimKinds: [%s]}", f.classSpec, claimKindName)))
+	register(v1beta1.DefaultingWebhook)
+	w.apply(t, classKind(classKindName, fmt.Sprintf("{%sclaimKinds: [{name: %s}]}", f.classSpec, claimKindName)))
 	usual := f.object(t, f.classes, "usual", fmt.Sprintf("metadata: {%s}\n%s", f.metadata, f.fields))
 	require.NoError(t, w.Create(t.Context(), usual))
 	if !strings.Contains(f.classes, formsGroup) {
@@ -216,7 +216,7 @@ func (f policyForm) compare(t *testing.T, w *world) {
 	w.awaitReference(t, probe, f.at, f.want)
 
 	wantBound, wantOthers := f.outcomes(t, w, "webhook-")
-	register(v1alpha1.DefaultingPolicy)
+	register(v1beta1.DefaultingPolicy)
 	w.awaitPolicy(t, claimKindName, manifestOf(t, probe))
 	bound, others := f.outcomes(t, w, "policy-")
 	assert.Equal(t, wantBound, bound, f.reason)

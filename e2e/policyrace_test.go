@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
@@ -92,7 +92,7 @@ var (
 	raceClasses  = schema.GroupVersionResource{Group: policyRaceGroup, Version: "v1", Resource: "classes"}
 	raceOlds     = schema.GroupVersionResource{Group: policyRaceGroup, Version: "v1", Resource: "olds"}
 	raceClaims   = schema.GroupVersionResource{Group: policyRaceGroup, Version: "v1", Resource: "claims"}
-	raceRegistry = v1alpha1.GroupVersion.WithResource("classkinds")
+	raceRegistry = v1beta1.GroupVersion.WithResource("classkinds")
 )
 
 func (r *policyRace) any() dynamic.Interface { return r.servers[rand.IntN(len(r.servers))] } //nolint:gosec // It need not be secret.
@@ -140,7 +140,7 @@ func (r *policyRace) observe(resource schema.GroupVersionResource, e watch.Event
 	} else {
 		event.class = object.GetKind() + "/" + object.GetName()
 		event.is = event.is && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultMark] == "true" &&
-			object.GetAnnotations()[v1alpha1.CordonedAnnotation] != "true"
+			object.GetAnnotations()[v1beta1.CordonedAnnotation] != "true"
 	}
 	r.events = append(r.events, event)
 	r.seenAt[version], r.seen[resource.Resource] = time.Now(), version
@@ -164,7 +164,7 @@ func (r *policyRace) create(ctx context.Context, resource schema.GroupVersionRes
 // first class is default in the beginning and in the end.
 func (r *policyRace) changes(ctx context.Context) []func() error {
 	cordon := func(name, value string) func() error {
-		return func() error { return r.annotate(ctx, raceClasses, name, v1alpha1.CordonedAnnotation, value) }
+		return func() error { return r.annotate(ctx, raceClasses, name, v1beta1.CordonedAnnotation, value) }
 	}
 	mark := func(name, value string) func() error {
 		return func() error { return r.annotate(ctx, raceClasses, name, defaultMark, value) }
@@ -227,7 +227,7 @@ func (r *policyRace) change(ctx, until context.Context) (made int, err error) {
 // double has a class that was marked default before its kind was registered, again and again,
 // for some tenths of a second. It is unmarked before the kind is registered no more.
 func (r *policyRace) double(ctx, until context.Context) (n int, err error) {
-	kind := fmt.Sprintf(`{"apiVersion":"classbind.io/v1alpha1","kind":"ClassKind","metadata":{"name":"olds.%s"},"spec":{"claimKinds":[%q]}}`, policyRaceGroup, policyRaceKind)
+	kind := fmt.Sprintf(`{"apiVersion":"classbind.io/v1beta1","kind":"ClassKind","metadata":{"name":"olds.%s"},"spec":{"claimKinds":[{"name":%q}]}}`, policyRaceGroup, policyRaceKind)
 	for ; until.Err() == nil; n++ {
 		// The API server knows a little later that nobody is to be asked about the kind any more.
 		mark := func() error { return r.annotate(ctx, raceOlds, "legacy", defaultMark, `"true"`) }
@@ -400,8 +400,8 @@ func (r *policyRace) fence(t *testing.T) {
 		fence := map[string]string{
 			"classes": `{"apiVersion":"` + policyRaceGroup + `/v1","kind":"Class","metadata":{"name":"fence"}}`,
 			"olds":    `{"apiVersion":"` + policyRaceGroup + `/v1","kind":"Old","metadata":{"name":"fence"}}`,
-			"classkinds": `{"apiVersion":"classbind.io/v1alpha1","kind":"ClassKind","metadata":{"name":"fences.` + policyRaceGroup + `"},
-				"spec":{"claimKinds":["` + policyRaceKind + `"]}}`,
+			"classkinds": `{"apiVersion":"classbind.io/v1beta1","kind":"ClassKind","metadata":{"name":"fences.` + policyRaceGroup + `"},
+				"spec":{"claimKinds":[{"name":"` + policyRaceKind + `"}]}}`,
 		}[resource.Resource]
 		object := &unstructured.Unstructured{}
 		require.NoError(t, json.Unmarshal([]byte(fence), &object.Object))

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
@@ -129,8 +129,8 @@ type installedPreset struct {
 	folder     string
 	crds       string // a folder with those that were installed
 	version    map[string]string
-	claimKinds []v1alpha1.ClaimKind
-	classKinds map[string]v1alpha1.ClassKind
+	claimKinds []v1beta1.ClaimKind
+	classKinds map[string]v1beta1.ClassKind
 	claims     []exampleClaim
 	classes    map[string][]*unstructured.Unstructured // of the example, by class kind
 }
@@ -138,14 +138,14 @@ type installedPreset struct {
 // installCRDs of all kinds that are registered.
 func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructured.Unstructured, source *crdSource) {
 	t.Helper()
-	for _, k := range all[v1alpha1.ClaimKind](t, registrations, "ClaimKind") {
+	for _, k := range all[v1beta1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
-		for _, related := range k.Spec.Related {
+		for _, related := range k.Spec.Classes.Related {
 			i.installCRD(t, source, related.Resource)
 		}
 		i.claimKinds = append(i.claimKinds, k)
 	}
-	for _, k := range all[v1alpha1.ClassKind](t, registrations, "ClassKind") {
+	for _, k := range all[v1beta1.ClassKind](t, registrations, "ClassKind") {
 		i.installCRD(t, source, k.Name)
 		i.classKinds[k.Name] = k
 	}
@@ -156,7 +156,7 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 	t.Helper()
 	i := &installedPreset{
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
-		version: map[string]string{}, classKinds: map[string]v1alpha1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
+		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
 	}
 	registrations := w.rendered(t, i.folder)
 	i.installCRDs(t, registrations, source)
@@ -217,7 +217,7 @@ func (w *world) awaitReady(t *testing.T, k client.Object) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(k), k))
-		require.True(c, meta.IsStatusConditionTrue(conditionsOf(k), v1alpha1.ConditionReady), "%s: %v", k.GetName(), conditionsOf(k))
+		require.True(c, meta.IsStatusConditionTrue(conditionsOf(k), v1beta1.ConditionReady), "%s: %v", k.GetName(), conditionsOf(k))
 	}, patience, 20*time.Millisecond)
 }
 
@@ -384,12 +384,12 @@ func TestPresetsAtOnce(t *testing.T) {
 	for _, p := range presets() {
 		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
 		add(objects)
-		for _, k := range all[v1alpha1.ClaimKind](t, objects, "ClaimKind") {
+		for _, k := range all[v1beta1.ClaimKind](t, objects, "ClaimKind") {
 			if found, ok := source.find(t, k.Resource(), p.project); ok {
 				crds = append(crds, found.manifest)
 			}
 		}
-		for _, k := range all[v1alpha1.ClassKind](t, objects, "ClassKind") {
+		for _, k := range all[v1beta1.ClassKind](t, objects, "ClassKind") {
 			if found, ok := source.find(t, k.Name, p.project); ok {
 				crds = append(crds, found.manifest)
 			}
@@ -405,15 +405,15 @@ func TestPresetsAtOnce(t *testing.T) {
 	for n := 0; len(registrations) < registrationsAtOnce; n++ {
 		claims, classes := fmt.Sprintf("claims%02d.made-up.test", n), fmt.Sprintf("classes%02d.made-up.test", n)
 		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
-		add(documents(t, claimKind(claims, "{}")+classKind(classes, "{claimKinds: ["+claims+"]}")))
+		add(documents(t, claimKind(claims, "{}")+classKind(classes, "{claimKinds: [{name: "+claims+"}]}")))
 	}
 	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 	w.apply(t, strings.Join(others, "---\n"))
 
-	w.registerAll(t, claimKind("claims.absent.test", "{}")+classKind("classes.absent.test", "{claimKinds: [claims.absent.test]}"), registrations)
+	w.registerAll(t, claimKind("claims.absent.test", "{}")+classKind("classes.absent.test", "{claimKinds: [{name: claims.absent.test}]}"), registrations)
 
-	w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.absent.test", v1alpha1.ReasonNotInstalled)
-	w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.absent.test", v1alpha1.ReasonNotInstalled)
+	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
+	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
 	w.absent(t, "absent.test")
 }
 
@@ -428,9 +428,9 @@ func (w *world) registerAll(t *testing.T, absent string, registrations map[strin
 	w.apply(t, manifests)
 	applied := time.Since(start)
 	for _, object := range registrations {
-		var k client.Object = &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
+		var k client.Object = &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
 		if object.GetKind() == "ClassKind" {
-			k = &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
+			k = &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
 		}
 		w.awaitReady(t, k)
 	}
@@ -442,11 +442,11 @@ func register(t *testing.T, registrations map[string]*unstructured.Unstructured,
 	t.Helper()
 	key := object.GetKind() + "/" + object.GetName()
 	if former := registrations[key]; former != nil {
-		served, _, err := unstructured.NestedStringSlice(former.Object, "spec", "claimKinds")
+		served, _, err := unstructured.NestedSlice(former.Object, "spec", "claimKinds")
 		require.NoError(t, err)
-		more, _, err := unstructured.NestedStringSlice(object.Object, "spec", "claimKinds")
+		more, _, err := unstructured.NestedSlice(object.Object, "spec", "claimKinds")
 		require.NoError(t, err)
-		require.NoError(t, unstructured.SetNestedStringSlice(object.Object, append(served, more...), "spec", "claimKinds"))
+		require.NoError(t, unstructured.SetNestedSlice(object.Object, append(served, more...), "spec", "claimKinds"))
 	}
 	registrations[key] = object
 }

@@ -18,13 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // trial of a ClaimKind.
 type trial struct {
 	*installedPreset
-	kind v1alpha1.ClaimKind
+	kind v1beta1.ClaimKind
 	// base is the example's claim without an opinion.
 	base    *unstructured.Unstructured
 	classes []*unstructured.Unstructured // that the claim is offered
@@ -33,7 +33,7 @@ type trial struct {
 }
 
 // try all checks of a ClaimKind, and return its row of the table.
-func (i *installedPreset) try(t *testing.T, k v1alpha1.ClaimKind) presetRow {
+func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
 	t.Helper()
 	x := &trial{installedPreset: i, kind: k}
 	x.findBase(t)
@@ -108,7 +108,7 @@ func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.
 func (x *trial) findClasses(t *testing.T) {
 	t.Helper()
 	namespaces := []string{"", x.base.GetNamespace()}
-	if from := x.kind.Spec.ClassNamespaces; len(from.Names) > 0 {
+	if from := x.kind.Spec.Classes.Namespaces; len(from.Names) > 0 {
 		namespaces = []string{""}
 		for _, name := range from.Names {
 			namespaces = append(namespaces, string(name))
@@ -116,7 +116,7 @@ func (x *trial) findClasses(t *testing.T) {
 	}
 	x.classes = nil
 	for name, k := range x.classKinds {
-		if !slices.Contains(k.Spec.ClaimKinds, x.kind.Name) {
+		if !k.Serves(&x.kind) {
 			continue
 		}
 		for _, class := range x.installedPreset.classes[name] {
@@ -124,7 +124,7 @@ func (x *trial) findClasses(t *testing.T) {
 				continue
 			}
 			x.classes = append(x.classes, class)
-			value, _, err := unstructured.NestedFieldNoCopy(class.Object, v1alpha1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...)
+			value, _, err := unstructured.NestedFieldNoCopy(class.Object, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...)
 			require.NoError(t, err)
 			if value == true || value == "true" {
 				require.Nil(t, x.byDefault, "We should have one default class in the example.")
@@ -155,18 +155,18 @@ func (x *trial) labels(class *unstructured.Unstructured) map[string]string {
 func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	labels := x.labels(x.bySelector)
-	if path := x.kind.Spec.ClassSelector.Path; path != ".spec.classSelector" {
+	if path := x.kind.Spec.Selector.Path; path != ".spec.classSelector" {
 		require.NoError(t, unstructured.SetNestedStringMap(claim.Object, labels, append(path.Names(), "matchLabels")...))
 		return claim
 	}
-	selector := map[string]string{string(x.kind.Spec.ClassSelector.Annotation): klabels.Set(labels).String()}
+	selector := map[string]string{string(x.kind.Spec.Selector.Annotation): klabels.Set(labels).String()}
 	claim.SetAnnotations(klabels.Merge(claim.GetAnnotations(), selector))
 	return claim
 }
 
 // reference of a claim, as it is stored.
 func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
-	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Place().Names()...)
+	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Place.Names()...)
 	require.NoError(t, err)
 	return value
 }
@@ -176,20 +176,20 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 	kind := class.GroupVersionKind()
 	fields := map[string]any{"name": class.GetName()}
 	switch x.kind.Spec.Reference.Form {
-	case v1alpha1.Name:
+	case v1beta1.Name:
 		return class.GetName()
-	case v1alpha1.ObjectReference:
+	case v1beta1.ObjectReference:
 		fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
-	case v1alpha1.TypedObjectReference, v1alpha1.TypedLocalObjectReference:
+	case v1beta1.TypedObjectReference, v1beta1.TypedLocalObjectReference:
 		fields["apiGroup"], fields["kind"] = kind.Group, kind.Kind
-	case v1alpha1.GroupKindReference:
+	case v1beta1.GroupKindReference:
 		fields["group"], fields["kind"] = kind.Group, kind.Kind
-	case v1alpha1.KindReference:
+	case v1beta1.KindReference:
 		fields["kind"] = kind.Kind
-	case v1alpha1.NamespacedReference, v1alpha1.LocalObjectReference:
+	case v1beta1.NamespacedReference, v1beta1.LocalObjectReference:
 	}
 	switch x.kind.Spec.Reference.Form {
-	case v1alpha1.ObjectReference, v1alpha1.TypedObjectReference, v1alpha1.NamespacedReference:
+	case v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.NamespacedReference:
 		if class.GetNamespace() != "" {
 			fields["namespace"] = class.GetNamespace()
 		}
@@ -235,7 +235,7 @@ func (x *trial) example(t *testing.T) {
 			continue
 		}
 		got := x.reference(t, x.created(t, claim.Unstructured))
-		if x.byDefault == nil && x.kind.Spec.WhenNoSelector == v1alpha1.NoSelectorAny && claim.GetName() == x.base.GetName() {
+		if x.byDefault == nil && x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny && claim.GetName() == x.base.GetName() {
 			continue // It may get any of them.
 		}
 		found := slices.IndexFunc(x.classes, func(class *unstructured.Unstructured) bool { return assert.ObjectsAreEqual(x.referenceTo(class), got) })
@@ -251,7 +251,7 @@ func (x *trial) unopinionated(t *testing.T) {
 	switch {
 	case x.byDefault != nil:
 		assert.Equal(t, x.referenceTo(x.byDefault), x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to the default class.")
-	case x.kind.Spec.WhenNoSelector == v1alpha1.NoSelectorAny:
+	case x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny:
 		assert.NotEmpty(t, x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to any class.")
 	default:
 		t.Skip("The example has no default class.")
@@ -268,7 +268,7 @@ func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured
 	class := x.bySelector.DeepCopy()
 	class.SetName("of-the-author")
 	claim := x.claim(name)
-	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Place().Names()...))
+	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Place.Names()...))
 	return claim
 }
 
@@ -278,20 +278,20 @@ func (x *trial) explicit(t *testing.T) {
 }
 
 func (x *trial) empty(t *testing.T) {
-	if !x.kind.Spec.Reference.EmptyIsUnset {
+	if !x.kind.Spec.Reference.EmptyIsUnset() {
 		t.Skip("An empty reference is one.")
 	}
 	claim, class := x.bindable(t, "empty")
 	empty := any("")
-	if x.kind.Spec.Reference.Form != v1alpha1.Name {
+	if x.kind.Spec.Reference.Form != v1beta1.Name {
 		empty = map[string]any{"name": ""}
 	}
-	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Place().Names()...))
+	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Place.Names()...))
 	assert.Equal(t, x.referenceTo(class), x.reference(t, x.created(t, claim)), "We should bind a claim with an empty reference.")
 }
 
 func (x *trial) sticky(t *testing.T) {
-	if x.kind.Spec.OnUnbind != v1alpha1.RestoreReference {
+	if x.kind.Spec.Reference.OnUnbind != v1beta1.RestoreReference {
 		t.Skip("The preset allows it.")
 	}
 	claim, class := x.bindable(t, "sticky")
@@ -300,7 +300,7 @@ func (x *trial) sticky(t *testing.T) {
 	// Some kinds cannot be replaced without what else the API server added.
 	unbound := bound.DeepCopy()
 	unbound.SetLabels(klabels.Merge(unbound.GetLabels(), klabels.Set{"replaced": "true"}))
-	place := x.kind.Spec.Reference.Place().Names()
+	place := x.kind.Spec.Reference.Place.Names()
 	if former := x.reference(t, claim); former == nil {
 		unstructured.RemoveNestedField(unbound.Object, place...)
 	} else {
@@ -350,7 +350,7 @@ func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name stri
 	if k.Spec.Default.Path != "" {
 		mark = true
 	}
-	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1alpha1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...))
+	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...))
 	return marked
 }
 

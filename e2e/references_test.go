@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestReferences has claims of the shapes that other projects have, and counts which of
@@ -30,19 +30,19 @@ func TestReferences(t *testing.T) {
 		"Instance instances."+group+" Namespaced")
 	claimKinds := map[string]string{
 		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
-		"ingresses": "{reference: {path: .spec.ingressClassName, form: Name}, skipIfSet: [{annotation: kubernetes.io/ingress.class}]}",
-		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, emptyIsUnset: true}}",
+		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name}}",
+		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, whenEmpty: Bind}}",
 		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
-		"instances": "{reference: {path: .spec.clusterId, form: Name}, classSelector: {annotation: example.org/cluster-selector}, whenNoSelector: LeaveAlone}",
+		"instances": "{reference: {path: .spec.clusterId, form: Name}, selector: {annotation: example.org/cluster-selector, whenAbsent: LeaveAlone}}",
 	}
 	manifest := lateVendor(group)
 	for name, spec := range claimKinds {
 		manifest += claimKind(name+"."+group, spec)
 	}
 	for name, claims := range map[string]string{
-		"queues": "jobs", "ingressclasses": "ingresses", "stores": "secrets", "clusterstores": "secrets", "clusterclasses": "clusters." + group + ", instances",
+		"queues": "jobs", "ingressclasses": "ingresses", "stores": "secrets", "clusterstores": "secrets", "clusterclasses": "clusters." + group + "}, {name: instances",
 	} {
-		manifest += classKind(name+"."+group, fmt.Sprintf("{claimKinds: [%s.%s]}", claims, group))
+		manifest += classKind(name+"."+group, fmt.Sprintf("{claimKinds: [{name: %s.%s}]}", claims, group))
 	}
 	manifest += class(group, "IngressClass", "usual", isDefault) +
 		class(group, "Store", "own", "namespace: default, "+isDefault) + class(group, "ClusterStore", "shared", isDefault) +
@@ -128,9 +128,9 @@ func TestReferences(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"kueue.x-k8s.io/queue-name": "default"}, job.GetLabels(), "We should write the label of a new job.")
 	})
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "jobs." + group}, k))
-	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionLateBinding), "%v", k.Status.Conditions)
+	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionLateBinding), "%v", k.Status.Conditions)
 }
 
 // TestHalfReference has an author replace the reference of a claim by force, and then give it up,
@@ -187,14 +187,14 @@ func TestHalfReference(t *testing.T) {
 	groups := map[string]string{
 		"admit.half.test":  "{}",
 		"later.half.test":  "{whenUnmatched: BindLater}",
-		"empty.half.test":  "{reference: {path: .spec.classRef, emptyIsUnset: true}, whenUnmatched: BindLater}",
+		"empty.half.test":  "{reference: {path: .spec.classRef, whenEmpty: Bind}, whenUnmatched: BindLater}",
 		"local.half.test":  "{reference: {path: .spec.classRef, form: LocalObjectReference}, whenUnmatched: BindLater}",
-		"allow.half.test":  "{onUnbind: Allow}",
-		"moving.half.test": "{onUnbind: Allow, whenUnmatched: BindLater}",
+		"allow.half.test":  "{reference: {path: .spec.classRef, onUnbind: Allow}}",
+		"moving.half.test": "{reference: {path: .spec.classRef, onUnbind: Allow}, whenUnmatched: BindLater}",
 	}
 	for group, spec := range groups {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [claims."+group+"]}"))
+		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}"))
 	}
 	for group, spec := range groups {
 		w.awaitClaims(t, "claims."+group)
@@ -336,7 +336,7 @@ func TestSticky(t *testing.T) {
 	t.Run("Audited", func(t *testing.T) {
 		reasons := map[string]string{} // Only updates for which the API server has called us have one.
 		for _, e := range w.audited(t) {
-			if reason, asked := e.Annotations["claims."+admit+v1alpha1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
+			if reason, asked := e.Annotations["claims."+admit+v1beta1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
 				reasons[e.ObjectRef.Name] = reason
 			}
 		}

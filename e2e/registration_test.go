@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestRegistration changes what is registered while one replica runs.
@@ -28,10 +28,10 @@ func TestRegistration(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
 		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.runtime.test", v1alpha1.ReasonNoClassKind)
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.runtime.test", v1beta1.ReasonNoClassKind)
 		w.binds(t, claim("runtime.test", "before"), "", "")
 
-		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [claims.runtime.test]}"))
+		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [{name: claims.runtime.test}]}"))
 		w.awaitClaims(t, "claims.runtime.test")
 		w.awaitClasses(t, "classes.runtime.test", 1)
 		w.binds(t, claim("runtime.test", "with"), "Class/only", "We should use a ClassKind for the next claim.")
@@ -41,7 +41,7 @@ func TestRegistration(t *testing.T) {
 
 		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1alpha1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
+			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
 			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
 			require.NoError(c, err, "We should never refuse a claim of a kind that is registered no more.")
 			require.Empty(c, warnings)
@@ -50,9 +50,9 @@ func TestRegistration(t *testing.T) {
 
 	t.Run("CRDsComeAndGo", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+classKind("classes.later.test", "{claimKinds: [claims.later.test]}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.later.test", v1alpha1.ReasonNotInstalled)
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.later.test", v1alpha1.ReasonNotInstalled)
+		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+classKind("classes.later.test", "{claimKinds: [{name: claims.later.test}]}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.later.test", v1beta1.ReasonNotInstalled)
+		w.awaitReason(t, &v1beta1.ClassKind{}, "classes.later.test", v1beta1.ReasonNotInstalled)
 
 		w.resources(t, "Claim claims.later.test Namespaced", "Class classes.later.test Cluster")
 		w.awaitClaims(t, "claims.later.test")
@@ -61,7 +61,7 @@ func TestRegistration(t *testing.T) {
 		w.binds(t, claim("later.test", "with"), "Class/only", "We should start by ourselves when the CRDs appear.")
 
 		w.kubectl(t, "delete", "crd", "classes.later.test")
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "classes.later.test", v1alpha1.ReasonNotInstalled)
+		w.awaitReason(t, &v1beta1.ClassKind{}, "classes.later.test", v1beta1.ReasonNotInstalled)
 		w.awaitReplicas(t, "claims.later.test")
 		w.binds(t, claim("later.test", "without"), "", "We should not offer classes of a CRD that is deleted.")
 	})
@@ -83,7 +83,7 @@ spec:
 `, v1beta1, v1)
 		}
 		w.resources(t, "Claim claims.version.test Namespaced")
-		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+classKind("classes.version.test", "{claimKinds: [claims.version.test]}"))
+		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+classKind("classes.version.test", "{claimKinds: [{name: claims.version.test}]}"))
 		w.awaitClaims(t, "claims.version.test")
 		w.apply(t, strings.Replace(class("version.test", "Class", "only", ""), "/v1\n", "/v1beta1\n", 1))
 		w.awaitClasses(t, "classes.version.test", 1)
@@ -100,7 +100,7 @@ spec:
 	t.Run("ClaimsNotPermitted", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.unwatched.test Namespaced", "Class classes.open.unwatched.test Cluster")
-		w.apply(t, vendor("open.unwatched.test")+classKind("classes.open.unwatched.test", "{claimKinds: [claims.unwatched.test]}")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
+		w.apply(t, vendor("open.unwatched.test")+classKind("classes.open.unwatched.test", "{claimKinds: [{name: claims.unwatched.test}]}")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			require.Regexp(c, `FAILING +READY[^\n]*\nclaims\.unwatched\.test .* LateBinding +True +Served`, w.kubectl(t, "get", "claimkind", "claims.unwatched.test"))
 		}, patience, 100*time.Millisecond, "We should tell claims that we may not watch from those that we need not.")
@@ -108,15 +108,15 @@ spec:
 
 	t.Run("NotSuited", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [componentstatuses]}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "componentstatuses", v1alpha1.ReasonUnsuitable)
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "subjectaccessreviews.authorization.k8s.io", v1alpha1.ReasonUnsuitable)
+		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [{name: componentstatuses}]}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "componentstatuses", v1beta1.ReasonUnsuitable)
+		w.awaitReason(t, &v1beta1.ClassKind{}, "subjectaccessreviews.authorization.k8s.io", v1beta1.ReasonUnsuitable)
 	})
 
 	t.Run("ClusterScopedClaim", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.wide.test Cluster", "Class classes.wide.test Namespaced")
-		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{classNamespaces: {from: Names, names: [default]}}")+classKind("classes.wide.test", "{claimKinds: [claims.wide.test]}")+
+		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{classes: {namespaces: {from: Names, names: [default]}}}")+classKind("classes.wide.test", "{claimKinds: [{name: claims.wide.test}]}")+
 			class("wide.test", "Class", "only", "namespace: default, "))
 		w.awaitClaims(t, "claims.wide.test")
 		w.awaitClasses(t, "classes.wide.test", 1)
@@ -130,7 +130,7 @@ spec:
 		t.Parallel()
 		w.resources(t, "Claim claims.vague.test Namespaced", "One ones.vague.test Cluster", "Other others.vague.test Cluster")
 		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{reference: {path: .spec.className, form: Name}}")+
-			classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "One", "one", ""))
+			classKind("ones.vague.test", "{claimKinds: [{name: claims.vague.test}]}")+class("vague.test", "One", "one", ""))
 		w.awaitClaims(t, "claims.vague.test")
 		w.awaitClasses(t, "ones.vague.test", 1)
 		gets := func(name, class, reason string) {
@@ -140,8 +140,8 @@ spec:
 		}
 		gets("clear", "one", "We should offer the only one.")
 
-		w.apply(t, classKind("others.vague.test", "{claimKinds: [claims.vague.test]}")+class("vague.test", "Other", "other", ""))
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.vague.test", v1alpha1.ReasonAmbiguousReference)
+		w.apply(t, classKind("others.vague.test", "{claimKinds: [{name: claims.vague.test}]}")+class("vague.test", "Other", "other", ""))
+		w.awaitReason(t, &v1beta1.ClassKind{}, "others.vague.test", v1beta1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
 		gets("still-clear", "one", "We should offer the class kind whose name comes first.")
 		if !inPods() { // It needs the kubeconfig of an admin.
@@ -152,8 +152,8 @@ spec:
 		w.kubectl(t, "delete", "classkind", "ones.vague.test")
 		w.awaitClasses(t, "others.vague.test", 1)
 		gets("clear-again", "other", "We should offer the other once it is alone.")
-		w.apply(t, classKind("ones.vague.test", "{claimKinds: [claims.vague.test]}"))
-		w.awaitReason(t, &v1alpha1.ClassKind{}, "others.vague.test", v1alpha1.ReasonAmbiguousReference)
+		w.apply(t, classKind("ones.vague.test", "{claimKinds: [{name: claims.vague.test}]}"))
+		w.awaitReason(t, &v1beta1.ClassKind{}, "others.vague.test", v1beta1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
 		gets("restored", "one", "We should offer the first by name, though it was created later.")
 	})
@@ -166,30 +166,30 @@ func TestSchema(t *testing.T) {
 	w := sharedWorld(t)
 	for name, tc := range map[string]struct{ manifest, want string }{
 		"PathWithoutDot":      {claimKind("a.test", "{reference: {path: spec.classRef}}"), "spec.reference.path: Invalid value"},
-		"PathWithIndex":       {claimKind("a.test", "{classSelector: {path: '.spec.list[0]'}}"), "spec.classSelector.path: Invalid value"},
-		"PathEmpty":           {claimKind("a.test", "{skipIfSet: [{path: ''}]}"), "spec.skipIfSet[0].path: Invalid value"},
+		"PathWithIndex":       {claimKind("a.test", "{selector: {path: '.spec.list[0]'}}"), "spec.selector.path: Invalid value"},
+		"PathEmpty":           {claimKind("a.test", "{claims: {skipIfSet: [{path: ''}]}}"), "spec.claims.skipIfSet[0].path: Invalid value"},
 		"PathEndsWithDot":     {claimKind("a.test", "{reference: {path: .spec.}}"), "must be a path of at most ten field names, each after a dot, such as .spec.classRef"},
 		"PathToMetadata":      {claimKind("a.test", "{reference: {path: .metadata.name}}"), "must not name the apiVersion, kind, metadata or status"},
 		"PathToStatus":        {claimKind("a.test", "{reference: {path: .status}}"), "must not name the apiVersion, kind, metadata or status"},
-		"PathsEqual":          {claimKind("a.test", "{reference: {path: .spec.x}, classSelector: {path: .spec.x}}"), "reference.path and classSelector.path must not be the same field"},
-		"PathWithinPath":      {claimKind("a.test", "{reference: {path: .spec.x}, classSelector: {path: .spec.x.y}}"), "nor lie within each other"},
-		"SkipsEverySelector":  {claimKind("a.test", "{skipIfSet: [{path: .spec}]}"), "no claim with a selector would be bound"},
+		"PathsEqual":          {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x}}"), "reference.path and selector.path must not be the same field"},
+		"PathWithinPath":      {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x.y}}"), "nor lie within each other"},
+		"SkipsEverySelector":  {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec}]}}"), "no claim with a selector would be bound"},
 		"Format":              {claimKind("a.test", "{reference: {path: .spec.classRef, form: Pointer}}"), `spec.reference.form: Unsupported value: "Pointer"`},
-		"Strategy":            {claimKind("a.test", "{strategy: Best}"), `spec.strategy: Unsupported value: "Best"`},
-		"StrategyNotYetThere": {claimKind("a.test", "{strategy: External}"), `spec.strategy: Unsupported value: "External"`},
-		"Seed":                {claimKind("a.test", "{seed: Name}"), `spec.seed: Unsupported value: "Name"`},
+		"Strategy":            {claimKind("a.test", "{choice: {strategy: Best}}"), `spec.choice.strategy: Unsupported value: "Best"`},
+		"StrategyNotYetThere": {claimKind("a.test", "{choice: {strategy: External}}"), `spec.choice.strategy: Unsupported value: "External"`},
+		"Seed":                {claimKind("a.test", "{choice: {seed: Name}}"), `spec.choice.seed: Unsupported value: "Name"`},
 		"WhenUnmatched":       {claimKind("a.test", "{whenUnmatched: Wait}"), `spec.whenUnmatched: Unsupported value: "Wait"`},
-		"FailurePolicy":       {claimKind("a.test", "{failurePolicy: Retry}"), `spec.failurePolicy: Unsupported value: "Retry"`},
-		"NamespaceOperator":   {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: Foo}]}}"), `operator: Unsupported value: "Foo"`},
-		"NamespaceValues":     {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}"), "values are needed with In and NotIn"},
-		"NamespaceNoValues":   {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}"), "not allowed with Exists and DoesNotExist"},
-		"NamespaceKey":        {claimKind("a.test", "{namespaceSelector: {matchLabels: {'a b': c}}}"), "every key must be a label's"},
-		"NamespaceValue":      {claimKind("a.test", "{namespaceSelector: {matchLabels: {a: 'b c'}}}"), "spec.namespaceSelector.matchLabels.a"},
-		"NamespaceKeyDots":    {claimKind("a.test", "{namespaceSelector: {matchLabels: {'a..b/x': z}}}"), "every key must be a label's"},
-		"NamespaceKeyLong":    {claimKind("a.test", "{namespaceSelector: {matchLabels: {'"+strings.Repeat("a", 254)+"/x': z}}}"), "every key must be a label's"},
-		"NamespaceExpression": {claimKind("a.test", "{namespaceSelector: {matchExpressions: [{key: a.-b/x, operator: Exists}]}}"), "spec.namespaceSelector.matchExpressions[0].key: Invalid value"},
+		"FailurePolicy":       {claimKind("a.test", "{admission: {failurePolicy: Retry}}"), `spec.admission.failurePolicy: Unsupported value: "Retry"`},
+		"NamespaceOperator":   {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: Foo}]}}}"), `operator: Unsupported value: "Foo"`},
+		"NamespaceValues":     {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}}"), "values are needed with In and NotIn"},
+		"NamespaceNoValues":   {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}}"), "not allowed with Exists and DoesNotExist"},
+		"NamespaceKey":        {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {'a b': c}}}}"), "every key must be a label's"},
+		"NamespaceValue":      {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {a: 'b c'}}}}"), "spec.claims.namespaceSelector.matchLabels.a"},
+		"NamespaceKeyDots":    {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {'a..b/x': z}}}}"), "every key must be a label's"},
+		"NamespaceKeyLong":    {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {'"+strings.Repeat("a", 254)+"/x': z}}}}"), "every key must be a label's"},
+		"NamespaceExpression": {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a.-b/x, operator: Exists}]}}}"), "spec.claims.namespaceSelector.matchExpressions[0].key: Invalid value"},
 		"PathDeep":            {claimKind("a.test", "{reference: {path: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
-		"SkipsEverything":     {claimKind("a.test", "{skipIfSet: [{path: .metadata.name}]}"), "must not name what every claim has"},
+		"SkipsEverything":     {claimKind("a.test", "{claims: {skipIfSet: [{path: .metadata.name}]}}"), "must not name what every claim has"},
 		"Nodes":               {claimKind("nodes", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"ServiceAccounts":     {claimKind("serviceaccounts", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"EndpointSlices":      {claimKind("endpointslices.discovery.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
@@ -198,21 +198,21 @@ func TestSchema(t *testing.T) {
 		"VolumeAttachments":   {claimKind("volumeattachments.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"FlowSchemas":         {claimKind("flowschemas.flowcontrol.apiserver.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"Events":              {claimKind("events", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"EventsOfGroup":       {claimKind("events.events.k8s.io", "{}"), "spec.resource: Invalid value"},
+		"EventsOfGroup":       {claimKind("events.events.k8s.io", "{}"), "spec.claims.resource: Invalid value"},
 		"ConfigMaps":          {claimKind("configmaps", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"ReplicaSets":         {claimKind("replicasets.apps", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceSecrets":     {claimKind("mine", "{resource: secrets}"), "spec.resource: Invalid value"},
-		"ResourceOwnKind":     {claimKind("mine", "{resource: claimkinds.classbind.io}"), "classbind itself needs this resource to work"},
-		"ResourceWebhooks":    {claimKind("mine", "{resource: validatingwebhookconfigurations.admissionregistration.k8s.io}"), "classbind itself needs this resource to work"},
-		"ResourceEvents":      {claimKind("mine", "{resource: events}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceEventsGroup": {claimKind("mine", "{resource: events.events.k8s.io}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceConfigMaps":  {claimKind("mine", "{resource: configmaps}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceReplicaSets": {claimKind("mine", "{resource: replicasets.apps}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceReviews":     {claimKind("mine", "{resource: tokenreviews.authentication.k8s.io}"), "spec.resource: Invalid value"},
-		"Resource":            {claimKind("a.test", "{resource: Gateways.example.org}"), "spec.resource: Invalid value"},
-		"ResourceLong":        {claimKind("a.test", "{resource: "+strings.Repeat("a", 254)+"}"), "spec.resource: Too long"},
-		"Version":             {claimKind("a.test", "{version: example.org/v1}"), "spec.version: Invalid value"},
-		"VersionLong":         {claimKind("a.test", "{version: v"+strings.Repeat("1", 63)+"}"), "spec.version: Too long"},
+		"ResourceSecrets":     {claimKind("mine", "{claims: {resource: secrets}}"), "spec.claims.resource: Invalid value"},
+		"ResourceOwnKind":     {claimKind("mine", "{claims: {resource: claimkinds.classbind.io}}"), "classbind itself needs this resource to work"},
+		"ResourceWebhooks":    {claimKind("mine", "{claims: {resource: validatingwebhookconfigurations.admissionregistration.k8s.io}}"), "classbind itself needs this resource to work"},
+		"ResourceEvents":      {claimKind("mine", "{claims: {resource: events}}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceEventsGroup": {claimKind("mine", "{claims: {resource: events.events.k8s.io}}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceConfigMaps":  {claimKind("mine", "{claims: {resource: configmaps}}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceReplicaSets": {claimKind("mine", "{claims: {resource: replicasets.apps}}"), "a cluster cannot work while this resource cannot be created"},
+		"ResourceReviews":     {claimKind("mine", "{claims: {resource: tokenreviews.authentication.k8s.io}}"), "spec.claims.resource: Invalid value"},
+		"Resource":            {claimKind("a.test", "{claims: {resource: Gateways.example.org}}"), "spec.claims.resource: Invalid value"},
+		"ResourceLong":        {claimKind("a.test", "{claims: {resource: "+strings.Repeat("a", 254)+"}}"), "spec.claims.resource: Too long"},
+		"Version":             {claimKind("a.test", "{claims: {version: example.org/v1}}"), "spec.claims.version: Invalid value"},
+		"VersionLong":         {claimKind("a.test", "{claims: {version: v"+strings.Repeat("1", 63)+"}}"), "spec.claims.version: Too long"},
 		"ReferenceNowhere":    {claimKind("a.test", "{reference: {form: Name}}"), "spec.reference: Invalid value"},
 		"ReferenceTwoPlaces":  {claimKind("a.test", "{reference: {path: .spec.class, label: class, form: Name}}"), "name one of path, label and annotation"},
 		"ReferenceKeys":       {claimKind("a.test", "{reference: {label: class, annotation: class, form: Name}}"), "name one of path, label and annotation"},
@@ -224,56 +224,56 @@ func TestSchema(t *testing.T) {
 		"AnnotationKey":       {claimKind("a.test", "{reference: {annotation: /class, form: Name}}"), "spec.reference.annotation: Invalid value"},
 		"AnnotationForm":      {claimKind("a.test", "{reference: {annotation: class, form: LocalObjectReference}}"), "a label or an annotation is a string: set form to Name"},
 		"AnnotationParent":    {claimKind("a.test", "{reference: {annotation: class, form: Name, whenParentAbsent: LeaveAlone}}"), "a label or an annotation has no parent that could be absent"},
-		"AnnotationsEqual":    {claimKind("a.test", "{reference: {annotation: e.org/a, form: Name}, classSelector: {annotation: e.org/a}}"), "reference.annotation and classSelector.annotation must not be the same annotation"},
+		"AnnotationsEqual":    {claimKind("a.test", "{reference: {annotation: e.org/a, form: Name}, selector: {annotation: e.org/a}}"), "reference.annotation and selector.annotation must not be the same annotation"},
 		"AnnotationOfDefault": {claimKind("a.test", "{reference: {annotation: classbind.io/class-selector, form: Name}}"), "spec.reference: Invalid value"},
-		"EmptyIsUnset":        {claimKind("a.test", "{reference: {path: .spec.classRef, emptyIsUnset: Maybe}}"), "spec.reference.emptyIsUnset"},
+		"EmptyIsUnset":        {claimKind("a.test", "{reference: {path: .spec.classRef, whenEmpty: Maybe}}"), "spec.reference.whenEmpty"},
 		"WhenParentAbsent":    {claimKind("a.test", "{reference: {path: .spec.classRef, whenParentAbsent: Deny}}"), `spec.reference.whenParentAbsent: Unsupported value: "Deny"`},
-		"Defaulting":          {claimKind("a.test", "{defaulting: Controller}"), `spec.defaulting: Unsupported value: "Controller"`},
-		"WhenNoSelector":      {claimKind("a.test", "{whenNoSelector: None}"), `spec.whenNoSelector: Unsupported value: "None"`},
-		"OnUnbind":            {claimKind("a.test", "{onUnbind: Deny}"), `spec.onUnbind: Unsupported value: "Deny"`},
-		"Order":               {claimKind("a.test", "{order: Middle}"), `spec.order: Unsupported value: "Middle"`},
-		"SelectorAnnotation":  {claimKind("a.test", "{classSelector: {annotation: 'a b'}}"), "spec.classSelector.annotation: Invalid value"},
-		"SkipTwoPlaces":       {claimKind("a.test", "{skipIfSet: [{path: .spec.a, annotation: a}]}"), "spec.skipIfSet[0]: Invalid value"},
-		"SkipNowhere":         {claimKind("a.test", "{skipIfSet: [{}]}"), "name one of path, label and annotation"},
-		"SkipLabelKey":        {claimKind("a.test", "{skipIfSet: [{label: a/b/c}]}"), "spec.skipIfSet[0].label: Invalid value"},
-		"SkipsAnnotation":     {claimKind("a.test", "{skipIfSet: [{annotation: classbind.io/class-selector}]}"), "skipIfSet must not name classSelector.annotation"},
-		"SkipMany":            {claimKind("a.test", "{skipIfSet: ["+strings.Repeat("{label: a}, ", 17)+"]}"), "spec.skipIfSet: Too many"},
+		"Defaulting":          {claimKind("a.test", "{admission: {defaulting: Controller}}"), `spec.admission.defaulting: Unsupported value: "Controller"`},
+		"WhenNoSelector":      {claimKind("a.test", "{selector: {whenAbsent: None}}"), `spec.selector.whenAbsent: Unsupported value: "None"`},
+		"OnUnbind":            {claimKind("a.test", "{reference: {onUnbind: Deny}}"), `spec.reference.onUnbind: Unsupported value: "Deny"`},
+		"Order":               {claimKind("a.test", "{admission: {order: Middle}}"), `spec.admission.order: Unsupported value: "Middle"`},
+		"SelectorAnnotation":  {claimKind("a.test", "{selector: {annotation: 'a b'}}"), "spec.selector.annotation: Invalid value"},
+		"SkipTwoPlaces":       {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec.a, annotation: a}]}}"), "spec.claims.skipIfSet[0]: Invalid value"},
+		"SkipNowhere":         {claimKind("a.test", "{claims: {skipIfSet: [{}]}}"), "name one of path, label and annotation"},
+		"SkipLabelKey":        {claimKind("a.test", "{claims: {skipIfSet: [{label: a/b/c}]}}"), "spec.claims.skipIfSet[0].label: Invalid value"},
+		"SkipsAnnotation":     {claimKind("a.test", "{claims: {skipIfSet: [{annotation: classbind.io/class-selector}]}}"), "skipIfSet must not name selector.annotation"},
+		"SkipMany":            {claimKind("a.test", "{claims: {skipIfSet: ["+strings.Repeat("{label: a}, ", 17)+"]}}"), "spec.claims.skipIfSet: Too many"},
 		"LongName":            {claimKind("a."+strings.Repeat("a", 177), "{}"), "metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"},
-		"LongNameOfClass":     {classKind("a.test", "{claimKinds: [a."+strings.Repeat("a", 177)+"]}"), "spec.claimKinds[0]: Too long"},
-		"NamespacesFrom":      {claimKind("a.test", "{classNamespaces: {from: Selector}}"), `spec.classNamespaces.from: Unsupported value: "Selector"`},
-		"NamespacesAll":       {claimKind("a.test", "{reference: {path: .spec.classRef, form: Name}, classNamespaces: {from: All}}"), "All needs a reference that carries a namespace"},
-		"NamespacesNoNames":   {claimKind("a.test", "{classNamespaces: {from: Names}}"), "names are needed with Names"},
-		"NamespacesEmpty":     {claimKind("a.test", "{classNamespaces: {from: Names, names: []}}"), "names are needed with Names"},
-		"NamespacesNamesOnly": {claimKind("a.test", "{classNamespaces: {names: [a]}}"), "not allowed with SameAsClaim and All"},
-		"NamespacesAllNames":  {claimKind("a.test", "{classNamespaces: {from: All, names: [a]}}"), "not allowed with SameAsClaim and All"},
-		"NamespacesTwoNames":  {claimKind("a.test", "{reference: {path: .spec.classRef, form: LocalObjectReference}, classNamespaces: {from: Names, names: [a, b]}}"), "a reference that carries no namespace needs exactly one name"},
-		"NamespacesTwice":     {claimKind("a.test", "{classNamespaces: {from: Names, names: [a, a]}}"), "spec.classNamespaces.names[1]: Duplicate value"},
-		"NamespacesName":      {claimKind("a.test", "{classNamespaces: {from: Names, names: [a.b]}}"), "spec.classNamespaces.names[0]: Invalid value"},
-		"NamespacesNameEmpty": {claimKind("a.test", "{classNamespaces: {from: Names, names: ['']}}"), "spec.classNamespaces.names[0]: Invalid value"},
-		"NamespacesMany":      {claimKind("a.test", "{classNamespaces: {from: Names, names: ["+strings.Join(numbered(65), ", ")+"]}}"), "spec.classNamespaces.names: Too many"},
+		"LongNameOfClass":     {classKind("a.test", "{claimKinds: [{name: a."+strings.Repeat("a", 177)+"}]}"), "spec.claimKinds[0].name: Too long"},
+		"NamespacesFrom":      {claimKind("a.test", "{classes: {namespaces: {from: Selector}}}"), `spec.classes.namespaces.from: Unsupported value: "Selector"`},
+		"NamespacesAll":       {claimKind("a.test", "{reference: {path: .spec.classRef, form: Name}, classes: {namespaces: {from: All}}}"), "All needs a reference that carries a namespace"},
+		"NamespacesNoNames":   {claimKind("a.test", "{classes: {namespaces: {from: Names}}}"), "names are needed with Names"},
+		"NamespacesEmpty":     {claimKind("a.test", "{classes: {namespaces: {from: Names, names: []}}}"), "names are needed with Names"},
+		"NamespacesNamesOnly": {claimKind("a.test", "{classes: {namespaces: {names: [a]}}}"), "not allowed with SameAsClaim and All"},
+		"NamespacesAllNames":  {claimKind("a.test", "{classes: {namespaces: {from: All, names: [a]}}}"), "not allowed with SameAsClaim and All"},
+		"NamespacesTwoNames":  {claimKind("a.test", "{reference: {path: .spec.classRef, form: LocalObjectReference}, classes: {namespaces: {from: Names, names: [a, b]}}}"), "a reference that carries no namespace needs exactly one: name one"},
+		"NamespacesTwice":     {claimKind("a.test", "{classes: {namespaces: {from: Names, names: [a, a]}}}"), "spec.classes.namespaces.names[1]: Duplicate value"},
+		"NamespacesName":      {claimKind("a.test", "{classes: {namespaces: {from: Names, names: [a.b]}}}"), "spec.classes.namespaces.names[0]: Invalid value"},
+		"NamespacesNameEmpty": {claimKind("a.test", "{classes: {namespaces: {from: Names, names: ['']}}}"), "spec.classes.namespaces.names[0]: Invalid value"},
+		"NamespacesMany":      {claimKind("a.test", "{classes: {namespaces: {from: Names, names: ["+strings.Join(numbered(65), ", ")+"]}}}"), "spec.classes.namespaces.names: Too many"},
 		"AccessReviews":       {claimKind("subjectaccessreviews.authorization.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
 		"OwnKind":             {claimKind("claimkinds.classbind.io", "{}"), "classbind itself needs this resource to work"},
 		"Secrets":             {claimKind("secrets", "{}"), "classbind itself needs this resource to work"},
 		"Leases":              {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
 		"Webhooks":            {claimKind("mutatingwebhookconfigurations.admissionregistration.k8s.io", "{}"), "classbind itself needs this resource to work"},
-		"ClaimKindName":       {classKind("a.test", "{claimKinds: [A.test]}"), "spec.claimKinds[0]: Invalid value"},
-		"ClaimKindTwice":      {classKind("a.test", "{claimKinds: [a.test, a.test]}"), "spec.claimKinds[1]: Duplicate value"},
+		"ClaimKindName":       {classKind("a.test", "{claimKinds: [{name: A.test}]}"), "spec.claimKinds[0].name: Invalid value"},
+		"ClaimKindTwice":      {classKind("a.test", "{claimKinds: [{name: a.test}, {name: a.test}]}"), "spec.claimKinds[1]: Duplicate value"},
 		"DefaultTwoSources":   {classKind("a.test", "{default: {annotation: a, path: .b}}"), "name one of annotation, path and expression"},
 		"DefaultNoSource":     {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
 		"DefaultExpression":   {classKind("a.test", "{default: {path: .b, expression: class.b}}"), "name one of annotation, path and expression"},
-		"ScoreAlone":          {claimKind("a.test", "{score: '1'}"), "score and the strategy LowestScore or HighestScore go together"},
-		"LowestScoreAlone":    {claimKind("a.test", "{strategy: LowestScore}"), "score and the strategy LowestScore or HighestScore go together"},
-		"RelatedSecrets":      {claimKind("a.test", "{related: [{name: a, resource: secrets, nameExpression: claim.a}]}"), "secrets cannot be related"},
-		"RelatedName":         {claimKind("a.test", "{related: [{name: a-b, resource: plans.a.test, nameExpression: claim.a}]}"), "spec.related[0].name: Invalid value"},
-		"RelatedTwice":        {claimKind("a.test", "{related: [{name: a, resource: b, nameExpression: claim.a}, {name: a, resource: b, nameExpression: claim.a}]}"), "spec.related[1]: Duplicate value"},
-		"RelatedNameless":     {claimKind("a.test", "{related: [{name: a, resource: b}]}"), "spec.related[0].nameExpression: Required value"},
-		"ExpressionEmpty":     {claimKind("a.test", "{bindWhen: ''}"), "spec.bindWhen: Invalid value"},
-		"ExpressionTooLong":   {claimKind("a.test", "{bindWhen: '"+strings.Repeat("x", 2049)+"'}"), "spec.bindWhen: Too long"},
-		"FitNameless":         {claimKind("a.test", "{fits: [{expression: 'true'}]}"), "spec.fits[0].name: Required value"},
+		"ScoreAlone":          {claimKind("a.test", "{choice: {score: '1'}}"), "score and the strategy LowestScore or HighestScore go together"},
+		"LowestScoreAlone":    {claimKind("a.test", "{choice: {strategy: LowestScore}}"), "score and the strategy LowestScore or HighestScore go together"},
+		"RelatedSecrets":      {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},
+		"RelatedName":         {claimKind("a.test", "{classes: {related: [{name: a-b, resource: plans.a.test, nameExpression: claim.a}]}}"), "spec.classes.related[0].name: Invalid value"},
+		"RelatedTwice":        {claimKind("a.test", "{classes: {related: [{name: a, resource: b, nameExpression: claim.a}, {name: a, resource: b, nameExpression: claim.a}]}}"), "spec.classes.related[1]: Duplicate value"},
+		"RelatedNameless":     {claimKind("a.test", "{classes: {related: [{name: a, resource: b}]}}"), "spec.classes.related[0].nameExpression: Required value"},
+		"ExpressionEmpty":     {claimKind("a.test", "{claims: {when: ''}}"), "spec.claims.when: Invalid value"},
+		"ExpressionTooLong":   {claimKind("a.test", "{claims: {when: '"+strings.Repeat("x", 2049)+"'}}"), "spec.claims.when: Too long"},
+		"FitNameless":         {claimKind("a.test", "{classes: {fits: [{expression: 'true'}]}}"), "spec.classes.fits[0].name: Required value"},
 		"FitName":             {classKind("a.test", "{fits: [{name: 'a b', expression: 'true'}]}"), "spec.fits[0].name: Invalid value"},
 		"FitTwice":            {classKind("a.test", "{fits: [{name: a, expression: 'true'}, {name: a, expression: 'true'}]}"), "spec.fits[1]: Duplicate value"},
-		"PartitionOfClaims":   {claimKind("a.test", "{partition: {claim: claim.a}}"), "spec.partition.class: Required value"},
+		"PartitionOfClaims":   {claimKind("a.test", "{classes: {partition: {claim: claim.a}}}"), "spec.classes.partition.class: Required value"},
 		"WeightAnnotation":    {classKind("a.test", "{weight: {annotation: 'a b'}}"), "spec.weight.annotation: Invalid value"},
 		"WeightPath":          {classKind("a.test", "{weight: {path: weight}}"), "spec.weight.path: Invalid value"},
 	} {
@@ -286,14 +286,14 @@ func TestSchema(t *testing.T) {
 		})
 	}
 	for name, spec := range map[string]string{
-		"All":         "{classNamespaces: {from: All}}",
-		"Names":       "{classNamespaces: {from: Names, names: [" + strings.Join(numbered(64), ", ") + "]}}",
-		"OneName":     "{reference: {path: .spec.classRef, form: Name}, classNamespaces: {from: Names, names: [a]}}",
-		"Nothing":     "{classNamespaces: {}}",
-		"Label":       "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, skipIfSet: [{label: a}, {annotation: kubernetes.io/ingress.class}]}",
-		"Annotation":  "{reference: {annotation: e.org/class, form: Name}, classSelector: {annotation: e.org/selector}}",
-		"Forms":       "{reference: {path: .spec.a, form: NamespacedReference, emptyIsUnset: true, whenParentAbsent: LeaveAlone}, classNamespaces: {from: All}}",
-		"OtherFields": "{resource: a.test, version: v1beta2, whenNoSelector: LeaveAlone, defaulting: Policy, onUnbind: Allow, order: First}",
+		"All":         "{classes: {namespaces: {from: All}}}",
+		"Names":       "{classes: {namespaces: {from: Names, names: [" + strings.Join(numbered(64), ", ") + "]}}}",
+		"OneName":     "{reference: {path: .spec.classRef, form: Name}, classes: {namespaces: {from: Names, names: [a]}}}",
+		"Nothing":     "{classes: {namespaces: {}}}",
+		"Label":       "{claims: {skipIfSet: [{label: a}, {annotation: kubernetes.io/ingress.class}]}, reference: {label: kueue.x-k8s.io/queue-name, form: Name}}",
+		"Annotation":  "{reference: {annotation: e.org/class, form: Name}, selector: {annotation: e.org/selector}}",
+		"Forms":       "{reference: {path: .spec.a, form: NamespacedReference, whenEmpty: Bind, whenParentAbsent: LeaveAlone}, classes: {namespaces: {from: All}}}",
+		"OtherFields": "{claims: {resource: a.test, version: v1beta2}, reference: {path: .spec.classRef, onUnbind: Allow}, selector: {whenAbsent: LeaveAlone}, admission: {defaulting: Policy, order: First}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
 			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
@@ -303,30 +303,33 @@ func TestSchema(t *testing.T) {
 	t.Run("Defaults", func(t *testing.T) {
 		_, _, err := w.create(t, claimKind("a.test", "{}"))
 		require.NoError(t, err)
-		got := &v1alpha1.ClaimKind{}
+		got := &v1beta1.ClaimKind{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
-		assert.Equal(t, v1alpha1.ClaimKindSpec{
-			Reference:     v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, WhenParentAbsent: v1alpha1.CreateParent},
-			ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector", Annotation: v1alpha1.ClassSelectorAnnotation}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
-			ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim,
-			WhenUnmatched: v1alpha1.Admit, WhenNoSelector: v1alpha1.NoSelectorDefault, Defaulting: v1alpha1.DefaultingWebhook, OnUnbind: v1alpha1.RestoreReference, Order: v1alpha1.OrderLast, FailurePolicy: v1alpha1.Fail,
+		assert.Equal(t, v1beta1.ClaimKindSpec{
+			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenParentAbsent: v1beta1.CreateParent, OnUnbind: v1beta1.RestoreReference},
+			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
+			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}},
+			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+			WhenUnmatched: v1beta1.Admit,
+			Admission:     v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook, Order: v1beta1.OrderLast, FailurePolicy: v1beta1.Fail},
 		}, got.Spec, "We should have a default for everything.")
-		for spec, want := range map[string]v1alpha1.ClaimKindSpec{
-			"{reference: {path: .spec.x}, classSelector: {path: .spec.s}}": {
-				Reference:     v1alpha1.Reference{Path: ".spec.x", Form: v1alpha1.ObjectReference, WhenParentAbsent: v1alpha1.CreateParent},
-				ClassSelector: v1alpha1.ClassSelector{Path: ".spec.s", Annotation: v1alpha1.ClassSelectorAnnotation},
+		for spec, want := range map[string]v1beta1.ClaimKindSpec{
+			"{reference: {path: .spec.x}, selector: {path: .spec.s}}": {
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.x"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenParentAbsent: v1beta1.CreateParent, OnUnbind: v1beta1.RestoreReference},
+				Selector:  v1beta1.ClassSelector{Path: ".spec.s", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
 			},
-			"{reference: {label: l, form: Name}, classSelector: {annotation: a}}": {
-				Reference:     v1alpha1.Reference{Label: "l", Form: v1alpha1.Name, WhenParentAbsent: v1alpha1.CreateParent},
-				ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector", Annotation: "a"},
+			"{reference: {label: l, form: Name}, selector: {annotation: a}}": {
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Label: "l"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenParentAbsent: v1beta1.CreateParent, OnUnbind: v1beta1.RestoreReference},
+				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: "a", WhenAbsent: v1beta1.NoSelectorDefault},
 			},
 		} {
 			stored, _, err := w.create(t, claimKind("b.test", spec), client.DryRunAll)
 			require.NoError(t, err)
-			got := &v1alpha1.ClaimKind{}
+			got := &v1beta1.ClaimKind{}
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, got))
 			assert.Equal(t, want.Reference, got.Spec.Reference, "We should have a default for what is left out of %s.", spec)
-			assert.Equal(t, want.ClassSelector, got.Spec.ClassSelector, "We should have a default for what is left out of %s.", spec)
+			assert.Equal(t, want.Selector, got.Spec.Selector, "We should have a default for what is left out of %s.", spec)
 		}
 	})
 }
@@ -344,7 +347,7 @@ func (w *world) awaitReason(t *testing.T, object client.Object, name, reason str
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
-		ready := meta.FindStatusCondition(conditionsOf(object), v1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(conditionsOf(object), v1beta1.ConditionReady)
 		require.NotNil(c, ready)
 		require.Equal(c, reason, ready.Reason, "%v", ready)
 		require.Equal(c, metav1.ConditionFalse, ready.Status)
@@ -358,7 +361,7 @@ func claimKind(name, spec string) string { return registration("ClaimKind", name
 func classKind(name, spec string) string { return registration("ClassKind", name, spec) }
 
 func registration(kind, name, spec string) string {
-	return fmt.Sprintf("---\napiVersion: classbind.io/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n", kind, name, spec)
+	return fmt.Sprintf("---\napiVersion: classbind.io/v1beta1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n", kind, name, spec)
 }
 
 // class of a kind; metadata is more of it than the name.
@@ -383,7 +386,7 @@ func TestTenants(t *testing.T) {
 	}
 	w.resources(t, "Cluster "+kind+" Namespaced", "ClusterClass "+classes+" Namespaced")
 	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: mallory}\n"+vendor(group)+
-		claimKind(kind, "{"+reference+"}")+classKind(classes, "{claimKinds: ["+kind+"]}")+
+		claimKind(kind, "{"+reference+"}")+classKind(classes, "{claimKinds: [{name: "+kind+"}]}")+
 		class(group, "ClusterClass", "own", "namespace: default, labels: {tier: gold}, annotations: {"+defaultMark+": 'true'}, ")+theirs("theirs"))
 	w.awaitClaims(t, kind)
 	w.awaitClasses(t, classes, 2)
@@ -416,7 +419,7 @@ func TestTenants(t *testing.T) {
 		require.ErrorContains(c, err, "theirs")
 	}, patience, 50*time.Millisecond, "We should guarantee one default in each namespace.")
 
-	w.apply(t, claimKind(kind, "{"+reference+", classNamespaces: {from: All}}"))
+	w.apply(t, claimKind(kind, "{"+reference+", classes: {namespaces: {from: All}}}"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		class, _ := create("trusts-all", "bait=yes")
 		require.Equal(c, "mallory/theirs", class)

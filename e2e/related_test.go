@@ -10,16 +10,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // planned is a ClaimKind whose claims get a class of the tier of the plan that they name.
 func planned(kind, plans string) string {
 	return claimKind(kind, fmt.Sprintf(`
-  related: [{name: plan, resource: %s, nameExpression: claim.spec.planId}]
   whenUnmatched: Admit
-  fits:
-  - {name: SameTier, expression: has(related.plan) && class.metadata.labels.tier == related.plan.spec.tier, message: of another tier}`, plans))
+  classes:
+    related: [{name: plan, resource: %s, nameExpression: claim.spec.planId}]
+    fits:
+    - {name: SameTier, expression: has(related.plan) && class.metadata.labels.tier == related.plan.spec.tier, message: of another tier}`, plans))
 }
 
 // tierClass is a class with its tier in a label.
@@ -45,7 +46,7 @@ func TestRelated(t *testing.T) {
 		const group, kind = "planned.test", "claims.planned.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.planned.test Cluster", "Plan plans.planned.test Namespaced")
 		w.apply(t, vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+planned(kind, "plans.planned.test")+
-			classKind("classes.planned.test", "{claimKinds: ["+kind+"]}")+plan(group, "small", "iron"))
+			classKind("classes.planned.test", "{claimKinds: [{name: "+kind+"}]}")+plan(group, "small", "iron"))
 		w.awaitClasses(t, "classes.planned.test", 2)
 		w.awaitClaims(t, kind)
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/iron", "We should bind by the plan that a claim names.")
@@ -75,22 +76,22 @@ func TestRelated(t *testing.T) {
 		const group, kind, plans = "granted.test", "claims.granted.test", "plans.secretive.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.granted.test Cluster", "Plan "+plans+" Namespaced")
 		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+
-			classKind("classes.granted.test", "{claimKinds: ["+kind+"]}")+plan("secretive.test", "small", "gold"))
+			classKind("classes.granted.test", "{claimKinds: [{name: "+kind+"}]}")+plan("secretive.test", "small", "gold"))
 		w.awaitClasses(t, "classes.granted.test", 1)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionFalse,
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionRelatedKnown, metav1.ConditionFalse,
 			"label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionFalse, `"plans.secretive.test"`)
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"plans.secretive.test"`)
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should bind no claim by a plan that we may not read, nor stop any.")
 		w.apply(t, vendor("secretive.test"))
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/gold", "We should notice that we may read it.")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionRelatedKnown, metav1.ConditionTrue, "")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionRelatedKnown, metav1.ConditionTrue, "")
 	})
 
 	t.Run("InstalledLater", func(t *testing.T) {
 		t.Parallel()
 		const group, kind, plans = "later-plan.test", "claims.later-plan.test", "plans.later-plan.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.later-plan.test Cluster")
-		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+classKind("classes.later-plan.test", "{claimKinds: ["+kind+"]}"))
+		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+classKind("classes.later-plan.test", "{claimKinds: [{name: "+kind+"}]}"))
 		w.awaitClasses(t, "classes.later-plan.test", 1)
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should take what is not installed for absent.")
 		w.resources(t, "Plan "+plans+" Namespaced")
@@ -110,8 +111,8 @@ func TestRelated(t *testing.T) {
 		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-a, labels: {tenant: gold}}\n"+
 			vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+
 			claimKind(kind, `
-  fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]`)+
-			classKind("classes.tenant-labels.test", "{claimKinds: ["+kind+"]}"))
+  classes: {fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]}`)+
+			classKind("classes.tenant-labels.test", "{claimKinds: [{name: "+kind+"}]}"))
 		w.awaitClasses(t, "classes.tenant-labels.test", 2)
 		w.awaitClaims(t, kind)
 		w.awaitBound(t, in("tenant-a", "one"), "Class/gold", "We should see the labels of the namespace.")
@@ -126,7 +127,7 @@ func TestRelated(t *testing.T) {
 		t.Parallel()
 		const group, kind, classes = "linked.test", "claims.linked.test", "classes.linked.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class "+classes+" Cluster")
-		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind(classes, "{claimKinds: ["+kind+"]}"))
+		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind(classes, "{claimKinds: [{name: "+kind+"}]}"))
 		for name, size := range map[string]int64{"small": 1, "large": 9} {
 			c := object(group, "Class", name)
 			c.Object["spec"] = map[string]any{"size": size, "text": strings.Repeat("x", 10_000)}
@@ -134,14 +135,14 @@ func TestRelated(t *testing.T) {
 		}
 		w.awaitClasses(t, classes, 2)
 		w.awaitClaims(t, kind)
-		w.apply(t, claimKind(kind, "{fits: [{name: Room, expression: class.spec.size > claim.spec.size}]}"))
+		w.apply(t, claimKind(kind, "{classes: {fits: [{name: Room, expression: class.spec.size > claim.spec.size}]}}"))
 		w.awaitBound(t, namedClaim(group, "a", "size: 5"), "Class/large", "We should hold what a claim kind looks at in classes.")
-		w.apply(t, claimKind(kind, "{fits: []}")+classKind(classes, "{claimKinds: ["+kind+"], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}"))
+		w.apply(t, claimKind(kind, "{classes: {fits: []}}")+classKind(classes, "{claimKinds: [{name: "+kind+"}], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}"))
 		w.awaitBound(t, namedClaim(group, "b", "most: 5"), "Class/small", "We should read what a class kind looks at in claims.")
-		w.apply(t, classKind(classes, "{claimKinds: ["+kind+"], fits: [{name: Room, expression: class.spec.size <}]}"))
-		w.awaitReason(t, &v1alpha1.ClassKind{}, classes, v1alpha1.ReasonInvalidExpression)
+		w.apply(t, classKind(classes, "{claimKinds: [{name: "+kind+"}], fits: [{name: Room, expression: class.spec.size <}]}"))
+		w.awaitReason(t, &v1beta1.ClassKind{}, classes, v1beta1.ReasonInvalidExpression)
 		w.awaitRefused(t, namedClaim(group, "c", "most: 5"), "spec.fits[Room].expression", "We should bind no claim while the classes that it was offered before are not.")
-		w.apply(t, classKind(classes, "{claimKinds: ["+kind+"]}"))
+		w.apply(t, classKind(classes, "{claimKinds: [{name: "+kind+"}]}"))
 		w.apply(t, "---\napiVersion: linked.test/v1\nkind: Class\nmetadata: {name: small, annotations: {classbind.io/cordoned: \"true\"}}\n")
 		w.awaitBound(t, claim(group, "d"), "Class/large", "We should go on when it is mended.")
 	})

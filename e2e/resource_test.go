@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestClaimKindsOfOneResource has a kind of claim with two references, and ClaimKinds that
@@ -32,9 +32,9 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		const group = "two.test"
 		w.resources(t, "Claim claims.two.test Namespaced", "Class classes.two.test Cluster", "Tier tiers.two.test Cluster")
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Tier", "first", "")+
-			claimKind("claims.two.test", "{}")+classKind("classes.two.test", "{claimKinds: [claims.two.test]}")+
-			claimKind("tiers.two", `{resource: claims.two.test, reference: {path: .spec.tierRef}, classSelector: {path: .spec.tierSelector, annotation: two.test/tiers}}`)+
-			classKind("tiers.two.test", "{claimKinds: [tiers.two]}"))
+			claimKind("claims.two.test", "{}")+classKind("classes.two.test", "{claimKinds: [{name: claims.two.test}]}")+
+			claimKind("tiers.two", `{claims: {resource: claims.two.test}, reference: {path: .spec.tierRef}, selector: {path: .spec.tierSelector, annotation: two.test/tiers}}`)+
+			classKind("tiers.two.test", "{claimKinds: [{name: tiers.two}]}"))
 		w.awaitClasses(t, "classes.two.test", 1)
 		w.awaitClasses(t, "tiers.two.test", 1)
 		w.awaitClaims(t, "claims.two.test")
@@ -52,38 +52,38 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		const group, kind = "rivals.test", "claims.rivals.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.rivals.test Cluster", "Other others.rivals.test Cluster")
 		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+claimKind(kind, "{}")+
-			classKind("classes.rivals.test", "{claimKinds: [claims.rivals.test]}"))
+			classKind("classes.rivals.test", "{claimKinds: [{name: claims.rivals.test}]}"))
 		w.awaitClasses(t, "classes.rivals.test", 1)
 		w.awaitClaims(t, kind)
-		w.apply(t, claimKind("a-rival", "{resource: claims.rivals.test}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "a-rival", v1alpha1.ReasonNoClassKind)
+		w.apply(t, claimKind("a-rival", "{claims: {resource: claims.rivals.test}}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "a-rival", v1beta1.ReasonNoClassKind)
 		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims until the ClaimKind whose name comes first can bind them.")
 
-		w.apply(t, classKind("others.rivals.test", "{claimKinds: [a-rival]}"))
+		w.apply(t, classKind("others.rivals.test", "{claimKinds: [{name: a-rival}]}"))
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			two, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
 			assert.NotEmpty(t, classOf(two), "We should refuse no claim meanwhile, and have none created without a class. %v", err)
 			require.Equal(c, "Other/other", classOf(two))
 		}, patience, time.Millisecond, "We should bind claims by the ClaimKind whose name comes first.")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
 
 		w.kubectl(t, "delete", "claimkind", "a-rival")
 		w.awaitBound(t, claim(group, "two"), "Class/only", "We should serve the other when the first is gone.")
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")
 	})
 
 	t.Run("ResourceIsFixed", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("fixed.test", "{resource: claims.fixed.test}"))
-		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("fixed.test", "{resource: others.fixed.test}")), "apply", "-f", "-")
+		w.apply(t, claimKind("fixed.test", "{claims: {resource: claims.fixed.test}}"))
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("fixed.test", "{claims: {resource: others.fixed.test}}")), "apply", "-f", "-")
 		require.ErrorContains(t, err, "the resource cannot be changed")
 	})
 
 	t.Run("PodPriority", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("pod-priorities", "{resource: pods, reference: {path: .spec.priorityClassName, form: Name}, skipIfSet: []}"))
-		w.awaitReason(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ReasonUnsuitable)
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, "pod-priorities", v1alpha1.ConditionReady, metav1.ConditionFalse, "the API server sets the priority of a pod before it asks webhooks")
+		w.apply(t, claimKind("pod-priorities", "{claims: {resource: pods, skipIfSet: []}, reference: {path: .spec.priorityClassName, form: Name}}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "pod-priorities", v1beta1.ReasonUnsuitable)
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, "pod-priorities", v1beta1.ConditionReady, metav1.ConditionFalse, "the API server sets the priority of a pod before it asks webhooks")
 		assert.NotContains(t, w.kubectl(t, "get", "mutatingwebhookconfiguration", "-o", "jsonpath={.items[*].webhooks[*].name}"), "pod-priorities",
 			"We should not be asked about pods.")
 	})
@@ -165,8 +165,8 @@ spec:
 	w.resources(t, "Class classes.upgrade.test Cluster", "Claim claims.upgrade.test Namespaced")
 	w.apply(t, crd(version("v1beta1", asString, true, true)))
 	w.apply(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
-		classKind("classes.upgrade.test", "{claimKinds: [clusters.upgrade.test, claims.upgrade.test]}")+
-		claimKind(kind, "{reference: {path: .spec.topology.class, form: Name}, skipIfSet: []}"))
+		classKind("classes.upgrade.test", "{claimKinds: [{name: clusters.upgrade.test}, {name: claims.upgrade.test}]}")+
+		claimKind(kind, "{claims: {skipIfSet: []}, reference: {path: .spec.topology.class, form: Name}}"))
 	w.awaitClasses(t, "classes.upgrade.test", 1)
 	w.awaitClaims(t, kind)
 	bound, _, err := w.create(t, cluster("v1beta1", "before"))
@@ -193,21 +193,21 @@ spec:
 	}, patience, 50*time.Millisecond)
 	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
 	assert.Equal(t, "only", class, "We should bind claims of the new version, which the API server converts.")
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
 	assert.Equal(t, "v1beta1", k.Status.Version, "We should have pinned the version that was preferred.")
 
 	w.apply(t, crd(version("v1beta1", asString, false, false), version("v1beta2", asObject, true, true)))
-	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonVersionNotServed)
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionFalse, "v1beta2: write the paths for one of these, and set spec.version to it")
+	w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonVersionNotServed)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, "v1beta2: write the paths for one of these, and set spec.claims.version to it")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, _, err := w.create(t, cluster("v1beta2", "refused"), client.DryRunAll)
 		require.True(c, apierrors.IsInternalError(err), "%v", err)
 		require.ErrorContains(c, err, `its paths are written for version "v1beta1"`)
 	}, patience, 50*time.Millisecond, "We should not let a claim be created without a class in silence.")
 
-	w.apply(t, claimKind(kind, "{version: v1beta2, reference: {path: .spec.topology.classRef, form: LocalObjectReference}, skipIfSet: []}"))
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	w.apply(t, claimKind(kind, "{claims: {version: v1beta2, skipIfSet: []}, reference: {path: .spec.topology.classRef, form: LocalObjectReference}}"))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		bound, _, err := w.create(t, cluster("v1beta2", "mended"), client.DryRunAll)
 		require.NoError(c, err)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
@@ -29,7 +30,7 @@ func TestRestart(t *testing.T) {
 	const group = "restart.test"
 	w := newWorld(t, controlplane.Options{})
 	w.resources(t, "Claim claims."+group+" Namespaced", "Red reds."+group+" Cluster")
-	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [claims."+group+"]}"))
+	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [{name: claims."+group+"}]}"))
 	r := w.serve(t)
 	w.apply(t, class(group, "Red", "gold", ""))
 	w.awaitClaims(t, "claims."+group)
@@ -64,7 +65,7 @@ func TestRestore(t *testing.T) {
 	)
 	w := newWorld(t, controlplane.Options{})
 	w.resources(t, "Claim claims."+group+" Namespaced", "Red reds."+group+" Cluster")
-	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [claims."+group+"]}"))
+	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [{name: claims."+group+"}]}"))
 	r, err := w.run()
 	require.NoError(t, err)
 	t.Cleanup(r.Kill)
@@ -222,18 +223,21 @@ func TestStatusNonsense(t *testing.T) {
 	}, patience, 100*time.Millisecond)
 
 	ctx, stop := context.WithCancel(t.Context())
-	var writer sync.WaitGroup
-	written := 0
-	writer.Go(func() {
-		for tick := time.NewTicker(50 * time.Millisecond); ; written++ {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				w.writeNonsense(t, written) //nolint:contextcheck // It ends with the test.
+	var writers sync.WaitGroup
+	var written atomic.Int64
+	begin := time.Now()
+	for range 8 { // One alone writes ten times a second.
+		writers.Go(func() {
+			for tick := time.NewTicker(50 * time.Millisecond); ; {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+					w.writeNonsense(t, int(written.Add(1))) //nolint:contextcheck // It ends with the test.
+				}
 			}
-		}
-	})
+		})
+	}
 	created := 0
 	create := func(reason string) {
 		for range claims / 4 {
@@ -250,15 +254,15 @@ func TestStatusNonsense(t *testing.T) {
 		create(fmt.Sprintf("We should bind them as ever after we have replaced replica %d.", i))
 	}
 	w.resources(t, "Claim claims."+meanwhile+" Namespaced")
-	w.apply(t, lateVendor(meanwhile)+claimKind("claims."+meanwhile, "{}")+classKind("classes."+group, "{claimKinds: [claims."+group+", claims."+meanwhile+"]}"))
+	w.apply(t, lateVendor(meanwhile)+claimKind("claims."+meanwhile, "{}")+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}, {name: claims."+meanwhile+"}]}"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		bound, _, err := w.create(t, claim(meanwhile, "a"), client.DryRunAll)
 		require.NoError(c, err)
 		require.NotEmpty(c, classOf(bound))
 	}, patience, 100*time.Millisecond, "We should serve a kind that is registered meanwhile.")
 	stop()
-	writer.Wait()
-	t.Logf("overwrote the status of all registrations %d times", written)
+	writers.Wait()
+	t.Logf("overwrote the status of all registrations %d times, %.0f times a second", written.Load(), float64(written.Load())/time.Since(begin).Seconds())
 	require.EventuallyWithT(t, func(c *assert.CollectT) { require.Equal(c, before, w.statuses(t, group)) }, 15*time.Second, 200*time.Millisecond,
 		"We should have the status right again.")
 }
@@ -268,7 +272,7 @@ func (w *world) registrations(t *testing.T) (all []unstructured.Unstructured) {
 	t.Helper()
 	for _, kind := range []string{"ClaimKindList", "ClassKindList"} {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind))
 		require.NoError(t, w.List(t.Context(), list))
 		all = append(all, list.Items...)
 	}

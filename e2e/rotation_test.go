@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -94,7 +94,7 @@ func (d *deployment) rotateSelfSigned(t *testing.T, seen *connections, times int
 // rotateSelfSignedCA by deleting it, as an admin would whose key leaked.
 func (d *deployment) rotateSelfSignedCA(t *testing.T, seen *connections) {
 	before := seen.issuers()
-	require.NoError(t, d.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1alpha1.CASecret}}))
+	require.NoError(t, d.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.CASecret}}))
 	seen.await(t, func(c certificate) bool { return !slices.Contains(before, c.issuer) })
 }
 
@@ -262,7 +262,7 @@ func (s *connections) problem(ctx context.Context, err error) {
 // bundles of the entries of all webhook configurations.
 func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 	now := bundles{at: time.Now()}
-	for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
+	for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
 		claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		if err := d.Get(ctx, client.ObjectKey{Name: name}, claims); err != nil {
 			return now, err
@@ -272,7 +272,7 @@ func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 		}
 	}
 	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := d.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, classes); err != nil {
+	if err := d.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, classes); err != nil {
 		return now, err
 	}
 	for i := range classes.Webhooks {

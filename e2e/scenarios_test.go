@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -90,7 +90,7 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 	t.Helper()
 	i := &installedScenario{installedPreset: &installedPreset{
 		world: w, preset: preset{name: s.name, project: s.project}, folder: filepath.Join(w.deploy, "samples", s.name), crds: t.TempDir(),
-		version: map[string]string{}, classKinds: map[string]v1alpha1.ClassKind{},
+		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{},
 	}}
 	i.blocks = documented(t, "deploy/samples/"+s.name+"/README.md")
 	objects := w.rendered(t, i.folder)
@@ -178,7 +178,7 @@ func (i *installedScenario) promised(t *testing.T, claim exampleClaim) (referenc
 func (i *installedScenario) by(t *testing.T, claim *unstructured.Unstructured) *trial {
 	t.Helper()
 	resource := i.place(t, claim)
-	n := slices.IndexFunc(i.claimKinds, func(k v1alpha1.ClaimKind) bool { return k.Resource() == resource })
+	n := slices.IndexFunc(i.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Resource() == resource })
 	require.GreaterOrEqual(t, n, 0)
 	return &trial{installedPreset: i.installedPreset, kind: i.claimKinds[n]}
 }
@@ -424,7 +424,7 @@ spec: {id: `+name+`, name: `+name+`, templates: [{action: clusterSelector, type:
 		require.NoError(t, i.Create(t.Context(), templated))
 		err := i.Create(t.Context(), claim)
 		require.True(t, apierrors.IsInvalid(err), "We should refuse a selector that is none: %v", err)
-		assert.ErrorContains(t, err, "spec.classSelector.expression")
+		assert.ErrorContains(t, err, "spec.selector.expression")
 	})
 }
 
@@ -459,7 +459,7 @@ func accessModes(t *testing.T, i *installedScenario) {
 	assert.Contains(t, warnings[len(warnings)-1], "1 not for all access modes of the claim", "We should say why the class that it selects does not do.")
 	uploads := i.claim(t, "uploads", "uploads-later")
 	require.NoError(t, i.patch(t, i.class(t, "unknown").DeepCopy(),
-		`{"metadata": {"annotations": {"example.org/access-modes": "ReadWriteMany", "resourceclass.crossplane.io/weight": "3"}}}`))
+		`{"metadata": {"annotations": {"example.org/access-modes": "ReadWriteMany", "classbind.io/weight": "3"}}}`))
 	i.awaitGets(t, uploads, i.to(t, uploads, "unknown"))
 }
 
@@ -542,7 +542,7 @@ func TestSamples(t *testing.T) {
 
 	failing := ""
 	if !policiesServed(t) {
-		failing = "(" + v1alpha1.ConditionDefaultedByPolicy + " +)?" // It comes a moment after the others.
+		failing = "(" + v1beta1.ConditionDefaultedByPolicy + " +)?" // It comes a moment after the others.
 	}
 	assert.Regexp(t, `^NAME +STRATEGY +CLASSES +DEFAULT +BOUND +WAITING +FAILING +READY +REASON +AGE
 mysqlinstances.database.crossplane.io +WeightedRandom +4 +gitlab-experimental +`+failing+`True +Served +\w+

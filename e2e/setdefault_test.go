@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/e2e/controlplane"
+
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const setDefaultKinds = `---
@@ -63,7 +65,7 @@ metadata: {name: move-test}
 spec:
   matchConstraints:
     resourceRules: [{apiGroups: [move.test], apiVersions: [v1], operations: [UPDATE], resources: ["*"]}]
-  validations: [{expression: "!has(object.metadata.annotations) || !('resourceclass.crossplane.io/is-default-class' in object.metadata.annotations)", message: no default}]
+  validations: [{expression: "!has(object.metadata.annotations) || !('classbind.io/default' in object.metadata.annotations)", message: no default}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -80,13 +82,13 @@ func TestSetDefault(t *testing.T) {
 	w.resources(t, "Claim claims.move.test Namespaced", "Other others.move.test Namespaced",
 		"A as.move.test Cluster", "B bs.move.test Cluster", "Wide wides.move.test Cluster", "Plain plains.move.test Cluster", "Field fields.move.test Namespaced")
 	w.apply(t, setDefaultKinds+vendor("move.test")+
-		claimKind("claims.move.test", "{classNamespaces: {from: All}}")+claimKind("others.move.test", "{}")+
-		classKind("as.move.test", "{claimKinds: [claims.move.test]}")+
-		classKind("bs.move.test", "{claimKinds: [claims.move.test]}")+
-		classKind("plains.move.test", "{claimKinds: [others.move.test]}")+
-		classKind("wides.move.test", "{claimKinds: [claims.move.test, others.move.test]}")+
-		classKind("stricts.move.test", "{claimKinds: [claims.move.test], default: {path: .spec.default}}")+
-		classKind("fields.move.test", "{claimKinds: [claims.move.test], default: {path: .spec.default}}"))
+		claimKind("claims.move.test", "{classes: {namespaces: {from: All}}}")+claimKind("others.move.test", "{}")+
+		classKind("as.move.test", "{claimKinds: [{name: claims.move.test}]}")+
+		classKind("bs.move.test", "{claimKinds: [{name: claims.move.test}]}")+
+		classKind("plains.move.test", "{claimKinds: [{name: others.move.test}]}")+
+		classKind("wides.move.test", "{claimKinds: [{name: claims.move.test}, {name: others.move.test}]}")+
+		classKind("stricts.move.test", "{claimKinds: [{name: claims.move.test}], default: {path: .spec.default}}")+
+		classKind("fields.move.test", "{claimKinds: [{name: claims.move.test}], default: {path: .spec.default}}"))
 	for _, kind := range []string{"A", "B", "Wide", "Plain", "Strict"} {
 		w.awaitGuard(t, "move.test", kind, strings.ToLower(kind)+"s.move.test")
 	}
@@ -219,12 +221,12 @@ func TestSetDefault(t *testing.T) {
 		defer func() {
 			w.kubectl(t, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "move-test")
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				err := w.annotate(t, "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=false", client.DryRunAll)
+				err := w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)
 				require.NoError(c, err)
 			}, patience, 100*time.Millisecond)
 		}()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			err := w.annotate(t, "bs.move.test", "new", "resourceclass.crossplane.io/is-default-class=false", client.DryRunAll)
+			err := w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)
 			require.ErrorContains(c, err, "no default")
 		}, patience, 100*time.Millisecond)
 		versions := w.versions(t)
@@ -415,7 +417,7 @@ func (w *mover) marked(t *testing.T) string {
 
 func isMarked(class *unstructured.Unstructured) bool {
 	field, _, _ := unstructured.NestedBool(class.Object, "spec", "default")
-	return field || class.GetAnnotations()["resourceclass.crossplane.io/is-default-class"] == "true"
+	return field || class.GetAnnotations()[v1beta1.DefaultAnnotation] == "true" || class.GetAnnotations()[v1beta1.CrossplaneDefaultAnnotation] == "true"
 }
 
 // versions of all classes.

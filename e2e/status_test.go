@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -259,8 +259,8 @@ metadata: {namespace: default, name: disk, annotations: {classbind.io/class-sele
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `)
 	w.apply(t, vendor("storage.k8s.io")+
-		claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}, skipIfSet: [{path: .spec.volumeName}]}")+
-		classKind("storageclasses.storage.k8s.io", "{claimKinds: [persistentvolumeclaims], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
+		claimKind("persistentvolumeclaims", "{claims: {skipIfSet: [{path: .spec.volumeName}]}, reference: {path: .spec.storageClassName, form: Name}}")+
+		classKind("storageclasses.storage.k8s.io", "{claimKinds: [{name: persistentvolumeclaims}], default: {annotation: storageclass.kubernetes.io/is-default-class}}"))
 	w.awaitStatus(t, "We should find that selectors do nothing.",
 		`kinds: claimkind/persistentvolumeclaims: SelectorsHeeded is False (DefaultStorageClass): the API server gives every claim without a StorageClass the default one, "slow", `+
 			"before classbind is asked, so its class selector does nothing: kubectl annotate storageclass slow storageclass.kubernetes.io/is-default-class-")
@@ -273,7 +273,7 @@ func (w *world) breakWithoutReplica(t *testing.T) {
 	t.Helper()
 	const noReplica = "replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA\n" +
 		"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
-	const classes = "validatingwebhookconfigurations/" + v1alpha1.ClassConfiguration
+	const classes = "validatingwebhookconfigurations/" + v1beta1.ClassConfiguration
 	patch := func(t *testing.T, configuration, entry string) {
 		w.kubectl(t, "patch", configuration, "--type=strategic", "-p", `{"webhooks": [`+entry+`]}`)
 	}
@@ -319,7 +319,7 @@ func (w *world) breakCertManager(t *testing.T) {
 	serving := ca.Sign(t, &x509.Certificate{DNSNames: []string{"localhost"}})
 	key, err := x509.MarshalPKCS8PrivateKey(serving.Key)
 	require.NoError(t, err)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1alpha1.TLSSecret}, Type: corev1.SecretTypeTLS}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.TLSSecret}, Type: corev1.SecretTypeTLS}
 	secret.Data = map[string][]byte{
 		corev1.ServiceAccountRootCAKey: ca.PEM(), corev1.TLSCertKey: serving.PEM(),
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
@@ -340,7 +340,7 @@ func (w *world) expireCA(t *testing.T) {
 		IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
 	})
 	secret := &corev1.Secret{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: v1alpha1.CASecret}, secret))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: v1beta1.CASecret}, secret))
 	secret.Data[corev1.ServiceAccountRootCAKey] = expired.PEM()
 	require.NoError(t, w.Update(t.Context(), secret))
 }

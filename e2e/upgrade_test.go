@@ -20,19 +20,20 @@ import (
 
 const (
 	upgradeGroup = "upgrade.test"
-	// upgradeFrom is the last commit before the fields of registrations and the webhook
-	// configurations got other names.
-	upgradeFrom = "38dc0f663bc68436b944375cf337a84a1282b724"
+	// upgradeFrom is the last commit of classbind.io/v1alpha1.
+	upgradeFrom = "4537b7f"
 )
 
 // The registrations of claims whose reference is a name: as they were before, and as they are now.
 var (
-	olderClaimKinds = claimKind("claims.upgrade.test", "{}") +
-		claimKind("nameds.upgrade.test", "{paths: {classRef: .spec.className}, classRefFormat: Name}")
-	newerClaimKinds = claimKind("claims.upgrade.test", "{}") +
-		claimKind("nameds.upgrade.test", "{reference: {path: .spec.className, form: Name}}")
-	upgradedClassKinds = classKind("classes.upgrade.test", "{claimKinds: [claims.upgrade.test]}") +
-		classKind("tiers.upgrade.test", "{claimKinds: [nameds.upgrade.test]}")
+	olderRegistrations = strings.ReplaceAll(claimKind("claims.upgrade.test", "{}")+
+		claimKind("nameds.upgrade.test", "{reference: {path: .spec.className, form: Name}, bindWhen: has(claim.spec), strategy: Random}")+
+		classKind("classes.upgrade.test", "{claimKinds: [claims.upgrade.test]}")+
+		classKind("tiers.upgrade.test", "{claimKinds: [nameds.upgrade.test]}"), "classbind.io/v1beta1", "classbind.io/v1alpha1")
+	newerRegistrations = claimKind("claims.upgrade.test", "{}") +
+		claimKind("nameds.upgrade.test", "{claims: {when: has(claim.spec)}, reference: {path: .spec.className, form: Name}, choice: {strategy: Random}}") +
+		classKind("classes.upgrade.test", "{claimKinds: [{name: claims.upgrade.test}]}") +
+		classKind("tiers.upgrade.test", "{claimKinds: [{name: nameds.upgrade.test}]}")
 )
 
 // olderRelease is the source of that commit.
@@ -90,10 +91,14 @@ func (w *world) tryDefault(t *testing.T, when string) {
 	require.Error(t, err, "We should have one default class %s the upgrade.", when)
 }
 
+func namedOf(group, name string) string {
+	return strings.Replace(claim(group, name), "kind: Claim", "kind: Named", 1)
+}
+
 // checkNamed claims have the name of their class at the path of their registration.
 func (w *world) checkNamed(t *testing.T, name string) {
 	t.Helper()
-	bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, name), "kind: Claim", "kind: Named", 1))
+	bound, _, err := w.create(t, namedOf(upgradeGroup, name))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"className": "gold", "classSelector": map[string]any{}}, bound.Object["spec"])
 }
@@ -110,15 +115,18 @@ func TestUpgrade(t *testing.T) {
 	w, old := olderWorld(t, root, command)
 	w.resources(t, "Claim claims.upgrade.test Namespaced", "Named nameds.upgrade.test Namespaced",
 		"Class classes.upgrade.test Cluster", "Tier tiers.upgrade.test Cluster")
-	w.apply(t, vendor(upgradeGroup)+olderClaimKinds+upgradedClassKinds+class(upgradeGroup, "Tier", "gold", ""))
-	for _, kind := range []string{"claims.upgrade.test", "nameds.upgrade.test"} {
-		w.awaitClaims(t, kind)
-	}
-	w.awaitClasses(t, "tiers.upgrade.test", 1)
-	w.awaitGuard(t, upgradeGroup, "Class", "classes.upgrade.test")
+	w.apply(t, vendor(upgradeGroup)+olderRegistrations+class(upgradeGroup, "Tier", "gold", ""))
+	w.kubectl(t, "wait", "claimkinds", "--all", "--for=condition=Ready", "--timeout=60s")
+	w.kubectl(t, "wait", "classkinds", "--all", "--for=condition=Guarded", "--timeout=60s")
+	w.awaitRefused(t, class(upgradeGroup, "Class", "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "), "must be an integer", "We should be asked about classes.")
 	w.apply(t, class(upgradeGroup, "Class", "usual", isDefault))
-	w.awaitClasses(t, "classes.upgrade.test", 1)
+	w.awaitBound(t, strings.Replace(claim(upgradeGroup, "probe"), "classSelector: {}", "", 1), "Class/usual", "We should have the older release bind claims.")
 	w.tryDefault(t, "before")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		bound, _, err := w.create(t, namedOf(upgradeGroup, "probe"), client.DryRunAll)
+		require.NoError(c, err)
+		require.Contains(c, bound.Object["spec"], "className")
+	}, patience, 50*time.Millisecond)
 	w.checkNamed(t, "before")
 
 	w.kubectl(t, "create", "namespace", "load")
@@ -150,7 +158,6 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, err, "We should have the Lease of the older release keep nobody from becoming the default.")
 	_, _, err = w.create(t, class(upgradeGroup, "Class", "second", isDefault))
 	require.ErrorContains(t, err, `"Class/next" is the default class`)
-	w.kubectl(t, "delete", "lease", "--namespace", classbind.Namespace, "claims.upgrade.test")
 }
 
 // upgrade by the commands of the document. The process takes the place of the pods.
@@ -159,8 +166,8 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 	newer, err := classbind.Deploy(t.Context())
 	require.NoError(t, err)
 	files := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(files, "my-claimkinds.yaml"), []byte(newerClaimKinds), 0o600))
-	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "path/to/overlay", newer, "my-claimkinds.yaml", filepath.Join(files, "my-claimkinds.yaml"))
+	require.NoError(t, os.WriteFile(filepath.Join(files, "my-registrations.yaml"), []byte(newerRegistrations), 0o600))
+	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "path/to/overlay", newer, "my-registrations.yaml", filepath.Join(files, "my-registrations.yaml"))
 	for _, block := range documented(t, "docs/upgrade-and-uninstall.md") {
 		for _, line := range block.lines {
 			words := strings.Fields(here.Replace(line))
@@ -182,19 +189,18 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 				require.NoError(t, r.Ready(t.Context()))
 			case strings.Contains(line, "condition=Ready"):
 				w.tryDefault(t, "at the end of")
-				_, _, err = w.create(t, claim(upgradeGroup, "blocked"), client.DryRunAll)
-				require.ErrorContains(t, err, "the server could not find the requested resource", "We should have the older entries refuse claims until they are deleted.")
 			}
 		}
 	}
-	w.awaitBound(t, claim(upgradeGroup, "free"), "Class/usual", "We should bind claims once the older entries are gone.")
+	w.awaitBound(t, claim(upgradeGroup, "free"), "Class/usual", "We should bind claims again.")
 }
 
 func (w *world) refusesOlderFields(t *testing.T) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.Kubectl(t.Context(), strings.NewReader(olderClaimKinds), "create", "--dry-run=server", "-f", "-")
-		require.ErrorContains(c, err, `unknown field "spec.paths"`)
-		require.ErrorContains(c, err, `unknown field "spec.classRefFormat"`)
+		older := strings.ReplaceAll(olderRegistrations, "classbind.io/v1alpha1", "classbind.io/v1beta1")
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(older), "create", "--dry-run=server", "-f", "-")
+		require.ErrorContains(c, err, `unknown field "spec.bindWhen"`)
+		require.ErrorContains(c, err, `unknown field "spec.strategy"`)
 	}, patience, 100*time.Millisecond, "We should refuse fields of the older release, rather than to drop them.")
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/assets"
 )
 
@@ -176,7 +176,7 @@ func (w *world) register(t *testing.T, group, spec string, classes ...string) {
 	t.Helper()
 	claims, kind := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: ["+claims+"]}")+strings.Join(classes, ""))
+	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: [{name: "+claims+"}]}")+strings.Join(classes, ""))
 	w.awaitClaims(t, claims)
 	w.awaitClasses(t, kind, len(classes))
 }
@@ -210,9 +210,9 @@ func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
 }
 
 // awaitKind waits until a ClaimKind is as a check says.
-func (w *world) awaitKind(t testing.TB, name, reason string, check func(*assert.CollectT, *v1alpha1.ClaimKind)) {
+func (w *world) awaitKind(t testing.TB, name, reason string, check func(*assert.CollectT, *v1beta1.ClaimKind)) {
 	t.Helper()
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, k))
 		check(c, k)

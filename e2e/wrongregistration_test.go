@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -59,22 +59,22 @@ func TestWrongRegistrations(t *testing.T) {
 		// not tried.
 		served string
 	}{
-		"PathAbsent":     {field: "className: {type: string}", spec: "{}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.classRef"},
-		"PathMisspelt":   {spec: "{reference: {path: .spec.clasRef}}", reason: v1alpha1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef", served: "the schema has no field .spec.clasRef"},
-		"WrongType":      {spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1alpha1.ReasonPathsInvalid, message: "must be of type string", served: "must be of type string"},
-		"FormPruned":     {spec: "{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}", reason: v1alpha1.ReasonReferencePruned, message: ".spec.classRef.apiGroup", served: ".spec.classRef.apiGroup"},
-		"SelectorAbsent": {spec: "{classSelector: {path: .spec.absent}}", reason: v1alpha1.ReasonPathsInvalid, message: "classSelector.path: the schema has no field .spec.absent", served: "classSelector.path: the schema has no field .spec.absent"},
+		"PathAbsent":     {field: "className: {type: string}", spec: "{}", reason: v1beta1.ReasonReferencePruned, message: "the schema has no field .spec.classRef"},
+		"PathMisspelt":   {spec: "{reference: {path: .spec.clasRef}}", reason: v1beta1.ReasonReferencePruned, message: "the schema has no field .spec.clasRef", served: "the schema has no field .spec.clasRef"},
+		"WrongType":      {spec: "{reference: {path: .spec.classRef, form: Name}}", reason: v1beta1.ReasonPathsInvalid, message: "must be of type string", served: "must be of type string"},
+		"FormPruned":     {spec: "{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}", reason: v1beta1.ReasonReferencePruned, message: ".spec.classRef.apiGroup", served: ".spec.classRef.apiGroup"},
+		"SelectorAbsent": {spec: "{selector: {path: .spec.absent}}", reason: v1beta1.ReasonPathsInvalid, message: "selector.path: the schema has no field .spec.absent", served: "selector.path: the schema has no field .spec.absent"},
 		"CompanyRequired": {
 			field: "classRef: {type: object, required: [major], properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}, major: {type: integer}}}",
-			spec:  "{}", reason: v1alpha1.ReasonPathsInvalid, message: "the schema requires .spec.classRef.major, which the reference does not have",
+			spec:  "{}", reason: v1beta1.ReasonPathsInvalid, message: "the schema requires .spec.classRef.major, which the reference does not have",
 		},
-		"ReferenceRefused":      {field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1), spec: "{}", reason: v1alpha1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`},
-		"VersionNotServed":      {spec: "{version: v2}", reason: v1alpha1.ReasonVersionNotServed, message: "v2", served: "write the paths for a version that is served"},
-		"ExpressionInvalid":     {spec: "{bindWhen: 'claim.spec ++'}", reason: v1alpha1.ReasonInvalidExpression, message: "bindWhen", served: "bindWhen"},
-		"NoClassKind":           {spec: "{}", withoutClassKind: true, reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it"},
-		"ClassKindNotInstalled": {spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [claims.%[1]s]}"), reason: v1alpha1.ReasonNoClassKind, message: "create a ClassKind that names it"},
-		"ClassKindNotPermitted": {spec: "{}", withoutRight: true, reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
-		"ClassKindInvalid":      {spec: "{}", withoutClassKind: true, others: classKind("classes.%[1]s", "{claimKinds: [claims.%[1]s], offerWhen: 'class.spec ++'}"), reason: v1alpha1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
+		"ReferenceRefused":      {field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1), spec: "{}", reason: v1beta1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`},
+		"VersionNotServed":      {spec: "{claims: {version: v2}}", reason: v1beta1.ReasonVersionNotServed, message: "v2", served: "write the paths for a version that is served"},
+		"ExpressionInvalid":     {spec: "{claims: {when: 'claim.spec ++'}}", reason: v1beta1.ReasonInvalidExpression, message: "when", served: "when"},
+		"NoClassKind":           {spec: "{}", withoutClassKind: true, reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
+		"ClassKindNotInstalled": {spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"), reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
+		"ClassKindNotPermitted": {spec: "{}", withoutRight: true, reason: v1beta1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
+		"ClassKindInvalid":      {spec: "{}", withoutClassKind: true, others: classKind("classes.%[1]s", "{claimKinds: [{name: claims.%[1]s}], offerWhen: 'class.spec ++'}"), reason: v1beta1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +91,7 @@ func TestWrongRegistrations(t *testing.T) {
 				w.apply(t, fmt.Sprintf(schemaOfClaims, group, cmp.Or(tc.field, wholeReference))+class(group, "Class", "only", ""))
 				_, _, err := w.create(t, claim(group, "before"))
 				require.NoError(t, err)
-				classKinds := classKind("classes."+group, "{claimKinds: ["+kind+"]}")
+				classKinds := classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")
 				if tc.withoutClassKind {
 					classKinds = strings.ReplaceAll(tc.others, "%[1]s", group)
 				}
@@ -104,7 +104,7 @@ func TestWrongRegistrations(t *testing.T) {
 				}
 
 				w.apply(t, classKinds+claimKind(kind, tc.spec))
-				w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, tc.reason)
+				w.awaitReason(t, &v1beta1.ClaimKind{}, kind, tc.reason)
 				assert.Contains(t, w.kubectl(t, "get", "claimkind", kind, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].message}"), tc.message)
 				if served {
 					w.awaitRefused(t, claim(group, "after"), tc.served, "We should go on to bind every claim of a kind that was served, or none.")
@@ -130,24 +130,24 @@ func TestClassKindsNotPermitted(t *testing.T) {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
 	}
 	w.apply(t, class("one.narrow.test", "Class", "one", "")+class("two.narrow.test", "Class", "two", "")+
-		claimKind(kind, "{}")+classKind("classes.one.narrow.test", "{claimKinds: ["+kind+"]}")+classKind("classes.two.narrow.test", "{claimKinds: ["+kind+"]}"))
+		claimKind(kind, "{}")+classKind("classes.one.narrow.test", "{claimKinds: [{name: "+kind+"}]}")+classKind("classes.two.narrow.test", "{claimKinds: [{name: "+kind+"}]}"))
 	for _, group := range []string{"one.narrow.test", "two.narrow.test"} {
-		w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False",
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "False",
 			"kubectl create clusterrole classbind-classes."+group+" --verb=get,list,watch --resource=classes."+group)
 	}
-	w.awaitReason(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ReasonNoClassKind)
+	w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonNoClassKind)
 	assert.Regexp(t, `ClassKindsRead +False +NoClassKind`, w.kubectl(t, "get", "claimkind", kind), "We should show it in the column FAILING.")
 
 	permit := func(group string) {
 		role := "classbind-classes." + group
 		w.kubectl(t, "create", "clusterrole", role, "--verb=get,list,watch", "--resource=classes."+group)
-		w.kubectl(t, "label", "clusterrole", role, v1alpha1.AggregateLabel+"=true")
+		w.kubectl(t, "label", "clusterrole", role, v1beta1.AggregateLabel+"=true")
 	}
 	permit("one.narrow.test")
 	began := time.Now()
 	w.awaitClaims(t, kind)
 	t.Logf("Claims were bound %s after the role was applied.", time.Since(began).Round(time.Millisecond))
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "False", `"classes.two.narrow.test": `)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "False", `"classes.two.narrow.test": `)
 	bound, warnings, err := w.create(t, claim("narrow.test", "one"))
 	require.NoError(t, err)
 	assert.Equal(t, "Class/one", classOf(bound), "We should go on without what was never read.")
@@ -155,7 +155,7 @@ func TestClassKindsNotPermitted(t *testing.T) {
 
 	permit("two.narrow.test")
 	w.awaitClasses(t, "classes.two.narrow.test", 1)
-	w.awaitCondition(t, &v1alpha1.ClaimKind{}, kind, v1alpha1.ConditionClassKindsRead, "True", "")
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "True", "")
 	_, warnings, err = w.create(t, claim("narrow.test", "two"))
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
@@ -198,12 +198,12 @@ func TestOneBadClassKind(t *testing.T) {
 	for _, r := range replicas {
 		require.NoError(t, r.Ready(t.Context()), "We should be ready.")
 	}
-	w.awaitReason(t, &v1alpha1.ClaimKind{}, "claims.bad.test", v1alpha1.ReasonClassKindMissing)
+	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.bad.test", v1beta1.ReasonClassKindMissing)
 	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet: `,
 		"We should not decide on part of the classes, and name what is missing.")
-	k := &v1alpha1.ClassKind{}
+	k := &v1beta1.ClassKind{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classes.bad.test"}, k))
-	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady), "We should wait for it at the next restart, too: %v", k.Status.Conditions)
+	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "We should wait for it at the next restart, too: %v", k.Status.Conditions)
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(noConversion))
 	w.awaitBound(t, claim("bad.test", "bad"), "Class/only", "We should bind its claims once it answers.")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
@@ -18,9 +18,9 @@ import (
 func TestAskKeepsTheClaim(t *testing.T) {
 	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true} // It is not known later.
 	kept := map[string]bool{}
-	kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference, EmptyIsUnset: true}),
-		func(s *v1alpha1.ClaimKindSpec) {
-			s.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "class.spec.size == claim.spec.size"}}
+	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty}),
+		func(s *v1beta1.ClaimKindSpec) {
+			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size == claim.spec.size"}}
 		})
 	for _, text := range []string{
 		`{spec: {classRef: {}}}`, `{spec: {classRef: {kind: "a\"=@", apiVersion: v1}}}`,
@@ -61,15 +61,15 @@ func TestAskWithAProblem(t *testing.T) {
 	in := kind.Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
 	ask := kind.Ask(in)
 	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
-	assert.LessOrEqual(t, len(claim.AskWith(strings.Repeat("x", 1<<20))), v1alpha1.MaxMessageBytes+1, "We should keep little of a long problem.")
+	assert.LessOrEqual(t, len(claim.AskWith(strings.Repeat("x", 1<<20))), v1beta1.MaxMessageBytes+1, "We should keep little of a long problem.")
 	assert.Empty(t, claim.Ask("").Problem())
 	assert.Empty(t, claim.Ask("=!a").Problem(), "We should take no selector for a problem.")
 }
 
 // TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.
 func TestAskKeepsFields(t *testing.T) {
-	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) {
-		s.Fits = []v1alpha1.Fit{{Name: "All", Expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}}
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
+		s.Classes.Fits = []v1beta1.Fit{{Name: "All", Expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}}
 	})
 	for text, want := range map[string]string{
 		`{}`: `{}`,
@@ -99,8 +99,8 @@ func TestAskKeepsFields(t *testing.T) {
 
 // TestDeepFieldsAreTooLong has a field refused of which a part would be lost.
 func TestDeepFieldsAreTooLong(t *testing.T) {
-	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) {
-		s.Fits = []v1alpha1.Fit{{Name: "All", Expression: "has(claim.spec.more)"}}
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
+		s.Classes.Fits = []v1beta1.Fit{{Name: "All", Expression: "has(claim.spec.more)"}}
 	})
 	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
 		object, err := kind.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))

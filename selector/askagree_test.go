@@ -9,32 +9,32 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
 // TestExpressionsAgreeLater has claims with fields of every sort decided on when they are
 // created, and later from their Ask.
 func TestExpressionsAgreeLater(t *testing.T) {
-	worlds := map[string]func(*v1alpha1.ClaimKindSpec, *v1alpha1.ClassKindSpec){
+	worlds := map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
 		"Fits":     fits("claim.spec.b >= class.spec.size", "!has(claim.spec.c) || claim.spec.c.size() > 0"),
 		"Below":    fits("class.spec.size == 1 || has(claim.spec.c.a) || has(claim.spec.c.name)", "!has(claim.spec.b) || has(claim.spec.b.a)"),
 		"Equality": fits("class.spec.size == claim.spec.b"),
-		"Score": func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.Strategy, s.Score = v1alpha1.HighestScore, "class.spec.price * double(claim.spec.b)"
+		"Score": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			s.Choice.Strategy, s.Choice.Score = v1beta1.HighestScore, "class.spec.price * double(claim.spec.b)"
 		},
-		"Selector": func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.ClassSelector.Expression = "has(claim.spec.c) ? 'all=' + string(claim.spec.c) : claim.metadata.labels"
+		"Selector": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			s.Selector.Expression = "has(claim.spec.c) ? 'all=' + string(claim.spec.c) : claim.metadata.labels"
 		},
-		"Partition": func(s *v1alpha1.ClaimKindSpec, k *v1alpha1.ClassKindSpec) {
-			s.Partition = &v1alpha1.Partition{Claim: "string(claim.spec.c)", Class: "class.spec.tier"}
-			k.Default = v1alpha1.Source{Expression: "class.spec.size > 0"}
+		"Partition": func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
+			s.Classes.Partition = &v1beta1.Partition{Claim: "string(claim.spec.c)", Class: "class.spec.tier"}
+			k.Default = v1beta1.Source{Expression: "class.spec.size > 0"}
 		},
-		"BindWhen": func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.BindWhen = "claim.spec.classRef.name == 'a'"
+		"BindWhen": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			s.Claims.When = "claim.spec.classRef.name == 'a'"
 		},
-		"ClassKind": func(_ *v1alpha1.ClaimKindSpec, k *v1alpha1.ClassKindSpec) {
-			k.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.b + 1 > class.spec.size"}}
+		"ClassKind": func(_ *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
+			k.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.b + 1 > class.spec.size"}}
 		},
 	}
 	values := []string{`null`, `1`, `1.0`, `2`, `2.5`, `1e3`, `9007199254740993`, `"yes"`, `""`, `"é\u0022"`, `true`, `[]`, `[1,1.0]`, `{}`, `{"name":"a"}`}

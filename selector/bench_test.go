@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -18,11 +18,11 @@ import (
 // a claim by one label that 10 of 100,000 classes of one kind have.
 type choosing struct {
 	classes, kinds, matches, terms int
-	strategy                       v1alpha1.Strategy
+	strategy                       v1beta1.Strategy
 	unopinionated                  bool
 }
 
-var baseline = choosing{classes: 100_000, kinds: 1, matches: 10, terms: 1, strategy: v1alpha1.WeightedRandom}
+var baseline = choosing{classes: 100_000, kinds: 1, matches: 10, terms: 1, strategy: v1beta1.WeightedRandom}
 
 func BenchmarkChoose(b *testing.B) {
 	views := map[[2]int]*View{} // of so many classes of so many kinds
@@ -40,7 +40,7 @@ func BenchmarkChoose(b *testing.B) {
 				views[size] = newView(NewClaimKind(postgres()), offered)
 			}
 			registration := postgres()
-			registration.Spec.Strategy = c.strategy
+			registration.Spec.Choice.Strategy = c.strategy
 			kind := NewClaimKind(registration)
 			if kind.Strategy.Counted {
 				kind.Tally = &Tally{}
@@ -71,7 +71,7 @@ func BenchmarkChoose(b *testing.B) {
 	for _, n := range []int{1, 2, 4, 8} {
 		run(fmt.Sprintf("terms=%d", n), func(c *choosing) { c.terms = n })
 	}
-	for _, s := range []v1alpha1.Strategy{v1alpha1.Random, v1alpha1.WeightedRandom, v1alpha1.HighestWeight, v1alpha1.LeastClaims, v1alpha1.RoundRobin} {
+	for _, s := range []v1beta1.Strategy{v1beta1.Random, v1beta1.WeightedRandom, v1beta1.HighestWeight, v1beta1.LeastClaims, v1beta1.RoundRobin} {
 		run("strategy="+string(s), func(c *choosing) { c.strategy = s })
 	}
 	run("selector=none", func(c *choosing) { c.unopinionated = true })

@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestMatchConditionOfBindWhen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
-		expression v1alpha1.Expression
+		expression v1beta1.Expression
 		condition  string
 		decides    bool
 	}{
@@ -37,8 +37,8 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Reference.Path, k.Spec.BindWhen = ".spec.ref", tc.expression
-			k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
+			k.Spec.Reference.Path, k.Spec.Claims.When = ".spec.ref", tc.expression
+			k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
 			condition, decides := claim.BindWhen(k, "object")
 			assert.Equal(t, tc.condition, condition, tc.reason)
 			assert.Equal(t, tc.decides, decides, tc.reason)
@@ -46,26 +46,26 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 	}
 }
 
-// TestReferencesThatCount has only those that bindWhen does not replace.
+// TestReferencesThatCount has only those that claims.when does not replace.
 func TestReferencesThatCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
-		expression v1alpha1.Expression
+		expression v1beta1.Expression
 		claim      string
 		counts     bool
 	}{
 		"Default":   {reason: "A default should not count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: default}}}`},
 		"Other":     {reason: "Another reference should count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: gold}}}`, counts: true},
 		"Fails":     {reason: "A reference should count if the expression fails.", expression: "claim.spec.ref.name == 'default' && claim.spec.a > 1", claim: `{spec: {ref: {name: default}}}`, counts: true},
-		"Delayed":   {reason: "A reference should count where bindWhen does not look at it.", expression: "claim.spec.ready", claim: `{spec: {ready: true, ref: {name: default}}}`, counts: true},
+		"Delayed":   {reason: "A reference should count where claims.when does not look at it.", expression: "claim.spec.ready", claim: `{spec: {ready: true, ref: {name: default}}}`, counts: true},
 		"Term":      {reason: "A term should be enough to tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: gold}}}`, counts: true},
 		"NoTerm":    {reason: "A reference should not count if more than the claim must tell.", expression: "claim.spec.ref.name == related.plan.spec.a", claim: `{spec: {ref: {name: gold}}}`},
 		"OtherTerm": {reason: "A reference should not count if another term may tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: default}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.LocalObjectReference}), func(s *v1alpha1.ClaimKindSpec) {
-				s.BindWhen = tc.expression
-				s.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
+			kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference}), func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.When = tc.expression
+				s.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
 			})
 			require.Nil(t, kind.fault)
 			claim := decode(t, tc.claim)

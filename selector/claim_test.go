@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -317,8 +317,8 @@ func TestRead(t *testing.T) {
 
 func TestReadOtherPaths(t *testing.T) {
 	k := postgres()
-	k.Spec.Reference.Path, k.Spec.ClassSelector.Path = ".spec.template.class", ".selector"
-	k.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}}
+	k.Spec.Reference.Path, k.Spec.Selector.Path = ".spec.template.class", ".selector"
+	k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}}
 	cases := map[string]struct {
 		reason, claim     string
 		selector, settled string
@@ -369,18 +369,18 @@ func TestSeed(t *testing.T) {
 	const fresh = 42
 	cases := map[string]struct {
 		reason string
-		seed   v1alpha1.Seed
+		seed   v1beta1.Seed
 		claim  claim.Claim
 		fresh  bool
 	}{
-		"Claim":         {reason: "We should seed with the claim's identity", seed: v1alpha1.SeedClaim, claim: claim.Claim{Namespace: "team", Name: "db"}},
-		"Request":       {reason: "We should seed afresh where the kind asks for it", seed: v1alpha1.SeedRequest, claim: claim.Claim{Namespace: "team", Name: "db"}, fresh: true},
-		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1alpha1.SeedClaim, claim: claim.Claim{Namespace: "team"}, fresh: true},
+		"Claim":         {reason: "We should seed with the claim's identity", seed: v1beta1.SeedClaim, claim: claim.Claim{Namespace: "team", Name: "db"}},
+		"Request":       {reason: "We should seed afresh where the kind asks for it", seed: v1beta1.SeedRequest, claim: claim.Claim{Namespace: "team", Name: "db"}, fresh: true},
+		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1beta1.SeedClaim, claim: claim.Claim{Namespace: "team"}, fresh: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Seed = tc.seed
+			k.Spec.Choice.Seed = tc.seed
 			got := NewClaimKind(k).Seed(tc.claim, fresh)
 			assert.Equal(t, tc.fresh, got == fresh, tc.reason)
 		})
@@ -396,21 +396,21 @@ func TestSeed(t *testing.T) {
 }
 
 // postgres is a ClaimKind as the API server would have filled it in.
-func postgres() *v1alpha1.ClaimKind {
-	return &v1alpha1.ClaimKind{
+func postgres() *v1beta1.ClaimKind {
+	return &v1beta1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "postgresqlinstances.database.crossplane.io"},
 		Spec:       crossplaneClaimKind(),
 	}
 }
 
 // crossplaneClaimKind is the CRD's defaults.
-func crossplaneClaimKind() v1alpha1.ClaimKindSpec {
-	return v1alpha1.ClaimKindSpec{
-		Reference:     v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference},
-		ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
-		Strategy:      v1alpha1.WeightedRandom,
-		Seed:          v1alpha1.SeedClaim,
-		WhenUnmatched: v1alpha1.Admit,
+func crossplaneClaimKind() v1beta1.ClaimKindSpec {
+	return v1beta1.ClaimKindSpec{
+		Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+		Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+		Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
+		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+		WhenUnmatched: v1beta1.Admit,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 )
 
@@ -23,13 +23,13 @@ func TestReadAsWritten(t *testing.T) {
 	for _, part := range parts {
 		claims = append(claims, `{"metadata":{"labels":{}},"spec":{"a":`+part+`}}`)
 	}
-	for _, text := range []v1alpha1.Expression{
+	for _, text := range []v1beta1.Expression{
 		"has(claim.spec.a.b)", "has(claim.spec) && has(claim.spec.a) && has(claim.spec.a.b)", "claim.spec.a.b == 1", "claim.spec.a.b == null",
 		"claim.?spec.?a.?b.orValue('none') == 'none'", "claim.spec.a.exists(k, k == 'b')", "size(claim.spec.a) > 0", "claim.spec.a.b.b == 1 || claim.metadata.labels.b == '1'",
 		"has(claim.metadata.labels.b)",
 	} {
 		registered := postgres()
-		registered.Spec.BindWhen = text
+		registered.Spec.Claims.When = text
 		kind := NewClaimKind(registered)
 		require.Nil(t, NewClaimKind(registered).fault, text)
 		bindWhen := kind.BindWhen
@@ -39,8 +39,8 @@ func TestReadAsWritten(t *testing.T) {
 			require.NoError(t, kjson.Unmarshal([]byte(raw), &whole))
 			read, err := kind.DecodeValid([]byte(raw))
 			require.NoError(t, err)
-			want, wantErr := bindWhen.Bool(&expression.Input{Claim: whole}, &expression.Budget{Left: v1alpha1.MaxExpressionCost})
-			got, gotErr := bindWhen.Bool(&expression.Input{Claim: read}, &expression.Budget{Left: v1alpha1.MaxExpressionCost})
+			want, wantErr := bindWhen.Bool(&expression.Input{Claim: whole}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+			got, gotErr := bindWhen.Bool(&expression.Input{Claim: read}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
 			assert.Equal(t, wantErr == nil, gotErr == nil, "%s of %s: %v, %v", text, raw, wantErr, gotErr)
 			assert.False(t, gotErr != nil && strings.Contains(gotErr.Error(), "selector"), "%s of %s: %v", text, raw, gotErr)
 			assert.Equal(t, want, got, "We should read of %s all that %q looks at.", raw, text)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -27,7 +27,7 @@ type ClaimKind struct {
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
 	// Serial is another one once claims may be read or bound in another way: the ClaimKind changed,
-	// or the fits of a ClassKind that names it, and not only the status.
+	// or the fits of a ClassKind that serves it, and not only the status.
 	Serial uint64
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
@@ -41,11 +41,11 @@ type ClaimKind struct {
 }
 
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
-func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ClaimKind {
+func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
 		ForClaims: rules.NewForClaims(k, classKinds...),
 		policy:    newPolicy(k),
-		Reach:     claim.NewReach(k.Spec.ClassNamespaces),
+		Reach:     claim.NewReach(k.Spec.Classes.Namespaces),
 		reserved:  reservedBy(k),
 		Revision:  RevisionOf(k),
 		Watched:   WatchesClaims(k),
@@ -62,13 +62,13 @@ func NewClaimKind(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *Cla
 
 // WatchesClaims reports whether the claims of a kind are watched: because they are bound
 // later, or because the strategy counts them.
-func WatchesClaims(k *v1alpha1.ClaimKind) bool {
-	return k.Spec.WhenUnmatched == v1alpha1.BindLater || CountsClaims(k.Spec.Strategy)
+func WatchesClaims(k *v1beta1.ClaimKind) bool {
+	return k.Spec.WhenUnmatched == v1beta1.BindLater || CountsClaims(k.Spec.Choice.Strategy)
 }
 
 // CannotBindLater reports whether LateBinding is False on a ClaimKind.
-func CannotBindLater(k *v1alpha1.ClaimKind) bool {
-	return meta.IsStatusConditionFalse(k.Status.Conditions, v1alpha1.ConditionLateBinding)
+func CannotBindLater(k *v1beta1.ClaimKind) bool {
+	return meta.IsStatusConditionFalse(k.Status.Conditions, v1beta1.ConditionLateBinding)
 }
 
 // Revision of a registration. A registration that is created again has another uid.
@@ -139,7 +139,7 @@ func (k *ClaimKind) countedAs(c *Class) uint64 {
 }
 
 // Given says that the claim refers to its class already, so there is nothing to write. That
-// is so where bindWhen is true for such a claim, too.
+// is so where claims.when is true for such a claim, too.
 func (d *Decision) Given() bool {
 	k, in := d.View.Kind, &d.Claim
 	if d.Class == nil || !k.Decides {

@@ -9,7 +9,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
@@ -19,12 +19,12 @@ import (
 func FuzzClaimKind(f *testing.F) {
 	claim := []byte(`{"metadata":{"name":"db","annotations":{"a.b":"c"}},"spec":{"classSelector":{"matchLabels":{"a":"1"}},"a":{"b":7},"c":null}}`)
 	for _, spec := range []string{
-		`{}`, `null`, `{"reference":{"path":".spec.classRef","form":"ObjectReference"},"classSelector":{"path":".spec.classSelector"},"skipIfSet":[{"path":".spec.resourceRef"}],"strategy":"WeightedRandom","seed":"Claim","whenUnmatched":"Admit"}`,
-		`{"reference":{"path":".","form":"Name"},"classSelector":{"path":""},"strategy":"RoundRobin"}`, `{"reference":{"path":".spec.a.b.c"},"skipIfSet":[{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}],"strategy":"LeastClaims","whenUnmatched":"BindLater"}`,
-		`{"reference":{"form":"TypedLocalObjectReference"},"strategy":"HighestWeight","whenUnmatched":"Deny","seed":"Request"}`, `{"reference":{"form":"LocalObjectReference"},"strategy":"Random"}`,
-		`{"reference":{"label":"a.b/c","form":"Name"},"whenNoSelector":"Any"}`, `{"reference":{"annotation":"d","form":"Name","emptyIsUnset":true},"classSelector":{"annotation":"a.b"}}`,
-		`{"reference":{"path":".spec.a","emptyIsUnset":true}}`, `{"reference":{"path":".spec.c.d","whenParentAbsent":"LeaveAlone"}}`, `{"whenNoSelector":"LeaveAlone"}`, `{"whenNoSelector":"Never"}`, `{"reference":{"whenParentAbsent":"Ask"}}`,
-		`{"reference":{"form":"Later"},"strategy":"Random"}`, `{"strategy":"External"}`, `{"strategy":"Random","whenUnmatched":"Ask"}`, `{"strategy":"Random","seed":"Lunar"}`, `{"classNamespaces":{"from":"Selector"}}`, `{"failurePolicy":"Retry"}`, `{"reference":{"path":".spec.c.\"x\u0000<"}}`,
+		`{}`, `null`, `{"claims": {"skipIfSet": [{"path":".spec.resourceRef"}]}, "reference": {"path":".spec.classRef","form":"ObjectReference"}, "selector": {"path":".spec.classSelector"}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit"}`,
+		`{"reference": {"path":".","form":"Name"}, "selector": {"path":""}, "choice": {"strategy": "RoundRobin"}}`, `{"claims": {"skipIfSet": [{"path":""},{"path":".."},{"path":"spec"},{"path":".spec.a.b"},{"label":"a/b"},{"annotation":"c/d"}]}, "reference": {"path":".spec.a.b.c"}, "choice": {"strategy": "LeastClaims"}, "whenUnmatched": "BindLater"}`,
+		`{"reference": {"form":"TypedLocalObjectReference"}, "choice": {"strategy": "HighestWeight", "seed": "Request"}, "whenUnmatched": "Deny"}`, `{"reference": {"form":"LocalObjectReference"}, "choice": {"strategy": "Random"}}`,
+		`{"reference": {"label":"a.b/c","form":"Name"}, "selector": {"whenAbsent": "Any"}}`, `{"reference": {"annotation":"d","form":"Name","whenEmpty": "Bind"}, "selector": {"annotation":"a.b"}}`,
+		`{"reference": {"path":".spec.a","whenEmpty": "Bind"}}`, `{"reference": {"path":".spec.c.d","whenParentAbsent":"LeaveAlone"}}`, `{"selector": {"whenAbsent": "LeaveAlone"}}`, `{"selector": {"whenAbsent": "Never"}}`, `{"reference": {"whenParentAbsent":"Ask"}}`,
+		`{"reference": {"form":"Later"}, "choice": {"strategy": "Random"}}`, `{"choice": {"strategy": "External"}}`, `{"choice": {"strategy": "Random"}, "whenUnmatched": "Ask"}`, `{"choice": {"strategy": "Random", "seed": "Lunar"}}`, `{"classes": {"namespaces": {"from":"Selector"}}}`, `{"admission": {"failurePolicy": "Retry"}}`, `{"reference": {"path":".spec.c.\"x\u0000<"}}`,
 	} {
 		f.Add([]byte(spec), claim, byte(2))
 	}
@@ -36,7 +36,7 @@ func FuzzClaimKind(f *testing.F) {
 	}
 	meter := cost.NewMeter(f)
 	f.Fuzz(func(t *testing.T, spec, claim []byte, classKinds byte) {
-		registration := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
+		registration := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
 		if json.Unmarshal(spec, &registration.Spec) != nil || !isValid(claim) {
 			return // The API server stores no such object.
 		}
@@ -89,22 +89,22 @@ var (
 
 // knownValues reports whether this release knows all values of the enums. An absent value
 // is the default.
-func knownValues(s *v1alpha1.ClaimKindSpec) bool {
-	_, strategy := strategies[s.Strategy]
+func knownValues(s *v1beta1.ClaimKindSpec) bool {
+	_, strategy := strategies[s.Choice.Strategy]
 	form := slices.ContainsFunc(claim.Forms, func(f claim.Form) bool { return f.Name == s.Reference.Form })
-	return (form || s.Reference.Form == "") && (strategy || s.Strategy == "") &&
-		slices.Contains([]v1alpha1.Seed{"", v1alpha1.SeedClaim, v1alpha1.SeedRequest}, s.Seed) &&
-		slices.Contains([]v1alpha1.WhenUnmatched{"", v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater}, s.WhenUnmatched) &&
-		slices.Contains([]v1alpha1.WhenNoSelector{"", v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone}, s.WhenNoSelector) &&
-		slices.Contains([]v1alpha1.WhenParentAbsent{"", v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone}, s.Reference.WhenParentAbsent) &&
-		slices.Contains([]v1alpha1.ClassNamespacesFrom{"", v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames}, s.ClassNamespaces.From) &&
-		slices.Contains([]v1alpha1.FailurePolicy{"", v1alpha1.Fail, v1alpha1.Ignore}, s.FailurePolicy)
+	return (form || s.Reference.Form == "") && (strategy || s.Choice.Strategy == "") &&
+		slices.Contains([]v1beta1.Seed{"", v1beta1.SeedClaim, v1beta1.SeedRequest}, s.Choice.Seed) &&
+		slices.Contains([]v1beta1.WhenUnmatched{"", v1beta1.Admit, v1beta1.Deny, v1beta1.BindLater}, s.WhenUnmatched) &&
+		slices.Contains([]v1beta1.WhenAbsent{"", v1beta1.NoSelectorDefault, v1beta1.NoSelectorAny, v1beta1.NoSelectorLeaveAlone}, s.Selector.WhenAbsent) &&
+		slices.Contains([]v1beta1.WhenParentAbsent{"", v1beta1.CreateParent, v1beta1.LeaveClaimAlone}, s.Reference.WhenParentAbsent) &&
+		slices.Contains([]v1beta1.ClassNamespacesFrom{"", v1beta1.FromSameAsClaim, v1beta1.FromAll, v1beta1.FromNames}, s.Classes.Namespaces.From) &&
+		slices.Contains([]v1beta1.FailurePolicy{"", v1beta1.Fail, v1beta1.Ignore}, s.Admission.FailurePolicy)
 }
 
 // admissible reports whether the schema allows the path of the reference: only then is it
 // sure to fit into a patch.
-func admissible(s *v1alpha1.ClaimKindSpec) bool {
-	place := s.Reference.Place()
-	key := (place.Path == "" && s.Reference.Form == v1alpha1.Name) && keyPattern.MatchString(string(place.Label+place.Annotation))
-	return (key || place.Label+place.Annotation == "" && pathPattern.MatchString(string(place.Path))) && pathPattern.MatchString(string(s.ClassSelector.Path))
+func admissible(s *v1beta1.ClaimKindSpec) bool {
+	place := s.Reference.Place
+	key := (place.Path == "" && s.Reference.Form == v1beta1.Name) && keyPattern.MatchString(string(place.Label+place.Annotation))
+	return (key || place.Label+place.Annotation == "" && pathPattern.MatchString(string(place.Path))) && pathPattern.MatchString(string(s.Selector.Path))
 }

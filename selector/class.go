@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
@@ -41,9 +41,9 @@ type ClassKind struct {
 	// ClaimKinds are the names of the claim kinds that the classes can satisfy.
 	ClaimKinds []string
 	// DefaultMark is where a class is marked as the default.
-	DefaultMark v1alpha1.Source
+	DefaultMark v1beta1.Source
 	// WeightFrom is where a class has its weight.
-	WeightFrom v1alpha1.Source
+	WeightFrom v1beta1.Source
 
 	isDefault, weight source
 	plan              *fields.Plan // of the fields that lead to these
@@ -57,14 +57,14 @@ type ClassKind struct {
 }
 
 // NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
-// The ClaimKinds are those that it names: their expressions look at its classes.
-func NewClassKind(k *v1alpha1.ClassKind, kind schema.GroupVersionKind, namespaced bool, claimKinds ...*v1alpha1.ClaimKind) *ClassKind {
+// The ClaimKinds are those that it serves: their expressions look at its classes.
+func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced bool, claimKinds ...*v1beta1.ClaimKind) *ClassKind {
 	c := &ClassKind{
 		Name:             k.Name,
 		Revision:         RevisionOf(k),
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
-		ClaimKinds:       k.Spec.ClaimKinds,
+		ClaimKinds:       rules.ServedNames(k, claimKinds),
 		DefaultMark:      k.Spec.Default,
 		WeightFrom:       k.Spec.Weight,
 		isDefault:        newSource(k.Spec.Default),
@@ -173,7 +173,8 @@ func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *
 	if c.Cordoned, cordonErr = cordonedSource.mark(annotations, nil); cordonErr != nil {
 		c.MarkErr = cordonErr
 	}
-	k.readWeight(c, k.weight.value(annotations, content))
+	weight, at := k.weight.value(annotations, content)
+	k.readWeight(c, weight, at)
 	c.evaluate(meta, seen)
 	// The version is left out, so that a new preferred version moves no claim.
 	c.drawHash = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
@@ -203,10 +204,10 @@ func (s *Classes) Read(kind *ClassKind, meta metav1.Object, content map[string]a
 	return kind.NewClass(meta, content)
 }
 
-func (k *ClassKind) readWeight(c *Class, weight any) {
+func (k *ClassKind) readWeight(c *Class, weight any, at *field.Path) {
 	var err error
 	if c.Weight, err = parseWeight(weight); err != nil {
-		c.WeightErr = field.Invalid(k.weight.field(), truncate.Value(weight), err.Error())
+		c.WeightErr = field.Invalid(at, truncate.Value(weight), err.Error())
 	}
 }
 
@@ -255,7 +256,7 @@ func (c *Class) Arguments() string {
 // Uncordon is what admins can do about a default class that is cordoned.
 func (c *Class) Uncordon(claimKind string) string {
 	return fmt.Sprintf("offer it again: kubectl annotate %s %s-, or move the default: classbind set-default CLASS --for %s",
-		c.Arguments(), v1alpha1.CordonedAnnotation, claimKind)
+		c.Arguments(), v1beta1.CordonedAnnotation, claimKind)
 }
 
 // compare is the order of classes: by class kind, namespace and name.
@@ -281,7 +282,7 @@ func parseWeight(value any) (weight int64, _ error) {
 		}
 	case string:
 		weight, valid = plainWeight(v)
-		negative, how = negativeText.MatchString(v[:min(len(v), v1alpha1.MaxShownBytes)]), ", in plain digits"
+		negative, how = negativeText.MatchString(v[:min(len(v), v1beta1.MaxShownBytes)]), ", in plain digits"
 	}
 	switch {
 	case valid:
@@ -308,57 +309,65 @@ var negativeText = regexp.MustCompile(`^\s*-\.?[0-9]`)
 
 // source is where a value of a class is found.
 type source struct {
-	annotation string
-	path       fields.Path
+	annotations []string // the first that a class has
+	path        fields.Path
 	// isExpression says that it has neither: see ClassKind.evaluate.
 	isExpression bool
 }
 
 // cordonedSource is where a class is marked as cordoned.
-var cordonedSource = source{annotation: v1alpha1.CordonedAnnotation}
+var cordonedSource = source{annotations: []string{v1beta1.CordonedAnnotation}}
 
-func newSource(s v1alpha1.Source) source {
-	if s.Path == "" {
-		return source{annotation: string(s.Annotation), isExpression: s.Expression != ""}
-	}
-	return source{path: fields.Path(s.Path.Names())}
-}
-
-// value is nil if the class has none.
-func (s source) value(annotations map[string]string, content map[string]any) any {
-	if s.isExpression {
-		return nil
-	}
-	if s.path == nil {
-		if v, ok := annotations[s.annotation]; ok {
-			return v
+func newSource(s v1beta1.Source) (to source) {
+	to.isExpression = s.Expression != ""
+	for _, p := range s.Places() {
+		if p.Path != "" {
+			to.path = p.Names()
+		} else {
+			to.annotations = append(to.annotations, string(p.Annotation))
 		}
-		return nil
 	}
-	v, _ := s.path.Lookup(content) // A path through something that is not an object leads nowhere: no value.
-	return v
+	return to
 }
 
-// mark reads a value that is true or false; absent, it is false.
-func (s source) mark(annotations map[string]string, content map[string]any) (marked bool, _ *field.Error) {
-	switch v := s.value(annotations, content); v {
-	case true, "true":
-		return true, nil
-	case false, "false", nil:
-		return false, nil
-	default:
-		return false, field.Invalid(s.field(), truncate.Value(v), "must be true or false, and counts as false")
+// value is nil if the class has none. field is where it has it.
+func (s source) value(annotations map[string]string, content map[string]any) (value any, at *field.Path) {
+	if s.path != nil {
+		value, _ = s.path.Lookup(content) // A path through something that is not an object leads nowhere: no value.
+		return value, s.path.Field()
 	}
+	for _, key := range s.annotations {
+		if v, ok := annotations[key]; ok {
+			return v, annotationField(key)
+		}
+	}
+	return nil, nil
 }
 
-func (s source) field() *field.Path {
-	if s.isExpression {
-		return field.NewPath("metadata", "name")
+func annotationField(key string) *field.Path {
+	return field.NewPath("metadata", "annotations").Key(key)
+}
+
+// mark reads a value that is true or false; absent, it is false. Of several, one that is true decides.
+func (s source) mark(annotations map[string]string, content map[string]any) (marked bool, wrong *field.Error) {
+	read := func(value any, at *field.Path) {
+		switch value {
+		case true, "true":
+			marked = true
+		case false, "false", nil:
+		default:
+			wrong = field.Invalid(at, truncate.Value(value), "must be true or false, and counts as false")
+		}
 	}
-	if s.path == nil {
-		return field.NewPath("metadata", "annotations").Key(s.annotation)
+	if s.path != nil {
+		read(s.value(annotations, content))
 	}
-	return s.path.Field()
+	for _, key := range s.annotations {
+		if v, ok := annotations[key]; ok {
+			read(v, annotationField(key))
+		}
+	}
+	return marked, wrong
 }
 
 // Target is what a reference can say of the class.

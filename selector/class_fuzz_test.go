@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
@@ -40,18 +40,18 @@ func FuzzClass(f *testing.F) {
 	}
 	meter := cost.NewMeter(f)
 	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "A"}
-	spec := v1alpha1.ClassKindSpec{ClaimKinds: []string{"claims"}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
-	annotated := NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"}, Spec: spec}, gvk, true)
-	spec.Default, spec.Weight = v1alpha1.Source{Path: ".spec.default"}, v1alpha1.Source{Path: ".spec.weight"}
-	fielded := NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"}, Spec: spec}, gvk, true)
-	for _, n := range []int{v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabels + 1} {
+	spec := v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims"}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}}
+	annotated := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"}, Spec: spec}, gvk, true)
+	spec.Default, spec.Weight = v1beta1.Source{Path: ".spec.default"}, v1beta1.Source{Path: ".spec.weight"}
+	fielded := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"}, Spec: spec}, gvk, true)
+	for _, n := range []int{v1beta1.MaxClassLabels, v1beta1.MaxClassLabels + 1} {
 		var labels []string
 		for i := range n {
 			labels = append(labels, fmt.Sprintf(`"%d":"%s"`, i, strings.Repeat("v", i)))
 		}
 		f.Add([]byte(`{"metadata":{"labels":{` + strings.Join(labels, ",") + `}}}`))
 	}
-	f.Add([]byte(`{"metadata":{"labels":{"a":"` + strings.Repeat("v", v1alpha1.MaxClassLabelBytes) + `"}}}`))
+	f.Add([]byte(`{"metadata":{"labels":{"a":"` + strings.Repeat("v", v1beta1.MaxClassLabelBytes) + `"}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		u := &unstructured.Unstructured{}
 		if kjson.Unmarshal(text, &u.Object) != nil || u.Object == nil {
@@ -81,7 +81,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 		t.Errorf("We should take the weight %v for %d, readable %t, and not for %d: %v", weight, want, readable, c.Weight, c.WeightErr)
 	case c.Default != isDefault:
 		t.Errorf("We should take the class for default: %t", isDefault)
-	case c.Cordoned != (u.GetAnnotations()[v1alpha1.CordonedAnnotation] == "true"), c.Terminating != (u.GetDeletionTimestamp() != nil):
+	case c.Cordoned != (u.GetAnnotations()[v1beta1.CordonedAnnotation] == "true"), c.Terminating != (u.GetDeletionTimestamp() != nil):
 		t.Errorf("We should see whether it is cordoned and being deleted: %+v", c)
 	case c.WeightErr != nil && len(c.WeightErr.Error()) > 1<<10:
 		t.Errorf("We should say in short what is wrong with a weight, and not in %d bytes", len(c.WeightErr.Error()))
@@ -90,7 +90,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	for key, value := range set {
 		size += len(key) + len(value)
 	}
-	if c.TooManyLabels != (len(set) > v1alpha1.MaxClassLabels || size > v1alpha1.MaxClassLabelBytes) {
+	if c.TooManyLabels != (len(set) > v1beta1.MaxClassLabels || size > v1beta1.MaxClassLabelBytes) {
 		t.Errorf("We should hold %d labels of %d bytes, unless that is too much", len(set), size)
 	}
 	if c.TooManyLabels {
@@ -126,7 +126,7 @@ func referenceWeight(value any) (weight int64, readable bool) {
 			weight, _ = strconv.ParseInt(v, 10, 64)
 			return weight, true
 		}
-		begin := strings.TrimLeft(v[:min(len(v), v1alpha1.MaxShownBytes+1)], " \t\n\f\r")
+		begin := strings.TrimLeft(v[:min(len(v), v1beta1.MaxShownBytes+1)], " \t\n\f\r")
 		digits, negative := strings.CutPrefix(begin, "-")
 		digits = strings.TrimPrefix(digits, ".")
 		if negative && digits != "" && digits[0] >= '0' && digits[0] <= '9' {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -66,6 +66,17 @@ func TestNewClassWeightByAnnotation(t *testing.T) {
 	}
 }
 
+func TestNewClassWeightOfBothAnnotations(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	kind.weight = newSource(v1beta1.Source{Annotation: v1beta1.WeightAnnotation})
+	weight := func(annotations map[string]string) int64 {
+		return kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: annotations}, nil).Weight
+	}
+	assert.EqualValues(t, 7, weight(map[string]string{v1beta1.CrossplaneWeightAnnotation: "7"}))
+	assert.EqualValues(t, 3, weight(map[string]string{v1beta1.WeightAnnotation: "3", v1beta1.CrossplaneWeightAnnotation: "7"}), "Ours should go first.")
+	assert.EqualValues(t, 1, weight(map[string]string{v1beta1.WeightAnnotation: "much", v1beta1.CrossplaneWeightAnnotation: "7"}), "We should guess no other weight where ours is wrong.")
+}
+
 func TestNewClassMarks(t *testing.T) {
 	type want struct {
 		cordoned, isDefault bool
@@ -73,7 +84,9 @@ func TestNewClassMarks(t *testing.T) {
 	}
 	const detail = "must be true or false, and counts as false"
 	kind, byPath := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
-	byPath.isDefault = newSource(v1alpha1.Source{Path: ".spec.default"})
+	byPath.isDefault = newSource(v1beta1.Source{Path: ".spec.default"})
+	ours := newKind("cs.example.org", "C")
+	ours.isDefault = newSource(v1beta1.Source{Annotation: v1beta1.DefaultAnnotation})
 	for name, tc := range map[string]struct {
 		reason string
 		kind   *ClassKind
@@ -96,6 +109,10 @@ func TestNewClassMarks(t *testing.T) {
 			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "": ` + detail},
 		},
 		"OneOfTwo":   {"We should read one where the other is wrong", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "no"}}}`, want{isDefault: true, err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "no": ` + detail}},
+		"Ours":       {"We should know our own mark", ours, `{metadata: {annotations: {classbind.io/default: "true"}}}`, want{isDefault: true}},
+		"Theirs":     {"We should understand that of Crossplane", ours, `{metadata: {annotations: {resourceclass.crossplane.io/is-default-class: "true"}}}`, want{isDefault: true}},
+		"OursFalse":  {"We should take either", ours, `{metadata: {annotations: {classbind.io/default: "false", resourceclass.crossplane.io/is-default-class: "true"}}}`, want{isDefault: true}},
+		"OnlyTheirs": {"We should read our own mark only where it is the mark", kind, `{metadata: {annotations: {classbind.io/default: "true"}}}`, want{}},
 		"Field":      {"We should take a boolean", byPath, `{spec: {default: true}}`, want{isDefault: true}},
 		"FieldFalse": {"We should take a boolean", byPath, `{spec: {default: false}}`, want{}},
 		"FieldOne":   {"We should not take 1 for true", byPath, `{spec: {default: 1}}`, want{err: "spec.default: Invalid value: 1: " + detail}},
@@ -142,7 +159,7 @@ func TestNewClassWeightByPath(t *testing.T) {
 		"Annotation":       {reason: "We should read where the kind says, and nowhere else", class: `{metadata: {annotations: {"` + weightAnnotation + `": "7"}}}`, want: 1},
 	}
 	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
-	kind.weight = newSource(v1alpha1.Source{Path: ".spec.weight"})
+	kind.weight = newSource(v1beta1.Source{Path: ".spec.weight"})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, decode(t, tc.class))
@@ -157,11 +174,11 @@ func TestNewClassWeightByPath(t *testing.T) {
 }
 
 func TestNewClassDefault(t *testing.T) {
-	annotation := v1alpha1.Source{Annotation: defaultAnnotation}
-	path := v1alpha1.Source{Path: ".default"}
+	annotation := v1beta1.Source{Annotation: defaultAnnotation}
+	path := v1beta1.Source{Path: ".default"}
 	cases := map[string]struct {
 		reason string
-		source v1alpha1.Source
+		source v1beta1.Source
 		value  string // of the annotation
 		class  string
 		want   bool
@@ -193,13 +210,13 @@ func TestNewClass(t *testing.T) {
 
 	got := kind.NewClass(&metav1.ObjectMeta{
 		Namespace: "team", Name: "gold", Labels: map[string]string{"tier": "gold"}, DeletionTimestamp: &now,
-		Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
+		Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
 	want.drawHash, want.place, want.groupless, want.kindless = got.drawHash, got.place, got.groupless, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
-	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1alpha1.CordonedAnnotation: "false"}}, nil)
+	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1beta1.CordonedAnnotation: "false"}}, nil)
 	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, drawHash: plain.drawHash, place: plain.place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
 	assert.NotEqual(t, got.drawHash, plain.drawHash, "We should tell classes of two namespaces apart")
 }
@@ -235,9 +252,9 @@ func TestClassHash(t *testing.T) {
 
 // What a replica holds of one class is bounded, whatever its author writes.
 func TestNewClassOfAHostileAuthor(t *testing.T) {
-	byPath := NewClassKind(&v1alpha1.ClassKind{
+	byPath := NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "as.example.org"},
-		Spec:       v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".spec.default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}},
+		Spec:       v1beta1.ClassKindSpec{Default: v1beta1.Source{Path: ".spec.default"}, Weight: v1beta1.Source{Path: ".spec.weight"}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "A"}, false)
 	long := strings.Repeat("9", 1<<20)
 	object := map[string]any{}
@@ -258,11 +275,11 @@ func TestNewClassOfAHostileAuthor(t *testing.T) {
 		tooMany   bool
 		malformed string
 	}{
-		"MostLabels":     {reason: "We should hold as many labels as may be", labels: labelled(v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes)},
-		"TooManyLabels":  {reason: "We should hold none of too many labels", labels: labelled(v1alpha1.MaxClassLabels+1, 650), tooMany: true},
-		"TooLongLabels":  {reason: "We should hold none of too long labels", labels: labelled(v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes+v1alpha1.MaxClassLabels), tooMany: true},
-		"LongWeight":     {reason: "We should hold the beginning of a weight", spec: map[string]any{"weight": long}, malformed: `spec.weight: Invalid value: "` + long[:v1alpha1.MaxShownBytes-3] + `...": must be an integer from 0 to 1000000, in plain digits`},
-		"LongOne":        {reason: "We should not read a weight to its end", spec: map[string]any{"weight": strings.Repeat("0", 1<<20) + "1"}, malformed: `spec.weight: Invalid value: "` + strings.Repeat("0", v1alpha1.MaxShownBytes-3) + `...": must be an integer from 0 to 1000000, in plain digits`},
+		"MostLabels":     {reason: "We should hold as many labels as may be", labels: labelled(v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes)},
+		"TooManyLabels":  {reason: "We should hold none of too many labels", labels: labelled(v1beta1.MaxClassLabels+1, 650), tooMany: true},
+		"TooLongLabels":  {reason: "We should hold none of too long labels", labels: labelled(v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes+v1beta1.MaxClassLabels), tooMany: true},
+		"LongWeight":     {reason: "We should hold the beginning of a weight", spec: map[string]any{"weight": long}, malformed: `spec.weight: Invalid value: "` + long[:v1beta1.MaxShownBytes-3] + `...": must be an integer from 0 to 1000000, in plain digits`},
+		"LongOne":        {reason: "We should not read a weight to its end", spec: map[string]any{"weight": strings.Repeat("0", 1<<20) + "1"}, malformed: `spec.weight: Invalid value: "` + strings.Repeat("0", v1beta1.MaxShownBytes-3) + `...": must be an integer from 0 to 1000000, in plain digits`},
 		"CutCharacter":   {reason: "We should not cut a character in two", spec: map[string]any{"weight": "x" + strings.Repeat("é", 100)}, malformed: `spec.weight: Invalid value: "x` + strings.Repeat("é", 48) + `...": must be an integer from 0 to 1000000, in plain digits`},
 		"ObjectAsWeight": {reason: "We should hold nothing of an object", spec: map[string]any{"weight": object}, malformed: `spec.weight: Invalid value: must be an integer from 0 to 1000000`},
 		"ListAsWeight":   {reason: "We should hold nothing of a list", spec: map[string]any{"weight": []any{long}}, malformed: `spec.weight: Invalid value: must be an integer from 0 to 1000000`},
@@ -290,39 +307,41 @@ func TestNewClassOfAHostileAuthor(t *testing.T) {
 }
 
 func TestClassKind(t *testing.T) {
-	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "rdsinstanceclasses.database.aws.crossplane.io"}, Spec: crossplaneClassKind()}
-	k.Spec.ClaimKinds = []string{"postgresqlinstances.database.crossplane.io"}
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "rdsinstanceclasses.database.aws.crossplane.io"}, Spec: crossplaneClassKind()}
+	k.Spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: "postgresqlinstances.database.crossplane.io"}}
 	gvk := schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1beta1", Kind: "RDSInstanceClass"}
 
 	kind := NewClassKind(k, gvk, true)
 	assert.Equal(t, gvk.GroupVersion().WithResource("rdsinstanceclasses"), kind.Resource(), "We should read the preferred version")
 	assert.True(t, kind.Namespaced)
-	assert.Equal(t, k.Spec.ClaimKinds, kind.ClaimKinds)
+	assert.Equal(t, []string{"postgresqlinstances.database.crossplane.io"}, kind.ClaimKinds)
 	assert.True(t, kind.MetadataOnly(), "We should need no more than annotations")
 	assert.Equal(t, "RDSInstanceClass/gold", (&Class{Kind: kind, Name: "gold"}).String())
 	assert.Equal(t, "RDSInstanceClass/team/gold", (&Class{Kind: kind, Namespace: "team", Name: "gold"}).String())
 
-	k.Spec.Weight = v1alpha1.Source{Path: ".spec.weight"}
+	k.Spec.Weight = v1beta1.Source{Path: ".spec.weight"}
 	assert.False(t, NewClassKind(k, gvk, true).MetadataOnly(), "We should need the objects for the weight")
 	k.Spec = crossplaneClassKind()
-	k.Spec.Default = v1alpha1.Source{Path: ".default"}
+	k.Spec.Default = v1beta1.Source{Path: ".default"}
 	assert.False(t, NewClassKind(k, gvk, true).MetadataOnly(), "We should need the objects for the default")
 
-	core := NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false)
+	core := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false)
 	require.Equal(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, core.Resource(), "We should name a core resource")
 }
 
 // newKind is a cluster-scoped ClassKind with the CRD's defaults.
 func newKind(name, kind string, claimKinds ...string) *ClassKind {
-	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: crossplaneClassKind()}
-	k.Spec.ClaimKinds = claimKinds
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: crossplaneClassKind()}
+	for _, name := range claimKinds {
+		k.Spec.ClaimKinds = append(k.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: name})
+	}
 	return NewClassKind(k, schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind), false)
 }
 
 // crossplaneClassKind is the CRD's defaults.
-func crossplaneClassKind() v1alpha1.ClassKindSpec {
-	return v1alpha1.ClassKindSpec{
-		Default: v1alpha1.Source{Annotation: defaultAnnotation},
-		Weight:  v1alpha1.Source{Annotation: weightAnnotation},
+func crossplaneClassKind() v1beta1.ClassKindSpec {
+	return v1beta1.ClassKindSpec{
+		Default: v1beta1.Source{Annotation: defaultAnnotation},
+		Weight:  v1beta1.Source{Annotation: weightAnnotation},
 	}
 }

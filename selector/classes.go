@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt"
 )
@@ -218,9 +218,9 @@ func sorted(s classSet) []*Class {
 // lenOffered is how many of the classes the claims of a namespace are offered.
 func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
 	switch {
-	case !s.Kind.Namespaced || r.From == v1alpha1.FromAll:
+	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
 		return s.Len()
-	case r.From == v1alpha1.FromNames:
+	case r.From == v1beta1.FromNames:
 		n := 0
 		for _, name := range r.Names {
 			n += s.in(name).all.Len()
@@ -234,9 +234,9 @@ func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
 func (s *Classes) eachOffered(r *claim.Reach, namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	switch {
-	case !s.Kind.Namespaced || r.From == v1alpha1.FromAll:
+	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
 		s.byName.Each(func(_ className, c *Class) { visit(c) })
-	case r.From == v1alpha1.FromNames:
+	case r.From == v1beta1.FromNames:
 		for _, name := range r.Names {
 			s.in(name).all.Each(visitKey)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestClassesOrder(t *testing.T) {
@@ -47,7 +47,7 @@ func TestClassesChange(t *testing.T) {
 		}
 		set := randomLabels(random)
 		if random.IntN(4) == 0 {
-			set["long"] = strings.Repeat("x", v1alpha1.MaxClassLabelBytes)
+			set["long"] = strings.Repeat("x", v1beta1.MaxClassLabelBytes)
 		}
 		m := &metav1.ObjectMeta{Name: fmt.Sprint("class-", i), Labels: set, Annotations: annotations}
 		if kind.Namespaced {
@@ -60,7 +60,7 @@ func TestClassesChange(t *testing.T) {
 	claimKinds := map[string]*ClaimKind{}
 	for _, name := range kinds[0].ClaimKinds {
 		k := postgres()
-		k.Name, k.Spec.ClassNamespaces.From = name, v1alpha1.FromAll
+		k.Name, k.Spec.Classes.Namespaces.From = name, v1beta1.FromAll
 		claimKinds[name] = NewClaimKind(k)
 		inventory.SetClaimKind(claimKinds[name])
 	}
@@ -133,11 +133,11 @@ func TestClassesAreTheSame(t *testing.T) {
 		"Label":           {"We should change with a label.", func(m *metav1.ObjectMeta) { m.Labels["region"] = "us" }, false, true},
 		"FewerLabels":     {"We should change without a label.", func(m *metav1.ObjectMeta) { delete(m.Labels, "region") }, false, true},
 		"Weight":          {"We should change with the weight.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "4" }, false, true},
-		"WithInvalidMark": {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "yes" }, false, false},
-		"Cordoned":        {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1alpha1.CordonedAnnotation] = "true" }, false, true},
+		"WithInvalidMark": {"We should change with a mark that cannot be read.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "yes" }, false, false},
+		"Cordoned":        {"We should change with a cordon.", func(m *metav1.ObjectMeta) { m.Annotations[v1beta1.CordonedAnnotation] = "true" }, false, true},
 		"Terminating":     {"We should change with a deletion.", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, false, true},
 		"Default":         {"We should tell that another class is default.", func(m *metav1.ObjectMeta) { m.Annotations[defaultAnnotation] = "true" }, false, false},
-		"TooMany":         {"We should tell that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1alpha1.MaxClassLabelBytes) }, false, false},
+		"TooMany":         {"We should tell that the labels of a class are too many.", func(m *metav1.ObjectMeta) { m.Labels["long"] = strings.Repeat("x", v1beta1.MaxClassLabelBytes) }, false, false},
 		"Malformed":       {"We should tell that another class is malformed.", func(m *metav1.ObjectMeta) { m.Annotations[weightAnnotation] = "x" }, false, false},
 		"Another":         {"We should tell that there is one more.", func(m *metav1.ObjectMeta) { m.Name = "third" }, false, false},
 	} {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -17,21 +17,19 @@ import (
 var identityFields = []string{"namespace", "name", "uid", "resourceVersion"}
 
 func (k *ClassKind) newReadPlan() *fields.Plan {
-	const maxBytes = fields.EscapeFactor*v1alpha1.MaxNameBytes + 2
+	const maxBytes = fields.EscapeFactor*v1beta1.MaxNameBytes + 2
 	r := &fields.Plan{}
 	for _, name := range identityFields {
 		r.Add(fields.Path{"metadata", name}, fields.AsScalar, maxBytes)
 	}
 	r.Add(fields.Path{"metadata", "deletionTimestamp"}, fields.AsSet, 0)
 	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
-		if s.isExpression {
-			continue
+		if s.path != nil {
+			r.Add(s.path, fields.AsScalar, maxBytes)
 		}
-		p := s.path
-		if p == nil {
-			p = fields.Path{"metadata", "annotations", s.annotation}
+		for _, key := range s.annotations {
+			r.Add(fields.Path{"metadata", "annotations", key}, fields.AsScalar, maxBytes)
 		}
-		r.Add(p, fields.AsScalar, maxBytes)
 	}
 	return r.Compile(0)
 }
@@ -46,7 +44,7 @@ func (k *ClassKind) newLookPlan() *fields.Plan {
 		return nil
 	}
 	r := &fields.Plan{}
-	const maxBytes = fields.EscapeFactor * v1alpha1.MaxExpressionValueBytes
+	const maxBytes = fields.EscapeFactor * v1beta1.MaxExpressionValueBytes
 	for _, p := range paths {
 		r.AddForExpressions(p, maxBytes, math.MaxInt)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestReviewedAsStored has hostile classes take the same seat when they are reviewed, stored
@@ -25,7 +25,7 @@ func TestReviewedAsStored(t *testing.T) {
 	}
 	nested := strings.Repeat(`{"a":`, 60) + `"zone"` + strings.Repeat("}", 60)
 	var manyLabels strings.Builder
-	for i := range v1alpha1.MaxClassLabels + 10 {
+	for i := range v1beta1.MaxClassLabels + 10 {
 		fmt.Fprintf(&manyLabels, `"l%d":"",`, i)
 	}
 	objects := map[string]string{
@@ -48,7 +48,7 @@ func TestReviewedAsStored(t *testing.T) {
 			manyLabels.String() + `"zone":"a"}}}`,
 		"Annotated": class(`,"zone":"`+strings.Repeat(`\u003c`, 50)+`"`, ``),
 	}
-	for name, tc := range map[string]struct{ partition, fit v1alpha1.Expression }{
+	for name, tc := range map[string]struct{ partition, fit v1beta1.Expression }{
 		"Field":       {partition: "class.spec.zone"},
 		"Whole":       {partition: "class.spec.exists(k, k == 'zone') ? class.spec.zone : ''"},
 		"Deep":        {partition: "(type(class.spec.more) == map ? 'map' : '') + class.spec.zone"},
@@ -60,12 +60,12 @@ func TestReviewedAsStored(t *testing.T) {
 		"Metadata":    {partition: "class.metadata.?uid.orValue('') + class.metadata.name + class.kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claims.Spec.Partition, claims.Spec.Fits = &v1alpha1.Partition{Claim: "''", Class: tc.partition}, nil
+			claims.Spec.Classes.Partition, claims.Spec.Classes.Fits = &v1beta1.Partition{Claim: "''", Class: tc.partition}, nil
 			if tc.fit != "" {
-				claims.Spec.Fits = []v1alpha1.Fit{{Name: "Fit", Expression: tc.fit}}
+				claims.Spec.Classes.Fits = []v1beta1.Fit{{Name: "Fit", Expression: tc.fit}}
 			}
-			k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"}, Spec: v1alpha1.ClassKindSpec{
-				ClaimKinds: []string{claims.Name}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+			k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"}, Spec: v1beta1.ClassKindSpec{
+				ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 			}}
 			kind := NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, claims)
 			claimKind := NewClaimKind(claims, k)
@@ -99,8 +99,8 @@ func TestReviewedAsStored(t *testing.T) {
 
 // TestStatusSeatsNobody because an update of the status is not guarded.
 func TestStatusSeatsNobody(t *testing.T) {
-	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-		s.Fits = []v1alpha1.Fit{{Name: "Accepted", Expression: "class.status.accepted && class.spec.size > 0"}}
+	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Accepted", Expression: "class.status.accepted && class.spec.size > 0"}}
 	})
 	view := e.with("a", map[string]any{"size": int64(1)}).view()
 	class := view.Classes[0].find(className{"", "a"})
@@ -108,7 +108,7 @@ func TestStatusSeatsNobody(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, offered, "We should keep the seat for a class whose status may change unseen.")
 
-	e.claims.Spec.Partition = &v1alpha1.Partition{Claim: "''", Class: "class.status.zone"}
+	e.claims.Spec.Classes.Partition = &v1beta1.Partition{Claim: "''", Class: "class.status.zone"}
 	require.NotNil(t, NewClaimKind(e.claims).fault)
-	assert.Contains(t, NewClaimKind(e.claims).fault.Text, "spec.partition.class: line 1, column 1: must not look at class.status")
+	assert.Contains(t, NewClaimKind(e.claims).fault.Text, "spec.classes.partition.class: line 1, column 1: must not look at class.status")
 }

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -27,7 +27,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
-	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
+	budget := expression.Budget{Left: v1beta1.MaxClassExpressionCost}
 	// First, so that what the others cost, as with a longer status, does not move a seat.
 	if r.IsDefault != nil {
 		var err error
@@ -38,12 +38,12 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	if r.OfferWhen != nil {
 		ok, err := r.OfferWhen.Bool(&in, &budget)
 		if c.NotOffered = !ok || err != nil; err != nil {
-			c.OfferErr = invalidClass(truncate.String(err.Error(), v1alpha1.MaxShownBytes))
+			c.OfferErr = invalidClass(truncate.String(err.Error(), v1beta1.MaxShownBytes))
 		}
 	}
 	if r.Weight != nil {
 		value, err := r.Weight.Number(&in, &budget)
-		if k.readWeight(c, value); err != nil {
+		if k.readWeight(c, value, field.NewPath("metadata", "name")); err != nil {
 			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
 		}
 	}
@@ -57,7 +57,7 @@ func invalidClass(detail string) *field.Error {
 func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
 	return invalidClass(
 		"the expression " + name + " of class kind " + k.Name + " fails: " +
-			truncate.String(err.Error(), v1alpha1.MaxShownBytes) + ", " + counts)
+			truncate.String(err.Error(), v1beta1.MaxShownBytes) + ", " + counts)
 }
 
 // content of a class as expressions see it: with its kind, and with the metadata that is read

@@ -3,7 +3,7 @@ package selector
 import (
 	"fmt"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -11,13 +11,13 @@ import (
 // those that do, the first by name is served: a restore from a backup keeps no other order.
 type reserved struct {
 	resource string
-	place    v1alpha1.Place
+	place    v1beta1.Place
 
 	by string // the ClaimKind
 }
 
-func reservedBy(k *v1alpha1.ClaimKind) reserved {
-	return reserved{k.Resource(), k.Spec.Reference.Place(), k.Name}
+func reservedBy(k *v1beta1.ClaimKind) reserved {
+	return reserved{k.Resource(), k.Spec.Reference.Place, k.Name}
 }
 
 // sameAs reports whether both are the same reference of the same claims.
@@ -25,7 +25,7 @@ func (r *reserved) sameAs(o *reserved) bool { return r.resource == o.resource &&
 
 // conflict is the fault of a ClaimKind for which another one is served.
 func (r *reserved) conflict(first *reserved) *Fault {
-	return &Fault{v1alpha1.ReasonConflict, fmt.Sprintf(
+	return &Fault{v1beta1.ReasonConflict, fmt.Sprintf(
 		"claim kind %q binds no claim: %q, whose name comes first, binds claims of %q by the same reference, %s: "+
 			"set another spec.reference, or delete one of the two",
 		r.by, first.by, r.resource, fields.Path(r.place.Names()))}
@@ -33,7 +33,7 @@ func (r *reserved) conflict(first *reserved) *Fault {
 
 // ConflictOf a ClaimKind is its fault if one of these comes first by name and has the same
 // resource and reference, nil if none does.
-func ConflictOf(k *v1alpha1.ClaimKind, all []v1alpha1.ClaimKind) *Fault {
+func ConflictOf(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) *Fault {
 	own := reservedBy(k)
 	first := own
 	for i := range all {

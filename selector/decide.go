@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
@@ -127,7 +127,7 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 	decision.Read = ReadFound
 	decision.forgetDraw()
 	if f := decision.facts; f != nil {
-		f.budget.Left = max(f.budget.Left, v1alpha1.MaxExpressionCost/2)
+		f.budget.Left = max(f.budget.Left, v1beta1.MaxExpressionCost/2)
 	}
 	if err := d.draw(deadline, live, decision, mode); err != nil {
 		return err
@@ -162,9 +162,9 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 			if gate == nil {
 				break
 			}
-			if len(decision.Refused) == v1alpha1.MaxRefusals {
+			if len(decision.Refused) == v1beta1.MaxRefusals {
 				return fmt.Errorf("more than %d of the %d classes that match are not allowed; the others were not checked: "+
-					"narrow the selector", v1alpha1.MaxRefusals, decision.Candidates)
+					"narrow the selector", v1beta1.MaxRefusals, decision.Candidates)
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			best = order.next(decision.Candidates, best.class)

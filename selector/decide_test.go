@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -89,33 +89,33 @@ func TestChoose(t *testing.T) {
 
 // TestLacks refuses a claim that would be stored without what its schema requires.
 func TestLacks(t *testing.T) {
-	bindLater := func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.BindLater }
+	bindLater := func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.BindLater }
 	for name, tc := range map[string]struct {
 		reason   string
-		required []v1alpha1.FieldPath
-		change   func(*v1alpha1.ClaimKind)
+		required []v1beta1.FieldPath
+		change   func(*v1beta1.ClaimKind)
 		claim    string
 		mode     Mode
 		want     string
 		denied   bool
 		warning  string
 	}{
-		"Reference":     {reason: "We should refuse a claim without a reference that is required.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef", ".spec.classRef.name"}, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
-		"BindLater":     {reason: "We should not say that it will be bound.", required: []v1alpha1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
-		"Parent":        {reason: "We should name the first field that is absent.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef"}, claim: "{}", want: ".spec", denied: true, warning: "; the schema of its kind requires .spec"},
-		"ParentMayLack": {reason: "We should admit a claim that lacks a parent of what is required, which may lack.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "{}"},
-		"Optional":      {reason: "We should admit a claim whose reference may lack.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef.name"}, claim: "spec: {}"},
-		"Deny":          {reason: "We should refuse what the registration refuses.", change: func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Deny }, claim: "spec: {}", denied: true},
-		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
-		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
-		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1alpha1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class is marked default"},
-		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1alpha1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Preview, warning: "it will be bound when a class is marked default"},
-		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1alpha1.ClaimKind) {
+		"Reference":     {reason: "We should refuse a claim without a reference that is required.", required: []v1beta1.FieldPath{".spec", ".spec.classRef", ".spec.classRef.name"}, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
+		"BindLater":     {reason: "We should not say that it will be bound.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", want: ".spec.classRef", denied: true, warning: "mark a class default; the schema of its kind requires .spec.classRef"},
+		"Parent":        {reason: "We should name the first field that is absent.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, claim: "{}", want: ".spec", denied: true, warning: "; the schema of its kind requires .spec"},
+		"ParentMayLack": {reason: "We should admit a claim that lacks a parent of what is required, which may lack.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "{}"},
+		"Optional":      {reason: "We should admit a claim whose reference may lack.", required: []v1beta1.FieldPath{".spec", ".spec.classRef.name"}, claim: "spec: {}"},
+		"Deny":          {reason: "We should refuse what the registration refuses.", change: func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Deny }, claim: "spec: {}", denied: true},
+		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
+		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
+		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class is marked default"},
+		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Preview, warning: "it will be bound when a class is marked default"},
+		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1beta1.ClaimKind) {
 			bindLater(k)
-			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse}}
+			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
 		}, claim: "spec: {}", warning: "mark a class default"},
-		"DryRun":  {reason: "We should refuse a dry run as well.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: DryRun, want: ".spec.classRef", denied: true},
-		"Explain": {reason: "We should explain the same.", required: []v1alpha1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Explain, want: ".spec.classRef", denied: true},
+		"DryRun":  {reason: "We should refuse a dry run as well.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: DryRun, want: ".spec.classRef", denied: true},
+		"Explain": {reason: "We should explain the same.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {}", mode: Explain, want: ".spec.classRef", denied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -152,7 +152,7 @@ func TestViewLeavesOut(t *testing.T) {
 	const as, bs, cs = "as.example.org", "bs.example.org", "cs.example.org"
 	cases := map[string]struct {
 		reason string
-		format v1alpha1.ReferenceForm
+		format v1beta1.ReferenceForm
 		all    []string          // the class kinds that are registered, in this order
 		kinds  map[string]string // where it is not Class
 		want   []string          // the class kinds that are offered
@@ -160,34 +160,34 @@ func TestViewLeavesOut(t *testing.T) {
 	}{
 		"ReferenceNamesTheKind": {
 			reason: "We should offer several class kinds where the reference can tell them apart",
-			format: v1alpha1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs},
+			format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs},
 		},
 		"OneKind": {
 			reason: "We should offer one class kind whatever the reference",
-			format: v1alpha1.Name, all: []string{as}, want: []string{as},
+			format: v1beta1.Name, all: []string{as}, want: []string{as},
 		},
 		"FirstByName": {
 			reason: "We should offer the class kind whose name comes first",
-			format: v1alpha1.Name, all: []string{as, bs, cs}, want: []string{as},
+			format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"Restored": {
 			reason: "We should offer the same where a restore creates them in another order",
-			format: v1alpha1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
+			format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"KindsAlone": {
 			reason: "We should offer class kinds that the Kind tells apart",
-			format: v1alpha1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
+			format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
 		},
 		"SameKind": {
 			reason: "We should offer the first of those with the same Kind, and all others",
-			format: v1alpha1.KindReference, all: []string{cs, bs, as}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{as, cs},
+			format: v1beta1.KindReference, all: []string{cs, bs, as}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{as, cs},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"OtherKinds": {
 			reason: "We should advise the Kind where that is enough",
-			format: v1alpha1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
+			format: v1beta1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
 		},
 	}
@@ -212,7 +212,7 @@ func TestViewLeavesOut(t *testing.T) {
 			for _, leftOut := range view.LeftOut {
 				fault := view.FaultOf(leftOut.Name)
 				require.NotNil(t, fault, tc.reason)
-				assert.Equal(t, v1alpha1.ReasonAmbiguousReference, fault.Reason)
+				assert.Equal(t, v1beta1.ReasonAmbiguousReference, fault.Reason)
 				assert.Equal(t, fmt.Sprintf("the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, whose name comes first: "+
 					"set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
 					leftOut.Name, k.Name, tc.format, tc.want[0], tc.forms), fault.Text)
@@ -225,64 +225,64 @@ func TestViewLeavesOut(t *testing.T) {
 func TestViewFaultOfAnotherRelease(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		spec   func(*v1alpha1.ClaimKindSpec)
+		spec   func(*v1beta1.ClaimKindSpec)
 		want   string
 	}{
 		"Absent": {
 			reason: "We should take what is absent for the default, which the API server fills in",
-			spec: func(s *v1alpha1.ClaimKindSpec) {
-				*s = v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Path: s.Reference.Path}, ClassSelector: s.ClassSelector, SkipIfSet: s.SkipIfSet}
+			spec: func(s *v1beta1.ClaimKindSpec) {
+				*s = v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{SkipIfSet: s.Claims.SkipIfSet}, Reference: v1beta1.Reference{Place: v1beta1.Place{Path: s.Reference.Path}}, Selector: s.Selector}
 			},
 		},
 		"ReferenceForm": {
 			reason: "We should write no reference of another form",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
 			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
 		},
 		"WhenParentAbsent": {
 			reason: "We should not create what the author may have left out on purpose",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Reference.WhenParentAbsent = "Deny" },
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = "Deny" },
 			want:   `has the reference.whenParentAbsent "Deny", which this release of classbind does not know: set spec.reference.whenParentAbsent to one of Create, LeaveAlone, or upgrade classbind`,
 		},
 		"WhenNoSelector": {
 			reason: "We should give no claim the default class that may be meant to get none",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = "Deny" },
-			want:   `has the whenNoSelector "Deny", which this release of classbind does not know: set spec.whenNoSelector to one of Any, Default, LeaveAlone, or upgrade classbind`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = "Deny" },
+			want:   `has the selector.whenAbsent "Deny", which this release of classbind does not know: set spec.selector.whenAbsent to one of Any, Default, LeaveAlone, or upgrade classbind`,
 		},
 		"OnUnbind": {
 			reason: "We should not put back what may have to be refused or left out",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = "Deny" },
-			want:   `has the onUnbind "Deny", which this release of classbind does not know: set spec.onUnbind to one of Allow, Restore, or upgrade classbind`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = "Deny" },
+			want:   `has the reference.onUnbind "Deny", which this release of classbind does not know: set spec.reference.onUnbind to one of Allow, Restore, or upgrade classbind`,
 		},
 		"Order": {
 			reason: "We should not bind a claim before or after another program has had its turn",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Order = "Middle" },
-			want:   `has the order "Middle", which this release of classbind does not know: set spec.order to one of First, Last, or upgrade classbind`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Admission.Order = "Middle" },
+			want:   `has the admission.order "Middle", which this release of classbind does not know: set spec.admission.order to one of First, Last, or upgrade classbind`,
 		},
 		"ClassNamespacesFrom": {
 			reason: "We should offer no classes of other namespaces",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = "Selector" },
-			want:   `has the classNamespaces.from "Selector", which this release of classbind does not know: set spec.classNamespaces.from to one of All, Names, SameAsClaim`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = "Selector" },
+			want:   `has the classes.namespaces.from "Selector", which this release of classbind does not know: set spec.classes.namespaces.from to one of All, Names, SameAsClaim`,
 		},
 		"Strategy": {
 			reason: "We should not draw otherwise, nor panic in the first claim",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "External" },
-			want:   `has the strategy "External", which this release of classbind does not know: set spec.strategy to one of HighestScore, HighestWeight, LeastClaims, LowestScore, Random, RoundRobin, WeightedRandom`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "External" },
+			want:   `has the choice.strategy "External", which this release of classbind does not know: set spec.choice.strategy to one of HighestScore, HighestWeight, LeastClaims, LowestScore, Random, RoundRobin, WeightedRandom`,
 		},
 		"Seed": {
 			reason: "We should not draw with another seed",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Namespace" },
-			want:   `has the seed "Namespace", which`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Namespace" },
+			want:   `has the choice.seed "Namespace", which`,
 		},
 		"WhenUnmatched": {
 			reason: "We should not admit what may have to be refused",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = "Hold" },
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = "Hold" },
 			want:   `has the whenUnmatched "Hold", which`,
 		},
 		"FailurePolicy": {
 			reason: "We should not pass over a claim that may have to be refused",
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.FailurePolicy = "Retry" },
-			want:   `has the failurePolicy "Retry", which`,
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Admission.FailurePolicy = "Retry" },
+			want:   `has the admission.failurePolicy "Retry", which`,
 		},
 	}
 	for name, tc := range cases {
@@ -292,11 +292,11 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 			view := newView(NewClaimKind(k), []*Classes{NewClasses(newKind("as.example.org", "Class"), nil)})
 			if tc.want == "" {
 				require.Nil(t, view.Fault, tc.reason)
-				assert.Equal(t, v1alpha1.WeightedRandom, view.Kind.Strategy.Name, tc.reason)
+				assert.Equal(t, v1beta1.WeightedRandom, view.Kind.Strategy.Name, tc.reason)
 				return
 			}
 			require.NotNil(t, view.Fault, tc.reason)
-			assert.Equal(t, v1alpha1.ReasonUnknownValue, view.Fault.Reason, tc.reason)
+			assert.Equal(t, v1beta1.ReasonUnknownValue, view.Fault.Reason, tc.reason)
 			assert.Contains(t, view.Fault.Text, tc.want, tc.reason)
 		})
 	}
@@ -346,13 +346,13 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 		require.NoError(t, err)
 		switch registration["kind"] {
 		case "ClassKind":
-			k := &v1alpha1.ClassKind{Spec: crossplaneClassKind()}
+			k := &v1beta1.ClassKind{Spec: crossplaneClassKind()}
 			require.NoError(t, yaml.UnmarshalStrict(text, k))
 			gvk := served[k.Name]
 			require.NotEmpty(t, gvk.Kind, k.Name)
 			classKinds = append(classKinds, NewClassKind(k, gvk.GroupVersionKind, gvk.namespaced))
 		case "ClaimKind":
-			k := &v1alpha1.ClaimKind{Spec: crossplaneClaimKind()}
+			k := &v1beta1.ClaimKind{Spec: crossplaneClaimKind()}
 			require.NoError(t, yaml.UnmarshalStrict(text, k))
 			views[k.Name] = func(objects []map[string]any) *View {
 				var offered []*Classes

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -95,14 +95,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(claim))
 	}
 	other := postgres()
-	other.Spec.Reference = v1alpha1.Reference{Path: ".spec.template.class", Form: v1alpha1.TypedLocalObjectReference}
-	other.Spec.ClassSelector.Path = ".selector"
-	other.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
+	other.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.template.class"}, Form: v1beta1.TypedLocalObjectReference}
+	other.Spec.Selector.Path = ".selector"
+	other.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
 	kinds := []*ClaimKind{
 		NewClaimKind(postgres()), NewClaimKind(other), kindOf(byLabel), kindOf(byAnnotation), kindOf(byName), kindOf(byObject), kindOf(belowTopology),
-		kindOf(func(s *v1alpha1.ClaimKindSpec) {
-			s.WhenNoSelector, s.ClassSelector.Annotation = v1alpha1.NoSelectorLeaveAlone, "example.org/class"
-			s.SkipIfSet = []v1alpha1.Place{{Annotation: ingressClass}, {Label: queueLabel}}
+		kindOf(func(s *v1beta1.ClaimKindSpec) {
+			s.Selector.WhenAbsent, s.Selector.Annotation = v1beta1.NoSelectorLeaveAlone, "example.org/class"
+			s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: queueLabel}}
 		}),
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -118,10 +118,10 @@ func FuzzDecode(f *testing.F) {
 			}
 			assert.Equal(t, k.HasReference(whole), k.HasReference(got))
 			claim, want := k.Read("team", "db", got), k.Read("team", "db", whole)
-			if len(want.GenerateName) > v1alpha1.MaxNameBytes {
+			if len(want.GenerateName) > v1beta1.MaxNameBytes {
 				want.GenerateName = "" // It is not read.
 			}
-			if len(raw) > v1alpha1.MaxSelectorBytes { // Only one of them knows how much too long a selector is.
+			if len(raw) > v1beta1.MaxSelectorBytes { // Only one of them knows how much too long a selector is.
 				claim.Problems, want.Problems = nil, nil
 			}
 			assert.Equal(t, want, claim)

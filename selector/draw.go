@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -100,12 +100,12 @@ type policy struct {
 	free    int
 }
 
-func newPolicy(k *v1alpha1.ClaimKind) policy {
+func newPolicy(k *v1beta1.ClaimKind) policy {
 	p := policy{
-		Deny: k.Spec.WhenUnmatched == v1alpha1.Deny, BindLater: k.Spec.WhenUnmatched == v1alpha1.BindLater,
-		freshSeeds: k.Spec.Seed == v1alpha1.SeedRequest,
+		Deny: k.Spec.WhenUnmatched == v1beta1.Deny, BindLater: k.Spec.WhenUnmatched == v1beta1.BindLater,
+		freshSeeds: k.Spec.Choice.Seed == v1beta1.SeedRequest,
 	}
-	name := cmp.Or(k.Spec.Strategy, v1alpha1.WeightedRandom)
+	name := cmp.Or(k.Spec.Choice.Strategy, v1beta1.WeightedRandom)
 	p.Strategy = strategies[name]
 	p.Strategy.Name = name
 	return p
@@ -146,7 +146,7 @@ func (p *policy) firstFreeDrop(claim subject, c *Class) (filter int, err error) 
 
 // Strategy chooses one of several candidates.
 type Strategy struct {
-	Name v1alpha1.Strategy
+	Name v1beta1.Strategy
 	// Weighted strategies offer no class of weight 0.
 	Weighted bool
 	// Counted strategies need to know how many claims each class has: see ClaimKind.Tally.
@@ -174,7 +174,7 @@ type memory interface {
 }
 
 // CountsClaims reports whether a strategy needs to know how many claims each class has.
-func CountsClaims(s v1alpha1.Strategy) bool { return strategies[s].Counted }
+func CountsClaims(s v1beta1.Strategy) bool { return strategies[s].Counted }
 
 // byWeight gives shares that are proportional to the weights.
 func byWeight(u float64, weight int64) (rank int64, key float64) {
@@ -182,23 +182,23 @@ func byWeight(u float64, weight int64) (rank int64, key float64) {
 }
 
 // strategies has all of them. A new strategy is a new row.
-var strategies = map[v1alpha1.Strategy]Strategy{
-	v1alpha1.Random: {place: func(u float64, _ int64) (int64, float64) {
+var strategies = map[v1beta1.Strategy]Strategy{
+	v1beta1.Random: {place: func(u float64, _ int64) (int64, float64) {
 		return 0, -math.Log(u)
 	}},
-	v1alpha1.WeightedRandom: {Weighted: true, place: byWeight},
-	v1alpha1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
+	v1beta1.WeightedRandom: {Weighted: true, place: byWeight},
+	v1beta1.HighestWeight: {Weighted: true, place: func(u float64, weight int64) (int64, float64) {
 		return weight, -math.Log(u)
 	}},
-	v1alpha1.LeastClaims: {
+	v1beta1.LeastClaims: {
 		Weighted: true, Counted: true, Depends: "how many claims each class has",
 		place:     byWeight,
 		newMemory: func(k *ClaimKind) memory { return counts{k} },
 	},
 	// Those with a score are ranked by it: see facts.rank.
-	v1alpha1.LowestScore:  {Weighted: true, place: byWeight},
-	v1alpha1.HighestScore: {Weighted: true, place: byWeight},
-	v1alpha1.RoundRobin: {
+	v1beta1.LowestScore:  {Weighted: true, place: byWeight},
+	v1beta1.HighestScore: {Weighted: true, place: byWeight},
+	v1beta1.RoundRobin: {
 		Depends:   "which classes the replica that is asked gave last",
 		place:     func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
 		newMemory: func(*ClaimKind) memory { return &turns{} },
@@ -236,7 +236,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 	kind, facts := o.view.Kind, o.claim.facts
 	o.view.each(o.claim, func(c *Class) {
 		switch {
-		case kind.judges() && facts != nil && facts.budget.Left < v1alpha1.MaxExpressionCost/2: // The rest is for those that matter.
+		case kind.judges() && facts != nil && facts.budget.Left < v1beta1.MaxExpressionCost/2: // The rest is for those that matter.
 			if filter, err := kind.firstFreeDrop(o.claim, c); filter < 0 {
 				unjudged = append(unjudged, o.place(c))
 			} else {

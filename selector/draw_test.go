@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -29,18 +29,18 @@ var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 func TestDrawIsFair(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
-		seed     v1alpha1.Seed
-		strategy v1alpha1.Strategy
+		seed     v1beta1.Seed
+		strategy v1beta1.Strategy
 	}{
-		"SeededByClaim":     {reason: "We should give each class a tenth of the claims", seed: v1alpha1.SeedClaim, strategy: v1alpha1.WeightedRandom},
-		"SeededByRequest":   {reason: "We should give each class a tenth of the requests", seed: v1alpha1.SeedRequest, strategy: v1alpha1.WeightedRandom},
-		"Random":            {reason: "We should give each class a tenth of the claims", seed: v1alpha1.SeedClaim, strategy: v1alpha1.Random},
-		"HeaviestOfTheSame": {reason: "We should give each of ten ties a tenth of the claims", seed: v1alpha1.SeedClaim, strategy: v1alpha1.HighestWeight},
+		"SeededByClaim":     {reason: "We should give each class a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.WeightedRandom},
+		"SeededByRequest":   {reason: "We should give each class a tenth of the requests", seed: v1beta1.SeedRequest, strategy: v1beta1.WeightedRandom},
+		"Random":            {reason: "We should give each class a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.Random},
+		"HeaviestOfTheSame": {reason: "We should give each of ten ties a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.HighestWeight},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Seed, k.Spec.Strategy = tc.seed, tc.strategy
+			k.Spec.Choice.Seed, k.Spec.Choice.Strategy = tc.seed, tc.strategy
 			view := newView(NewClaimKind(k), []*Classes{
 				manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 			})
@@ -57,43 +57,43 @@ func TestDrawIsFair(t *testing.T) {
 func TestDrawFollowsWeights(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
-		strategy v1alpha1.Strategy
+		strategy v1beta1.Strategy
 		weights  map[string]int64
 		want     map[string]float64 // shares, which add up to 1
 	}{
 		"WeightedRandom": {
 			reason:   "We should give shares proportional to the weights, across class kinds",
-			strategy: v1alpha1.WeightedRandom,
+			strategy: v1beta1.WeightedRandom,
 			weights:  map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
 			want:     map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
 		},
 		"WeightedRandomWithinAKind": {
 			reason:   "We should give shares proportional to the weights, within a class kind",
-			strategy: v1alpha1.WeightedRandom,
+			strategy: v1beta1.WeightedRandom,
 			weights:  map[string]int64{"as/one": 100, "as/three": 300, "as/six": 600},
 			want:     map[string]float64{"as/one": 0.1, "as/three": 0.3, "as/six": 0.6},
 		},
 		"WeightedRandomExtremes": {
 			reason:   "We should give next to nothing to a millionth, and nothing to 0",
-			strategy: v1alpha1.WeightedRandom,
+			strategy: v1beta1.WeightedRandom,
 			weights:  map[string]int64{"as/one": 1_000_000, "as/two": 1_000_000, "bs/none": 0},
 			want:     map[string]float64{"as/one": 0.5, "as/two": 0.5},
 		},
 		"HighestWeight": {
 			reason:   "We should take the heaviest alone, with equal shares among ties",
-			strategy: v1alpha1.HighestWeight,
+			strategy: v1beta1.HighestWeight,
 			weights:  map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/heavy": 5, "cs/none": 0},
 			want:     equalShares("as/heavy", "bs/heavy", "cs/heavy"),
 		},
 		"HighestWeightAlone": {
 			reason:   "We should take the one heaviest for every claim",
-			strategy: v1alpha1.HighestWeight,
+			strategy: v1beta1.HighestWeight,
 			weights:  map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000},
 			want:     equalShares("bs/heavy"),
 		},
 		"Random": {
 			reason:   "We should ignore weights, 0 among them",
-			strategy: v1alpha1.Random,
+			strategy: v1beta1.Random,
 			weights:  map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0},
 			want:     equalShares("as/one", "as/thousand", "bs/none"),
 		},
@@ -101,7 +101,7 @@ func TestDrawFollowsWeights(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Strategy = tc.strategy
+			k.Spec.Choice.Strategy = tc.strategy
 			assertShares(t, tally(t, weighed(k, tc.weights), nil, claims), tc.want, tc.reason)
 		})
 	}
@@ -269,7 +269,7 @@ func TestUniform(t *testing.T) {
 	assert.InDelta(t, 0, uniform(7, hashFor(7, 0)), 1e-15, "We should reach down to 0")
 	assert.InDelta(t, 1, uniform(7, hashFor(7, math.MaxUint64)), 1e-15, "We should reach up to 1")
 
-	_, key := strategies[v1alpha1.Random].place(0.5, 0)
+	_, key := strategies[v1beta1.Random].place(0.5, 0)
 	assert.InDelta(t, math.Ln2, key, 1e-15, "We should not divide by a weight that we ignore")
 }
 
@@ -337,7 +337,7 @@ func manyClasses(kind string, n, ofGold int) *Classes {
 }
 
 // weighed is a view of golden classes, by kind/name.
-func weighed(k *v1alpha1.ClaimKind, weights map[string]int64) *View {
+func weighed(k *v1beta1.ClaimKind, weights map[string]int64) *View {
 	classes := map[string][]*Class{}
 	kinds := map[string]*ClassKind{}
 	for id, weight := range weights {

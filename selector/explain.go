@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
@@ -175,7 +175,7 @@ func (d *Decision) drops(c *Class) *Drop {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		if err != nil {
-			drop.Text += ": " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
+			drop.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
 		}
 		drop.addExpression(d.View.Kind, d.facts)
 		return drop

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -97,9 +97,9 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 // offered reports whether a claim is offered a class, by its definition.
 func offered(view *View, claim claim.Claim, c *Class) bool {
 	switch view.Kind.From {
-	case v1alpha1.FromAll:
+	case v1beta1.FromAll:
 		return true
-	case v1alpha1.FromNames:
+	case v1beta1.FromNames:
 		return !c.Kind.Namespaced || slices.Contains(view.Kind.Names, c.Namespace)
 	default:
 		return !c.Kind.Namespaced || c.Namespace == claim.Namespace
@@ -120,7 +120,7 @@ func place(view *View, claim claim.Claim, c *Class) string {
 		return ""
 	}
 	if claim.Selector == nil && c.Default {
-		if !c.Kind.Namespaced && view.Kind.From == v1alpha1.FromSameAsClaim {
+		if !c.Kind.Namespaced && view.Kind.From == v1beta1.FromSameAsClaim {
 			for _, s := range view.Classes {
 				for _, own := range s.All() {
 					if s.Kind.Namespaced && own.Namespace == claim.Namespace && own.Default && dropped(own) == "" {
@@ -164,7 +164,7 @@ func TestExplainedOdds(t *testing.T) {
 				}
 				weights["as/class-0"] = 3 // One has a weight.
 				k := postgres()
-				k.Spec.Strategy, k.Spec.Seed = name, v1alpha1.SeedRequest
+				k.Spec.Choice.Strategy, k.Spec.Choice.Seed = name, v1beta1.SeedRequest
 				view := weighed(k, weights)
 
 				got := map[*Class]int{}
@@ -192,22 +192,22 @@ func TestExplainedOdds(t *testing.T) {
 func TestExplainOdds(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
-		strategy v1alpha1.Strategy
+		strategy v1beta1.Strategy
 		weights  map[string]int64
 		want     map[string]Odds
 	}{
 		"Random": {
-			reason: "We should ignore weights", strategy: v1alpha1.Random,
+			reason: "We should ignore weights", strategy: v1beta1.Random,
 			weights: map[string]int64{"as/none": 0, "as/one": 1, "bs/most": maxWeight},
 			want:    map[string]Odds{"as/none": {1, 3}, "as/one": {1, 3}, "bs/most": {1, 3}},
 		},
 		"WeightedRandom": {
-			reason: "We should be exact from the least weight to the greatest", strategy: v1alpha1.WeightedRandom,
+			reason: "We should be exact from the least weight to the greatest", strategy: v1beta1.WeightedRandom,
 			weights: map[string]int64{"as/none": 0, "as/one": 1, "as/odd": 999_999, "bs/most": maxWeight},
 			want:    map[string]Odds{"as/one": {1, 2_000_000}, "as/odd": {999_999, 2_000_000}, "bs/most": {maxWeight, 2_000_000}},
 		},
 		"HighestWeight": {
-			reason: "We should give nothing to what is lighter", strategy: v1alpha1.HighestWeight,
+			reason: "We should give nothing to what is lighter", strategy: v1beta1.HighestWeight,
 			weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/middle": 3},
 			want:    map[string]Odds{"as/light": {0, 2}, "as/heavy": {1, 2}, "bs/heavy": {1, 2}, "cs/middle": {0, 2}},
 		},
@@ -215,7 +215,7 @@ func TestExplainOdds(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Strategy = tc.strategy
+			k.Spec.Choice.Strategy = tc.strategy
 			got := map[string]Odds{}
 			for _, c := range explain(weighed(k, tc.weights), nthClaim(0), 0).Candidates {
 				got[c.Class.String()] = c.Odds
@@ -225,7 +225,7 @@ func TestExplainOdds(t *testing.T) {
 	}
 
 	t.Run("EveryWeight", func(t *testing.T) {
-		s := strategies[v1alpha1.WeightedRandom]
+		s := strategies[v1beta1.WeightedRandom]
 		for weight := int64(1); weight <= maxWeight; weight++ {
 			one := []Candidate{{Class: &Class{Weight: weight}}}
 			s.setOdds(one, nil)
@@ -253,7 +253,7 @@ func TestExplainNearest(t *testing.T) {
 		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name, Labels: set}, nil))
 	}
 	classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
-		Name: "cordoned", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{v1alpha1.CordonedAnnotation: "true"},
+		Name: "cordoned", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
 	}, nil))
 	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
 
@@ -287,17 +287,17 @@ func (g generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 
 func (g generator) view() *View {
 	k := postgres()
-	k.Spec.Strategy = v1alpha1.Strategy(g.one(string(v1alpha1.Random), string(v1alpha1.WeightedRandom), string(v1alpha1.HighestWeight)))
-	k.Spec.ClassNamespaces.From = v1alpha1.ClassNamespacesFrom(g.one(string(v1alpha1.FromSameAsClaim), string(v1alpha1.FromSameAsClaim), string(v1alpha1.FromAll), string(v1alpha1.FromNames)))
-	if k.Spec.ClassNamespaces.From == v1alpha1.FromNames {
-		k.Spec.ClassNamespaces.Names = []v1alpha1.NamespaceName{"other", "third"}
+	k.Spec.Choice.Strategy = v1beta1.Strategy(g.one(string(v1beta1.Random), string(v1beta1.WeightedRandom), string(v1beta1.HighestWeight)))
+	k.Spec.Classes.Namespaces.From = v1beta1.ClassNamespacesFrom(g.one(string(v1beta1.FromSameAsClaim), string(v1beta1.FromSameAsClaim), string(v1beta1.FromAll), string(v1beta1.FromNames)))
+	if k.Spec.Classes.Namespaces.From == v1beta1.FromNames {
+		k.Spec.Classes.Namespaces.Names = []v1beta1.NamespaceName{"other", "third"}
 	}
 	if g.oneIn(4) {
-		k.Spec.Seed = v1alpha1.SeedRequest
+		k.Spec.Choice.Seed = v1beta1.SeedRequest
 	}
 	var offered []*Classes
 	for n := range g.IntN(4) {
-		ck := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("k%ds.example.org", n)}, Spec: crossplaneClassKind()}
+		ck := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("k%ds.example.org", n)}, Spec: crossplaneClassKind()}
 		kind := NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: fmt.Sprintf("K%d", n)}, g.oneIn(2))
 		var classes []*Class
 		for c := range g.IntN(8) {
@@ -317,10 +317,10 @@ func (g generator) view() *View {
 				m.Annotations[defaultAnnotation] = "true"
 			}
 			if g.oneIn(6) {
-				m.Annotations[v1alpha1.CordonedAnnotation] = "true"
+				m.Annotations[v1beta1.CordonedAnnotation] = "true"
 			}
 			if g.oneIn(20) {
-				for i := range v1alpha1.MaxClassLabels {
+				for i := range v1beta1.MaxClassLabels {
 					m.Labels[fmt.Sprint("more-", i)] = ""
 				}
 				m.Labels["one-more"] = ""

@@ -3,7 +3,7 @@ package selector
 import (
 	"fmt"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
@@ -66,10 +66,10 @@ func (e *Explanation) addFacts(read claim.Intake) {
 }
 
 func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
-	value, err := e.Value(in, &expression.Budget{Left: v1alpha1.MaxExpressionCost})
+	value, err := e.Value(in, &expression.Budget{Left: v1beta1.MaxExpressionCost})
 	evaluation := &Evaluation{Expression: e.String(), Value: value, Saw: e.Saw(in)}
 	if err != nil {
-		evaluation.Error = truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
+		evaluation.Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
 	}
 	return evaluation
 }
@@ -86,13 +86,13 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	switch {
 	case err != nil:
 		drop.Reason = notOfPartition
-		drop.Text = "of an unknown partition: " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
+		drop.Text = "of an unknown partition: " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
 	case of == facts.partition:
 		return drop
 	case of == "":
 		drop.Reason, drop.Text = notOfPartition, "the default of partitions that have none of their own"
 	default:
-		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", truncate.String(of, v1alpha1.MaxShownBytes))
+		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", truncate.String(of, v1beta1.MaxShownBytes))
 	}
 	in := expression.Input{Class: c.Fields}
 	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&in)

@@ -3,7 +3,7 @@ package selector
 import (
 	"slices"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -97,7 +97,7 @@ func (e *Explanation) addUnserving() {
 			}
 			drop := Drop{Class: c, Reason: by.Name, Text: by.Text, Expression: term.String()}
 			if err != nil {
-				drop.Text += ": " + truncate.String(expression.Detail(err), v1alpha1.MaxMessageBytes)
+				drop.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
 			}
 			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
 			e.Dropped = append(e.Dropped, drop)

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"
@@ -61,7 +61,7 @@ type claimTerm struct {
 }
 
 func newFacts(c claim.Claim) *facts {
-	f := &facts{budget: expression.Budget{Left: v1alpha1.MaxExpressionCost}, input: expression.Input{Claim: c.Object}}
+	f := &facts{budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, input: expression.Input{Claim: c.Object}}
 	if c.Request != nil {
 		f.input.Request = c.Request
 	}
@@ -124,7 +124,7 @@ func (f *facts) rank(k *ClaimKind, c *Class) (int64, error) {
 		f.input.Class = c.Fields
 		f.score, f.lastErr = k.Score.Number(&f.input, &f.budget)
 		f.lastRank = rankOf(f.score)
-		if k.Strategy.Name == v1alpha1.LowestScore {
+		if k.Strategy.Name == v1beta1.LowestScore {
 			f.lastRank = -f.lastRank
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestNamesOfRelated that fail are names of no object only if an object is absent.
 func TestNamesOfRelated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		second  v1alpha1.Expression
+		second  v1beta1.Expression
 		problem string
 	}{
 		"Absent": {reason: "The object should be absent with the one that names it.", second: "related.first.spec.second"},
@@ -24,12 +24,12 @@ func TestNamesOfRelated(t *testing.T) {
 		"Type": {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.Related = []v1alpha1.Related{
+			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Classes.Related = []v1beta1.Related{
 					{Name: "first", Resource: "firsts.example.org", NameExpression: "claim.spec.first"},
 					{Name: "second", Resource: "seconds.example.org", NameExpression: tc.second},
 				}
-				s.Fits = []v1alpha1.Fit{{Name: "First", Expression: "!has(related.second)"}}
+				s.Classes.Fits = []v1beta1.Fit{{Name: "First", Expression: "!has(related.second)"}}
 			})
 			d, err := e.with("a", nil).decide(t, all(map[string]any{"first": "a", "number": int64(1)}))
 			require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
@@ -29,7 +29,7 @@ func (v *View) FaultOf(classKind string) *Fault {
 			forms = append(forms, string(f.Name))
 		}
 	}
-	return &Fault{v1alpha1.ReasonAmbiguousReference, fmt.Sprintf(
+	return &Fault{v1beta1.ReasonAmbiguousReference, fmt.Sprintf(
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
 			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
 		classKind, v.Kind.Name, v.Kind.Form.Name, first.Name, strings.Join(forms, ", "))}
@@ -39,8 +39,8 @@ func (v *View) FaultOf(classKind string) *Fault {
 // know, nil if there is none. Another release accepted it: to use the default instead
 // would permanently bind claims in a way nobody configured. An absent value is the default: the
 // API server fills that in, except for a field that its CRD does not have yet.
-func unknownValue(k *v1alpha1.ClaimKind) *Fault {
-	strategyNames := make([]v1alpha1.Strategy, 0, len(strategies))
+func unknownValue(k *v1beta1.ClaimKind) *Fault {
+	strategyNames := make([]v1beta1.Strategy, 0, len(strategies))
 	for name := range strategies {
 		strategyNames = append(strategyNames, name)
 	}
@@ -48,34 +48,46 @@ func unknownValue(k *v1alpha1.ClaimKind) *Fault {
 	for i, f := range claim.Forms {
 		formNames[i] = string(f.Name)
 	}
-	for _, f := range []struct {
+	type enumeration struct {
 		field, value string
 		known        []string
-	}{
+	}
+	all := []enumeration{
 		{"reference.form", string(k.Spec.Reference.Form), formNames},
 		{
+			"reference.whenEmpty", string(k.Spec.Reference.WhenEmpty),
+			claim.Strings(v1beta1.LeaveEmptyAlone, v1beta1.BindEmpty),
+		},
+		{
 			"reference.whenParentAbsent", string(k.Spec.Reference.WhenParentAbsent),
-			claim.Strings(v1alpha1.CreateParent, v1alpha1.LeaveClaimAlone),
+			claim.Strings(v1beta1.CreateParent, v1beta1.LeaveClaimAlone),
 		},
 		{
-			"whenNoSelector", string(k.Spec.WhenNoSelector),
-			claim.Strings(v1alpha1.NoSelectorDefault, v1alpha1.NoSelectorAny, v1alpha1.NoSelectorLeaveAlone),
+			"selector.whenAbsent", string(k.Spec.Selector.WhenAbsent),
+			claim.Strings(v1beta1.NoSelectorDefault, v1beta1.NoSelectorAny, v1beta1.NoSelectorLeaveAlone),
 		},
 		{
-			"classNamespaces.from", string(k.Spec.ClassNamespaces.From),
-			claim.Strings(v1alpha1.FromSameAsClaim, v1alpha1.FromAll, v1alpha1.FromNames),
+			"classes.namespaces.from", string(k.Spec.Classes.Namespaces.From),
+			claim.Strings(v1beta1.FromSameAsClaim, v1beta1.FromAll, v1beta1.FromNames),
 		},
-		{"strategy", string(k.Spec.Strategy), claim.Strings(strategyNames...)},
-		{"seed", string(k.Spec.Seed), claim.Strings(v1alpha1.SeedClaim, v1alpha1.SeedRequest)},
-		{"whenUnmatched", string(k.Spec.WhenUnmatched), claim.Strings(v1alpha1.Admit, v1alpha1.Deny, v1alpha1.BindLater)},
-		{"defaulting", string(k.Spec.Defaulting), claim.Strings(v1alpha1.DefaultingWebhook, v1alpha1.DefaultingPolicy)},
-		{"onUnbind", string(k.Spec.OnUnbind), claim.Strings(v1alpha1.RestoreReference, v1alpha1.AllowUnbind)},
-		{"order", string(k.Spec.Order), claim.Strings(v1alpha1.OrderLast, v1alpha1.OrderFirst)},
-		{"failurePolicy", string(k.Spec.FailurePolicy), claim.Strings(v1alpha1.Fail, v1alpha1.Ignore)},
-	} {
+		{"choice.strategy", string(k.Spec.Choice.Strategy), claim.Strings(strategyNames...)},
+		{"choice.seed", string(k.Spec.Choice.Seed), claim.Strings(v1beta1.SeedClaim, v1beta1.SeedRequest)},
+		{"whenUnmatched", string(k.Spec.WhenUnmatched), claim.Strings(v1beta1.Admit, v1beta1.Deny, v1beta1.BindLater)},
+		{"admission.defaulting", string(k.Spec.Admission.Defaulting), claim.Strings(v1beta1.DefaultingWebhook, v1beta1.DefaultingPolicy)},
+		{"reference.onUnbind", string(k.Spec.Reference.OnUnbind), claim.Strings(v1beta1.RestoreReference, v1beta1.AllowUnbind)},
+		{"admission.order", string(k.Spec.Admission.Order), claim.Strings(v1beta1.OrderLast, v1beta1.OrderFirst)},
+		{"admission.failurePolicy", string(k.Spec.Admission.FailurePolicy), claim.Strings(v1beta1.Fail, v1beta1.Ignore)},
+	}
+	for i, e := range k.Spec.Claims.NamespaceSelector.MatchExpressions {
+		all = append(all, enumeration{
+			fmt.Sprintf("claims.namespaceSelector.matchExpressions[%d].operator", i), string(e.Operator),
+			claim.Strings(claim.NamespaceOperators...),
+		})
+	}
+	for _, f := range all {
 		if f.value != "" && !slices.Contains(f.known, f.value) {
 			slices.Sort(f.known)
-			return &Fault{v1alpha1.ReasonUnknownValue, fmt.Sprintf(
+			return &Fault{v1beta1.ReasonUnknownValue, fmt.Sprintf(
 				"claim kind %q has the %s %q, which this release of classbind does not know: "+
 					"set spec.%s to one of %s, or upgrade classbind",
 				k.Name, f.field, f.value, f.field, strings.Join(f.known, ", "))}
@@ -89,16 +101,16 @@ func faultOf(what, name string, invalid []rules.Invalid) *Fault {
 	if len(invalid) == 0 {
 		return nil
 	}
-	texts := make([]string, 0, v1alpha1.MaxErrors)
-	for _, i := range invalid[:min(len(invalid), v1alpha1.MaxErrors)] {
+	texts := make([]string, 0, v1beta1.MaxErrors)
+	for _, i := range invalid[:min(len(invalid), v1beta1.MaxErrors)] {
 		texts = append(texts, i.Error())
 	}
-	return &Fault{v1alpha1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
-		truncate.String(strings.Join(texts, "; "), 2*v1alpha1.MaxMessageBytes))}
+	return &Fault{v1beta1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
+		truncate.String(strings.Join(texts, "; "), 2*v1beta1.MaxMessageBytes))}
 }
 
 // OfPaths reports whether a fault with this reason is that of a registration that does not fit the
 // schema of its claims.
 func OfPaths(reason string) bool {
-	return reason == v1alpha1.ReasonReferencePruned || reason == v1alpha1.ReasonPathsInvalid
+	return reason == v1beta1.ReasonReferencePruned || reason == v1beta1.ReasonPathsInvalid
 }

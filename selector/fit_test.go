@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/rules"
@@ -20,20 +20,20 @@ import (
 
 // expressive is a world with expressions: one claim kind, one class kind and its classes.
 type expressive struct {
-	claims  *v1alpha1.ClaimKind
-	kind    *v1alpha1.ClassKind
+	claims  *v1beta1.ClaimKind
+	kind    *v1beta1.ClassKind
 	classes []map[string]any
 	// indexed views answer as an inventory does.
 	indexed bool
 }
 
-func newExpressive(change func(*v1alpha1.ClaimKindSpec, *v1alpha1.ClassKindSpec)) *expressive {
-	e := &expressive{claims: postgres(), kind: &v1alpha1.ClassKind{
+func newExpressive(change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)) *expressive {
+	e := &expressive{claims: postgres(), kind: &v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"},
-		Spec: v1alpha1.ClassKindSpec{
-			ClaimKinds: []string{postgres().Name},
-			Default:    v1alpha1.Source{Annotation: "example.org/default"},
-			Weight:     v1alpha1.Source{Annotation: "example.org/weight"},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}},
+			Default:    v1beta1.Source{Annotation: "example.org/default"},
+			Weight:     v1beta1.Source{Annotation: "example.org/weight"},
 		},
 	}}
 	change(&e.claims.Spec, &e.kind.Spec)
@@ -97,10 +97,10 @@ type fitCase struct {
 	candidates              int
 }
 
-func fits(expressions ...string) func(*v1alpha1.ClaimKindSpec, *v1alpha1.ClassKindSpec) {
-	return func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
+func fits(expressions ...string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
 		for i, e := range expressions {
-			s.Fits = append(s.Fits, v1alpha1.Fit{Name: "Fit" + string(rune('A'+i)), Expression: v1alpha1.Expression(e)})
+			s.Classes.Fits = append(s.Classes.Fits, v1beta1.Fit{Name: "Fit" + string(rune('A'+i)), Expression: v1beta1.Expression(e)})
 		}
 	}
 }
@@ -139,7 +139,7 @@ func fitCases() map[string]fitCase {
 		},
 		"ClaimFails": {
 			reason: "We should refuse a claim about which an expression fails", world: three(newExpressive(fits("claim.spec.size > 3"))),
-			claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.fits[FitA].expression of claim kind",
+			claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind",
 		},
 		"Both": {
 			reason: "We should compare claim and class", world: three(newExpressive(fits("claim.spec.size <= class.spec.size"))),
@@ -155,59 +155,59 @@ func fitCases() map[string]fitCase {
 		},
 		"OfClassKind": {
 			reason: "We should heed the fits of the class kind",
-			world: three(newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
-				s.Fits = []v1alpha1.Fit{{Name: "Driver", Expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}}
+			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
+				s.Fits = []v1beta1.Fit{{Name: "Driver", Expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}}
 			})),
 			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
 		},
 		"OfferWhen": {
 			reason: "We should not offer what the class kind does not",
-			world: three(newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
+			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
 				s.OfferWhen = "class.spec.size > 1"
 			})),
 			claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2",
 		},
 		"LowestScore": {
 			reason: "We should give the cheapest, and none without a price",
-			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.Strategy, s.Score = v1alpha1.LowestScore, "class.spec.size * claim.spec.nodes"
+			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.size * claim.spec.nodes"
 			})),
 			claim: all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
 		},
 		"HighestScore": {
 			reason: "We should give the best",
-			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.Strategy, s.Score = v1alpha1.HighestScore, "double(class.spec.size) - 10.5"
+			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Choice.Strategy, s.Choice.Score = v1beta1.HighestScore, "double(class.spec.size) - 10.5"
 			})),
 			claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1",
 		},
 		"Selector": {
 			reason: "We should take the selector of an expression",
-			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.ClassSelector.Expression, s.Fits = "'all=' + claim.spec.all", []v1alpha1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
+			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Selector.Expression, s.Classes.Fits = "'all=' + claim.spec.all", []v1beta1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
 			})),
 			claim: map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
 		"SelectorMap": {
 			reason: "We should take a map of labels, too",
-			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.ClassSelector.Expression, s.Fits = "{'all': claim.spec.all}", []v1alpha1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
+			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Selector.Expression, s.Classes.Fits = "{'all': claim.spec.all}", []v1beta1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
 			})),
 			claim: map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
 		"SelectorMalformed": {
 			reason: "We should refuse a claim whose selector is none",
-			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.ClassSelector.Expression = "claim.spec.all"
+			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Selector.Expression = "claim.spec.all"
 			})),
-			claim: map[string]any{"all": "a=b="}, problem: "spec.classSelector.expression",
+			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
 		},
 		"SelectorMalformedOrNone": {
 			reason: "We should not take a malformed selector for none",
-			world: three(newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.ClassSelector.Expression, s.WhenNoSelector = "claim.spec.all", v1alpha1.NoSelectorLeaveAlone
+			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Selector.Expression, s.Selector.WhenAbsent = "claim.spec.all", v1beta1.NoSelectorLeaveAlone
 			})),
-			claim: map[string]any{"all": "a=b="}, problem: "spec.classSelector.expression",
+			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
 		},
 		"TooLong": {
 			reason: "We should refuse a claim with a field that is too long",
@@ -245,12 +245,12 @@ func TestFits(t *testing.T) {
 
 func TestDefaultsOfPartitions(t *testing.T) {
 	const mark = "example.org/default"
-	world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-		s.Partition = &v1alpha1.Partition{
+	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Partition = &v1beta1.Partition{
 			Claim: "has(claim.spec.tenant) ? claim.spec.tenant : ''",
 			Class: "has(class.spec.tenant) ? class.spec.tenant : ''",
 		}
-		s.Fits = []v1alpha1.Fit{{Name: "Kind", Expression: "!has(class.spec.of) || class.spec.of == 'Postgres'"}}
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Kind", Expression: "!has(class.spec.of) || class.spec.of == 'Postgres'"}}
 	}).
 		with("a", map[string]any{"tenant": "a"}, mark, "true").
 		with("b", map[string]any{"tenant": "b"}, mark, "true").
@@ -278,8 +278,8 @@ func TestDefaultsOfPartitions(t *testing.T) {
 
 // TestDefaultOfAConstantPartition has a partition that looks at nothing in a class.
 func TestDefaultOfAConstantPartition(t *testing.T) {
-	world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-		s.Partition = &v1alpha1.Partition{Claim: "'a'", Class: "'a'"}
+	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Partition = &v1beta1.Partition{Claim: "'a'", Class: "'a'"}
 	}).with("a", nil, "example.org/default", "true")
 	for _, world.indexed = range []bool{false, true} {
 		d, err := world.decide(t, nil)
@@ -307,8 +307,8 @@ func TestBindWhen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.BindWhen, s.Reference.EmptyIsUnset = v1alpha1.Expression(tc.expression), true
+			world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Claims.When, s.Reference.WhenEmpty = v1beta1.Expression(tc.expression), v1beta1.BindEmpty
 			}).
 				with("a", map[string]any{})
 			if tc.leftAlone != claim.Settled {
@@ -330,12 +330,12 @@ func TestBindWhen(t *testing.T) {
 // TestReplacedReference replaces the default of a schema by the reference to a class that has
 // no namespace, and whose group is that of the core.
 func TestReplacedReference(t *testing.T) {
-	for form, want := range map[v1alpha1.ReferenceForm]string{
-		v1alpha1.NamespacedReference:  `{"name":"a","more":1,"apiGroup":"other"}`,
-		v1alpha1.TypedObjectReference: `{"kind":"Pool","name":"a","more":1}`,
+	for form, want := range map[v1beta1.ReferenceForm]string{
+		v1beta1.NamespacedReference:  `{"name":"a","more":1,"apiGroup":"other"}`,
+		v1beta1.TypedObjectReference: `{"kind":"Pool","name":"a","more":1}`,
 	} {
-		world := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.BindWhen, s.Reference.Form = "claim.spec.classRef.name == 'default'", form
+		world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			s.Claims.When, s.Reference.Form = "claim.spec.classRef.name == 'default'", form
 		}).with("a", map[string]any{})
 		reference := map[string]any{"namespace": "other", "name": "default", "more": int64(1), "apiGroup": "other"}
 		spec := all(map[string]any{"classRef": reference})
@@ -359,27 +359,27 @@ func TestReplacedReference(t *testing.T) {
 func TestInvalidExpressions(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		change func(*v1alpha1.ClaimKindSpec, *v1alpha1.ClassKindSpec)
+		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
 		field  string
 		text   string
 	}{
-		"Syntax":  {"We should find what is no expression", fits("class.spec."), "spec.fits[FitA].expression", "no viable alternative"},
-		"Type":    {"We should want a truth", fits("'yes'"), "spec.fits[FitA].expression", "must be true or false"},
-		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.fits[FitA].expression", "klass"},
+		"Syntax":  {"We should find what is no expression", fits("class.spec."), "spec.classes.fits[FitA].expression", "no viable alternative"},
+		"Type":    {"We should want a truth", fits("'yes'"), "spec.classes.fits[FitA].expression", "must be true or false"},
+		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.classes.fits[FitA].expression", "klass"},
 		"Request": {
 			"We should not ask who asks for a claim that waits",
-			func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.WhenUnmatched, s.BindWhen = v1alpha1.BindLater, "request.userInfo.username == 'a'"
-			}, "spec.bindWhen", "request",
+			func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.WhenUnmatched, s.Claims.When = v1beta1.BindLater, "request.userInfo.username == 'a'"
+			}, "spec.claims.when", "request",
 		},
 		"Related": {
-			"We should know the objects", func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) { s.BindWhen = "related.plan.x" },
-			"spec.bindWhen", "plan",
+			"We should know the objects", func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Claims.When = "related.plan.x" },
+			"spec.claims.when", "plan",
 		},
 		"Status": {
 			"We should not take the default from the status",
-			func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
-				s.Default = v1alpha1.Source{Expression: "class.status.default"}
+			func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
+				s.Default = v1beta1.Source{Expression: "class.status.default"}
 			},
 			"spec.default.expression", "status",
 		},
@@ -395,7 +395,7 @@ func TestInvalidExpressions(t *testing.T) {
 			if fault := NewClaimKind(e.claims).fault; fault != nil {
 				_, err := e.decide(t, map[string]any{})
 				require.EqualError(t, err, e.view().Fault.Text, tc.reason)
-				assert.Equal(t, v1alpha1.ReasonInvalidExpression, fault.Reason)
+				assert.Equal(t, v1beta1.ReasonInvalidExpression, fault.Reason)
 			}
 		})
 	}
@@ -403,15 +403,15 @@ func TestInvalidExpressions(t *testing.T) {
 
 // TestManyFits of many class kinds: they share a filter when there are too many.
 func TestManyFits(t *testing.T) {
-	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-		s.Strategy, s.Score = v1alpha1.LowestScore, "class.spec.price"
+	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.price"
 	})
-	var classKinds []*v1alpha1.ClassKind
+	var classKinds []*v1beta1.ClassKind
 	for i := range 4 {
 		k := e.kind.DeepCopy()
 		k.Name = fmt.Sprintf("pools-%d.example.org", i)
 		for j := range 8 {
-			k.Spec.Fits = append(k.Spec.Fits, v1alpha1.Fit{Name: fmt.Sprintf("Fit-%d-%d", i, j), Expression: "class.spec.size != 0 || claim.spec.size == 0"})
+			k.Spec.Fits = append(k.Spec.Fits, v1beta1.Fit{Name: fmt.Sprintf("Fit-%d-%d", i, j), Expression: "class.spec.size != 0 || claim.spec.size == 0"})
 		}
 		classKinds = append(classKinds, k)
 	}
@@ -438,9 +438,9 @@ func TestManyFits(t *testing.T) {
 // TestSameFits proves that a claim kind stays the same if its class kinds are listed in another
 // order, and not if a filter would say something else.
 func TestSameFits(t *testing.T) {
-	kind := func(name, fit, message string) *v1alpha1.ClassKind {
-		return &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClassKindSpec{
-			Fits: []v1alpha1.Fit{{Name: fit, Expression: "claim.spec.a == class.spec.a", Message: message}},
+	kind := func(name, fit, message string) *v1beta1.ClassKind {
+		return &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{
+			Fits: []v1beta1.Fit{{Name: fit, Expression: "claim.spec.a == class.spec.a", Message: message}},
 		}}
 	}
 	a, b := kind("as.example.org", "A", "other"), kind("bs.example.org", "B", "other")

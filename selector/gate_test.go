@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -149,7 +149,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		require.ErrorContains(t, err, "more than 100 of the 10000 classes that match are not allowed", "We should not say that there is no class.")
 		assert.Nil(t, got.Class)
 	})
-	assert.Equal(t, v1alpha1.MaxRefusals+1, asked, "We should not ask about all.")
+	assert.Equal(t, v1beta1.MaxRefusals+1, asked, "We should not ask about all.")
 	assert.LessOrEqual(t, allocated, uint64(1<<20), "We should keep to what a review may allocate.")
 }
 
@@ -170,7 +170,7 @@ func TestOrderKeepsTheOdds(t *testing.T) {
 // A strategy commits the class that the gates admit, and no other.
 func TestGatesComeBeforeTheCommit(t *testing.T) {
 	k := postgres()
-	k.Spec.Strategy = v1alpha1.RoundRobin
+	k.Spec.Choice.Strategy = v1beta1.RoundRobin
 	view := newView(NewClaimKind(k), []*Classes{manyClasses("as.example.org", 3, 3)})
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
@@ -193,7 +193,7 @@ func TestModes(t *testing.T) {
 	}{Admit: {true, 1}, DryRun: {false, 1}, Later: {true, 0}, Explain: {false, 0}} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			k := postgres()
-			k.Spec.Strategy = v1alpha1.LeastClaims
+			k.Spec.Choice.Strategy = v1beta1.LeastClaims
 			kind := NewClaimKind(k)
 			kind.Tally = &Tally{}
 			view := newView(kind, []*Classes{manyClasses("as.example.org", 1, 1)})
@@ -299,7 +299,7 @@ func TestExplainRefusals(t *testing.T) {
 func TestGateFailsLate(t *testing.T) {
 	failed := errors.New("the authorizer does not answer")
 	k := postgres()
-	k.Spec.Strategy = v1alpha1.RoundRobin
+	k.Spec.Choice.Strategy = v1beta1.RoundRobin
 	kind := NewClaimKind(k)
 	view := newView(kind, []*Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0

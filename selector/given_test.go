@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
@@ -22,23 +22,21 @@ const (
 	ingressClass = "kubernetes.io/ingress.class"
 )
 
-func withReference(r v1alpha1.Reference) func(*v1alpha1.ClaimKindSpec) {
-	return func(s *v1alpha1.ClaimKindSpec) { s.Reference = r }
+func withReference(r v1beta1.Reference) func(*v1beta1.ClaimKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec) { s.Reference = r }
 }
 
 // The kinds of claims that the tests of references read.
 var (
-	byLabel       = withReference(v1alpha1.Reference{Label: queueLabel, Form: v1alpha1.Name})
-	byAnnotation  = withReference(v1alpha1.Reference{Annotation: "example.org/class", Form: v1alpha1.Name, EmptyIsUnset: true})
-	byName        = withReference(v1alpha1.Reference{Path: ".spec.className", Form: v1alpha1.Name, EmptyIsUnset: true})
-	byObject      = withReference(v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.ObjectReference, EmptyIsUnset: true})
-	belowTopology = withReference(v1alpha1.Reference{
-		Path: ".spec.topology.classRef", Form: v1alpha1.LocalObjectReference, WhenParentAbsent: v1alpha1.LeaveClaimAlone,
-	})
+	byLabel       = withReference(v1beta1.Reference{Place: v1beta1.Place{Label: queueLabel}, Form: v1beta1.Name})
+	byAnnotation  = withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty})
+	byName        = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.className"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty})
+	byObject      = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty})
+	belowTopology = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.topology.classRef"}, Form: v1beta1.LocalObjectReference, WhenParentAbsent: v1beta1.LeaveClaimAlone})
 )
 
 // kindOf claims whose registration differs from the CRD's defaults.
-func kindOf(changes ...func(*v1alpha1.ClaimKindSpec)) *ClaimKind {
+func kindOf(changes ...func(*v1beta1.ClaimKindSpec)) *ClaimKind {
 	k := postgres()
 	for _, change := range changes {
 		change(&k.Spec)
@@ -48,15 +46,15 @@ func kindOf(changes ...func(*v1alpha1.ClaimKindSpec)) *ClaimKind {
 
 func TestReadReference(t *testing.T) {
 	const wrongType = field.ErrorTypeTypeInvalid
-	leaveAlone := func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = v1alpha1.NoSelectorLeaveAlone }
-	skips := func(s *v1alpha1.ClaimKindSpec) {
-		s.SkipIfSet = []v1alpha1.Place{{Annotation: ingressClass}, {Label: "skip"}}
+	leaveAlone := func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone }
+	skips := func(s *v1beta1.ClaimKindSpec) {
+		s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: "skip"}}
 	}
-	defaults := func(*v1alpha1.ClaimKindSpec) {}
-	long := strings.Repeat("x", v1alpha1.MaxNameBytes+1)
+	defaults := func(*v1beta1.ClaimKindSpec) {}
+	long := strings.Repeat("x", v1beta1.MaxNameBytes+1)
 	for name, tc := range map[string]struct {
 		reason    string
-		kind      func(*v1alpha1.ClaimKindSpec)
+		kind      func(*v1beta1.ClaimKindSpec)
 		claim     string
 		leftAlone string
 		settled   string
@@ -135,7 +133,7 @@ func TestReadReference(t *testing.T) {
 }
 
 func TestReadOtherAnnotation(t *testing.T) {
-	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Annotation = "example.org/selector" })
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Selector.Annotation = "example.org/selector" })
 	got := kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: tier=gold, classbind.io/class-selector: tier=iron}}}`))
 	require.Empty(t, got.Problems)
 	assert.Equal(t, "tier=gold", got.Selector.String(), "We should read the annotation that the kind names, and no other.")
@@ -153,12 +151,12 @@ func TestPointer(t *testing.T) {
 
 // TestPatchOfReference applies the patches with the library that the API server uses.
 func TestPatchOfReference(t *testing.T) {
-	typed := withReference(v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.TypedLocalObjectReference, EmptyIsUnset: true})
-	namespaced := NewClassKind(&v1alpha1.ClassKind{Spec: crossplaneClassKind()},
+	typed := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.TypedLocalObjectReference, WhenEmpty: v1beta1.BindEmpty})
+	namespaced := NewClassKind(&v1beta1.ClassKind{Spec: crossplaneClassKind()},
 		metav1.SchemeGroupVersion.WithKind("Gold"), true)
 	for name, tc := range map[string]struct {
 		reason, claim, want string
-		kind                func(*v1alpha1.ClaimKindSpec)
+		kind                func(*v1beta1.ClaimKindSpec)
 	}{
 		"Label":         {reason: "We should add a label beside others, and escape its key.", kind: byLabel, claim: `{metadata: {labels: {a: b}}}`, want: `{metadata: {labels: {a: b, kueue.x-k8s.io/queue-name: gold}}}`},
 		"FirstLabel":    {reason: "We should add the labels if there are none.", kind: byLabel, claim: `{metadata: {name: db}}`, want: `{metadata: {name: db, labels: {kueue.x-k8s.io/queue-name: gold}}}`},
@@ -202,7 +200,7 @@ func TestPatchOfReference(t *testing.T) {
 func TestLongNamesAreNoLabels(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		kind    func(*v1alpha1.ClaimKindSpec)
+		kind    func(*v1beta1.ClaimKindSpec)
 		length  int
 		dropped string
 	}{
@@ -221,8 +219,8 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 // TestAnyRoundRobin has claims without an opinion go round over all classes, as those of
 // Service Fabrik do over its clusters.
 func TestAnyRoundRobin(t *testing.T) {
-	kind := kindOf(func(s *v1alpha1.ClaimKindSpec) {
-		s.WhenNoSelector, s.Strategy = v1alpha1.NoSelectorAny, v1alpha1.RoundRobin
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
+		s.Selector.WhenAbsent, s.Choice.Strategy = v1beta1.NoSelectorAny, v1beta1.RoundRobin
 	})
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	view := newView(kind, []*Classes{

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -30,7 +30,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 	kinds[1].Namespaced = true
 	for n := range 60 {
 		kind := postgres()
-		kind.Spec.ClassNamespaces = []v1alpha1.ClassNamespaces{{}, {From: v1alpha1.FromAll}, {From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"0", "2"}}}[n%3]
+		kind.Spec.Classes.Namespaces = []v1beta1.ClassNamespaces{{}, {From: v1beta1.FromAll}, {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"0", "2"}}}[n%3]
 		var offered []*Classes
 		for _, kind := range kinds {
 			var classes []*Class

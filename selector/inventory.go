@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Snapshot is what is registered and known at one moment, by claim kind.
@@ -278,7 +278,7 @@ func (i *Inventory) update(claimKinds ...string) {
 func (u *unknownKinds) missingFault(claimKind string) *Fault {
 	for _, classKind := range slices.Sorted(maps.Keys(u.missing)) {
 		if m := u.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
-			return &Fault{v1alpha1.ReasonClassKindMissing, fmt.Sprintf(
+			return &Fault{v1beta1.ReasonClassKindMissing, fmt.Sprintf(
 				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
 					"to bind claims without these classes, delete the ClassKind",
 				classKind, claimKind, m.why)}

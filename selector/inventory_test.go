@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestInventory(t *testing.T) {
@@ -152,7 +152,7 @@ func TestInventory(t *testing.T) {
 // TestInventoryOfANewcomer which no reference can tell from a class kind whose name comes first.
 func TestInventoryOfANewcomer(t *testing.T) {
 	k := postgres()
-	k.Spec.Reference.Form = v1alpha1.LocalObjectReference
+	k.Spec.Reference.Form = v1beta1.LocalObjectReference
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(k))
 	i.Open()
@@ -285,7 +285,7 @@ func TestInventoryMissing(t *testing.T) {
 			for name, view := range i.Snapshot() {
 				assert.Equal(t, view.Fault, view.Missing, tc.reason)
 				if view.Fault != nil {
-					assert.Equal(t, v1alpha1.ReasonClassKindMissing, view.Fault.Reason)
+					assert.Equal(t, v1beta1.ReasonClassKindMissing, view.Fault.Reason)
 					faults[name] = view.Fault.Text
 				}
 			}

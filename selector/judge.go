@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"
@@ -45,12 +45,12 @@ func (k *ClaimKind) judge(claim subject, c *Class) (filter int, err error) {
 		return costly, err
 	}
 	left := f.budget.Left
-	f.budget.Left = min(left, v1alpha1.MaxClassExpressionCost)
+	f.budget.Left = min(left, v1beta1.MaxClassExpressionCost)
 	defer func(part uint64) { f.budget.Left += left - part }(f.budget.Left)
 	for i := costly; i < len(k.filters); i++ {
 		dropped, err := k.filters[i].drops(claim, c)
 		switch {
-		case errors.Is(err, expression.ErrBudget) && left > v1alpha1.MaxClassExpressionCost:
+		case errors.Is(err, expression.ErrBudget) && left > v1beta1.MaxClassExpressionCost:
 			claim.blame(k.Reader, c)
 			return costly, errCostly
 		case errors.Is(err, expression.ErrBudget):
@@ -64,7 +64,7 @@ func (k *ClaimKind) judge(claim subject, c *Class) (filter int, err error) {
 
 // goOn waits for a turn, unless it has one, once the claim has cost what is free. An error ends the decision.
 func (f *facts) goOn() error {
-	const free = v1alpha1.MaxExpressionCost - v1alpha1.FreeExpressionCost
+	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
 	if f.turn != nil && f.err == nil && f.budget.Left < free {
 		f.err = f.turn()
 	}
@@ -103,7 +103,7 @@ func (s subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candidate) candidate {
 	var short, long candidateHeap
 	for _, c := range unjudged {
-		if c.class.Fields.Length() > v1alpha1.LongExpressionCost {
+		if c.class.Fields.Length() > v1beta1.LongExpressionCost {
 			long = append(long, c)
 		} else {
 			short = append(short, c)
@@ -156,7 +156,7 @@ func (d *Decision) settle(found bool) error {
 		return nil
 	case f.costly == nil:
 		length, problem := d.subject().longest(d.View.Kind.Reader)
-		if length <= v1alpha1.LongExpressionCost {
+		if length <= v1beta1.LongExpressionCost {
 			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes, and %d were not judged: "+
 				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name, d.Unjudged)
 		}

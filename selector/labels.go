@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"unique"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Labels of a class, sorted by the hashes of their keys, so that a query finds its
@@ -65,14 +65,14 @@ func compareKeyed(a, b keyed) int {
 
 // labelsFit reports whether labels are within the limits of a class.
 func labelsFit(set map[string]string) bool {
-	if len(set) > v1alpha1.MaxClassLabels {
+	if len(set) > v1beta1.MaxClassLabels {
 		return false
 	}
 	size := 0
 	for key, value := range set {
 		size += len(key) + len(value)
 	}
-	return size <= v1alpha1.MaxClassLabelBytes
+	return size <= v1beta1.MaxClassLabelBytes
 }
 
 // from returns the labels whose hash is at least this one. It looks for near ones step

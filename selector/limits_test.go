@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // elements repeats an element n times, with its number for %d.
@@ -89,12 +89,12 @@ func TestClaimsCostLittle(t *testing.T) {
 
 func assertShort(t *testing.T, errs field.ErrorList) {
 	t.Helper()
-	assert.LessOrEqual(t, len(errs), v1alpha1.MaxErrors, "We should not tell all that is wrong.")
+	assert.LessOrEqual(t, len(errs), v1beta1.MaxErrors, "We should not tell all that is wrong.")
 	if len(errs) > 0 {
-		assert.Less(t, len(errs.ToAggregate().Error()), v1alpha1.MaxErrors*(v1alpha1.MaxMessageBytes+4*v1alpha1.MaxShownBytes), "We should be brief.")
+		assert.Less(t, len(errs.ToAggregate().Error()), v1beta1.MaxErrors*(v1beta1.MaxMessageBytes+4*v1beta1.MaxShownBytes), "We should be brief.")
 	}
 	for _, err := range errs {
-		assert.Less(t, len(err.Field), 2*v1alpha1.MaxShownBytes, "We should name a field briefly: %s.", err)
+		assert.Less(t, len(err.Field), 2*v1beta1.MaxShownBytes, "We should name a field briefly: %s.", err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -17,14 +17,14 @@ import (
 // it, against the one that late binding and explain apply.
 func TestNamespaces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
-	values := []v1alpha1.LabelValue{"a", "b", ""}
+	values := []v1beta1.LabelValue{"a", "b", ""}
 	for range 500 {
-		s := v1alpha1.NamespaceSelector{}
+		s := v1beta1.NamespaceSelector{}
 		if random.IntN(2) == 0 {
-			s.MatchLabels = map[string]v1alpha1.LabelValue{"team": values[random.IntN(3)]}
+			s.MatchLabels = map[string]v1beta1.LabelValue{"team": values[random.IntN(3)]}
 		}
 		if random.IntN(2) == 0 {
-			s.MatchExpressions = []v1alpha1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
+			s.MatchExpressions = []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
 		}
 		namespaces, err := claim.NewNamespaces(s, "classbind-system")
 		require.NoError(t, err)
@@ -46,6 +46,8 @@ func TestNamespaces(t *testing.T) {
 		selected, known := namespaces.Known("")
 		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
 	}
-	_, err := claim.NewNamespaces(v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
-	require.ErrorContains(t, err, "spec.namespaceSelector")
+	_, err := claim.NewNamespaces(v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
+	require.ErrorContains(t, err, "spec.claims.namespaceSelector")
+	later := v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}}}
+	assert.Len(t, claim.NamespaceSelector(later, "classbind-system").MatchExpressions, 2, "We should leave out what the API server may not know.")
 }

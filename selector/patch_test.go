@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
@@ -57,7 +57,7 @@ func TestAddReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
-			kind := kindOf(withReference(v1alpha1.Reference{Path: v1alpha1.FieldPath("." + strings.Join(tc.path, ".")), Form: v1alpha1.Name}))
+			kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: v1beta1.FieldPath("." + strings.Join(tc.path, "."))}, Form: v1beta1.Name}))
 			patch := fields.Patch(kind.AddReference(kind.Parents(object), kind.Reference(claim.Target{Name: "gold"})))
 			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
 
@@ -80,7 +80,7 @@ func TestPatch(t *testing.T) {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	kind := kindOf(withReference(v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.LocalObjectReference}))
+	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.LocalObjectReference}))
 	for _, text := range []string{"", "5e1f", `"`, `\`, "\x00\n\x1f", "<&>", "Größe", "\u2028", "\xff"} {
 		want, err := json.Marshal([]operation{
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},

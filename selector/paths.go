@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
@@ -29,7 +29,7 @@ type PathsCheck struct {
 	SelectorAbsent bool
 	// Required are the fields without which the API server refuses a claim: of those that
 	// lead to the reference, and of those in it.
-	Required []v1alpha1.FieldPath
+	Required []v1beta1.FieldPath
 
 	// pruned is what the API server would remove, empty if it is nothing.
 	pruned string
@@ -56,7 +56,7 @@ func (c *PathsCheck) add(setting string, f openapi.Found) bool {
 }
 
 func (c *PathsCheck) addProblem(text string) {
-	if len(c.Problems) < v1alpha1.MaxErrors && !slices.Contains(c.Problems, text) {
+	if len(c.Problems) < v1beta1.MaxErrors && !slices.Contains(c.Problems, text) {
 		c.Problems = append(c.Problems, text)
 	}
 }
@@ -72,7 +72,7 @@ type pathsChecker struct {
 func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Require(c.Required)
 	k.selectorAbsent = c.SelectorAbsent
-	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1alpha1.ReasonInvalidExpression) {
+	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1beta1.ReasonInvalidExpression) {
 		k.fault = &Fault{reason, fmt.Sprintf("claim kind %q: %s", k.Name, text)}
 	}
 }
@@ -89,7 +89,7 @@ func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 			c.Absent = append(c.Absent, "."+p.String())
 			continue
 		}
-		c.add("skipIfSet", f)
+		c.add("claims.skipIfSet", f)
 	}
 	return c
 }
@@ -113,7 +113,7 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	if k.ClassRef.IsKey() {
 		if len(k.Form.Fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
-			c.addProblem(fmt.Sprintf(text, k.Form.Name, v1alpha1.Name))
+			c.addProblem(fmt.Sprintf(text, k.Form.Name, v1beta1.Name))
 		}
 		return
 	}
@@ -144,7 +144,7 @@ func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
 	if k.EmptyIsUnset && f.Type == "string" && f.Allows("") {
 		return
 	}
-	at := v1alpha1.FieldPath("." + p.String())
+	at := v1beta1.FieldPath("." + p.String())
 	if s.Requires(p) && len(p) <= maxPathNames && len(at) <= maxPathBytes {
 		c.Required = append(c.Required, at)
 	}
@@ -190,7 +190,7 @@ func (k pathsChecker) fittingForm(s *openapi.Schema) string {
 	best, most := (*claim.Form)(nil), 0
 	for i := range claim.Forms {
 		form, c := &claim.Forms[i], PathsCheck{}
-		if !form.NamesNamespace && (k.From == v1alpha1.FromAll || len(k.Names) > 1) {
+		if !form.NamesNamespace && (k.From == v1beta1.FromAll || len(k.Names) > 1) {
 			continue // No registration may have it.
 		}
 		if k.checkForm(form, s, &c); len(c.Problems) > 0 || c.Unknown != "" {
@@ -212,7 +212,7 @@ func (k pathsChecker) fittingForm(s *openapi.Schema) string {
 	case k.Own():
 		return correctReference
 	default:
-		return fmt.Sprintf("%s, or set spec.classNamespaces.from to %s", correctReference, v1alpha1.FromSameAsClaim)
+		return fmt.Sprintf("%s, or set spec.classes.namespaces.from to %s", correctReference, v1beta1.FromSameAsClaim)
 	}
 }
 
@@ -220,13 +220,13 @@ const correctReference = "correct spec.reference.path and spec.reference.form, o
 
 // shown is a field of the reference in a text.
 func shownPart(reference fields.Path, name string) string {
-	return "." + truncate.String(reference.Below(name).String(), v1alpha1.MaxShownBytes)
+	return "." + truncate.String(reference.Below(name).String(), v1beta1.MaxShownBytes)
 }
 
 // checkSelector reports whether a selector would be stored. It may have one kind of
 // requirements alone.
 func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
-	const setting = "classSelector.path"
+	const setting = "selector.path"
 	f := s.At(k.Selector)
 	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.Selector, defaultSelector) {
 		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.Selector.String()), true
@@ -251,10 +251,10 @@ func (c *PathsCheck) problem() (reason, text string) {
 	problems := strings.Join(c.Problems, "; ")
 	switch {
 	case c.pruned != "":
-		return v1alpha1.ReasonReferencePruned, fmt.Sprintf(
+		return v1beta1.ReasonReferencePruned, fmt.Sprintf(
 			"no claim is bound, because the API server would remove %s: %s: %s", c.pruned, problems, c.remedy)
 	case problems != "":
-		return v1alpha1.ReasonPathsInvalid, fmt.Sprintf("no claim is bound: %s: %s", problems, c.remedy)
+		return v1beta1.ReasonPathsInvalid, fmt.Sprintf("no claim is bound: %s: %s", problems, c.remedy)
 	}
 	return "", ""
 }
@@ -270,9 +270,9 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	if len(refused) == 0 {
 		return "", ""
 	}
-	reason = v1alpha1.ReasonReferenceRefused
+	reason = v1beta1.ReasonReferenceRefused
 	if kinds == len(v.Classes) {
-		reason = v1alpha1.ReasonAllReferencesRefused
+		reason = v1beta1.ReasonAllReferencesRefused
 	}
 	return reason, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
 }
@@ -284,7 +284,7 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	refuse := func(format string, args ...any) {
 		text := fmt.Sprintf("reference.form %s: ", v.Kind.Form.Name) + fmt.Sprintf(format, args...)
 		isRefused = true
-		if len(texts) < v1alpha1.MaxErrors && !slices.Contains(texts, text) {
+		if len(texts) < v1beta1.MaxErrors && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}

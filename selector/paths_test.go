@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/openapi"
 )
 
@@ -46,7 +46,7 @@ func TestCheckPaths(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		schema  string
-		spec    func(*v1alpha1.ClaimKindSpec)
+		spec    func(*v1beta1.ClaimKindSpec)
 		kinds   []*ClassKind
 		problem string
 		pruned  string
@@ -59,12 +59,12 @@ func TestCheckPaths(t *testing.T) {
 		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
 		"ReferenceMistyped": {
 			reason: "We should see that a reference would be removed for a typing error in its path",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.clasRef" },
+			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.clasRef" },
 			problem: "reference.path: the schema has no field .spec.clasRef", pruned: whole,
 		},
 		"ParentMistyped": {
 			reason: "We should name the field that is missing, not what would be below it",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".sepc.classRef.of" },
+			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".sepc.classRef.of" },
 			problem: "reference.path: the schema has no field .sepc", pruned: whole,
 		},
 		"NoSpec": {
@@ -86,8 +86,8 @@ func TestCheckPaths(t *testing.T) {
 			reason: "We should name all that would be removed",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster, namespaced},
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind; reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
-			spec:   func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
-			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classNamespaces.from to SameAsClaim",
+			spec:   func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
+			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
 		"NamespaceNotWritten": {
 			reason: "We should not miss the namespace of classes that have none",
@@ -96,9 +96,9 @@ func TestCheckPaths(t *testing.T) {
 		"NamespaceLost": {
 			reason:  "We should bind no claim to a class of a namespace that its reference does not tell",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
+			spec:    func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
-			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classNamespaces.from to SameAsClaim",
+			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
 		"OwnNamespaceLost": {
 			reason: "We should bind a claim to a class of its own namespace, which is the one that is meant",
@@ -125,11 +125,11 @@ func TestCheckPaths(t *testing.T) {
 		"NameRequired": {
 			reason: "We should find nothing wrong with what the form writes",
 			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*ClassKind{cluster},
-			spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.LocalObjectReference },
+			spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.LocalObjectReference },
 		},
 		"NamePattern": {
 			reason: "We should not hold against a name what is not known of it", kinds: []*ClassKind{cluster},
-			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1alpha1.Name, ".spec.className" },
+			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1beta1.Name, ".spec.className" },
 		},
 		"TextForAnObject": {
 			reason: "We should see that the API server would refuse an object, which is not to remove it",
@@ -138,29 +138,29 @@ func TestCheckPaths(t *testing.T) {
 		},
 		"ObjectForAName": {
 			reason: "We should see that the API server would refuse a text",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.Name },
+			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
 			problem: "reference.form Name: must be of type string, and is of type object: .spec.classRef", remedy: "set spec.reference.form to ObjectReference",
 		},
 		"Name": {
 			reason: "We should take a text for a name",
-			schema: specOf("className: "+aText, selectable), spec: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1alpha1.Name, ".spec.className" },
+			schema: specOf("className: "+aText, selectable), spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1beta1.Name, ".spec.className" },
 		},
 		"ListOnTheWay": {
 			reason:  "We should say that a path leads through a list",
 			schema:  specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.listeners.classRef" },
+			spec:    func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.listeners.classRef" },
 			problem: "reference.path: a path cannot lead through a list, such as .spec.listeners",
 		},
 		"ListOnTheWayOfSkipIfSet": {
 			reason:  "We should look at every path",
 			schema:  specOf("classRef: "+aReference, selectable, "listeners: {type: array, items: {type: object, properties: {name: "+aText+"}}}"),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.listeners.name"}} },
-			problem: "skipIfSet: a path cannot lead through a list, such as .spec.listeners",
+			spec:    func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.listeners.name"}} },
+			problem: "claims.skipIfSet: a path cannot lead through a list, such as .spec.listeners",
 		},
 		"ListOfReferences": {
 			reason:  "We should not take a list of references for one",
 			schema:  specOf("classRefs: {type: array, items: "+aReference+"}", selectable),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.classRefs" },
+			spec:    func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.classRefs" },
 			problem: "reference.form ObjectReference: a path cannot lead through a list, such as .spec.classRefs", remedy: correctReference,
 		},
 		"NumberInAReference": {
@@ -171,19 +171,21 @@ func TestCheckPaths(t *testing.T) {
 		"ExternalSecret": {
 			reason:  "We should bind no claim whose reference loses group and namespace, and say which form fits",
 			schema:  specOf("secretStoreRef: {type: object, properties: {kind: {type: string, enum: [A, ClusterA]}, name: "+aText+"}}", selectable),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = ".spec.secretStoreRef" },
+			spec:    func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.secretStoreRef" },
 			problem: "reference.form ObjectReference: the schema has no field .spec.secretStoreRef.apiVersion", pruned: part,
 			remedy: "set spec.reference.form to KindReference",
 		},
 		"Label": {
 			reason: "We should ask no schema for a label", schema: specOf(selectable),
-			spec: func(s *v1alpha1.ClaimKindSpec) {
-				s.Reference = v1alpha1.Reference{Label: "example.org/queue", Form: v1alpha1.Name}
+			spec: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/queue"}, Form: v1beta1.Name}
 			},
 		},
 		"LabelOfAnotherForm": {
 			reason: "We should see that a label is no object", schema: specOf(selectable),
-			spec:    func(s *v1alpha1.ClaimKindSpec) { s.Reference = v1alpha1.Reference{Annotation: "example.org/queue"} },
+			spec: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/queue"}}
+			},
 			problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name",
 		},
 		"Preserved": {
@@ -202,15 +204,15 @@ func TestCheckPaths(t *testing.T) {
 		"AnyKey": {
 			reason: "We should find a field in a map",
 			schema: "{type: object, properties: {spec: {type: object, additionalProperties: " + aText + "}}}",
-			spec: func(s *v1alpha1.ClaimKindSpec) {
-				s.Reference.Form, s.Reference.Path, s.ClassSelector.Path = v1alpha1.Name, ".spec.class", ".metadata.selector"
+			spec: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Reference.Path, s.Selector.Path = v1beta1.Name, ".spec.class", ".metadata.selector"
 			},
-			unknown: "classSelector.path: the schema does not say what may be in .metadata.selector.matchLabels",
+			unknown: "selector.path: the schema does not say what may be in .metadata.selector.matchLabels",
 		},
 		"SelectorMistyped": {
 			reason: "We should see that no claim would keep its selector",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Path = ".spec.classselector" },
-			problem: "classSelector.path: the schema has no field .spec.classselector",
+			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Selector.Path = ".spec.classselector" },
+			problem: "selector.path: the schema has no field .spec.classselector",
 		},
 		"NoSelectorField": {
 			reason: "We should not ask for the field that is read by default: any claim has the annotation",
@@ -218,7 +220,7 @@ func TestCheckPaths(t *testing.T) {
 		},
 		"SelectorIsAText": {
 			reason: "We should see that no claim could have a selector",
-			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "classSelector.path: must be of type object, and is of type string: .spec.classSelector",
+			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "selector.path: must be of type object, and is of type string: .spec.classSelector",
 		},
 		"SelectorOfLabelsAlone": {
 			reason: "We should be content with one kind of requirements",
@@ -229,33 +231,35 @@ func TestCheckPaths(t *testing.T) {
 		},
 		"SelectorOfNothing": {
 			reason: "We should see that no claim would keep what it asks for", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {labels: {type: object}}}"),
-			problem: "classSelector.path: the schema has no field .spec.classSelector.matchLabels",
+			problem: "selector.path: the schema has no field .spec.classSelector.matchLabels",
 		},
 		"ExpressionsAreNoList": {
 			reason:  "We should look at both kinds of requirements",
 			schema:  specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object}, matchExpressions: {type: object}}}"),
-			problem: "classSelector.path: must be of type array, and is of type object: .spec.classSelector.matchExpressions",
+			problem: "selector.path: must be of type array, and is of type object: .spec.classSelector.matchExpressions",
 		},
 		"SkipMistyped": {
 			reason: "We should see that no claim would ever be skipped",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.volumname"}} },
-			problem: "skipIfSet: the schema has no field .spec.volumname",
+			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volumname"}} },
+			problem: "claims.skipIfSet: the schema has no field .spec.volumname",
 		},
 		"SkipByMetadata": {
 			reason: "We should not look for metadata in a CRD: the API server knows it",
 			schema: "{type: object, properties: {metadata: {type: object}, spec: {type: object, properties: {classRef: " + aReference + "}}}}", absent: []string{".spec.classSelector"},
-			spec: func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".metadata.labels.skip"}} },
+			spec: func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".metadata.labels.skip"}}
+			},
 		},
 		"Embedded": {
 			reason: "We should not look for metadata in an object within a claim", schema: specOf("template: {type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}", "classRef: "+aReference),
-			spec: func(s *v1alpha1.ClaimKindSpec) {
-				s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.template.metadata.name"}}
+			spec: func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.template.metadata.name"}}
 			},
-			unknown: "skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
+			unknown: "claims.skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
 		},
 		"SkipByDefault": {
 			reason: "We should not ask for the field by which claims are skipped by default",
-			schema: fits, spec: func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.resourceRef"}} }, absent: []string{".spec.resourceRef"},
+			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.resourceRef"}} }, absent: []string{".spec.resourceRef"},
 		},
 		"NotASchema": {
 			reason: "We should not know where a vendor wrote something else", schema: specOf("classRef: {type: [object, string]}", selectable),
@@ -263,9 +267,10 @@ func TestCheckPaths(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1alpha1.ClaimKindSpec{
-				Reference: v1alpha1.Reference{Path: ".spec.classRef"}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
-				ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim},
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1beta1.ClaimKindSpec{
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}},
+				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
+				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}},
 			}}
 			if tc.spec != nil {
 				tc.spec(&k.Spec)
@@ -280,13 +285,13 @@ func TestCheckPaths(t *testing.T) {
 			want, wantText := "", ""
 			switch {
 			case tc.refused:
-				reasons := map[bool]string{false: v1alpha1.ReasonReferenceRefused, true: v1alpha1.ReasonAllReferencesRefused}
+				reasons := map[bool]string{false: v1beta1.ReasonReferenceRefused, true: v1beta1.ReasonAllReferencesRefused}
 				want, wantText = reasons[tc.all], tc.problem+": the API server refuses claims with such a reference"
 			case tc.pruned != "":
-				want = v1alpha1.ReasonReferencePruned
+				want = v1beta1.ReasonReferencePruned
 				wantText = "no claim is bound, because the API server would remove " + tc.pruned + ": " + tc.problem + ": " + cmp.Or(tc.remedy, correctReference)
 			case tc.problem != "":
-				want = v1alpha1.ReasonPathsInvalid
+				want = v1beta1.ReasonPathsInvalid
 				wantText = "no claim is bound: " + tc.problem + ": " + cmp.Or(tc.remedy, "correct the ClaimKind, or the schema")
 			}
 			assert.Equal(t, want, reason, tc.reason)
@@ -306,7 +311,7 @@ func TestRefusedIsShort(t *testing.T) {
 	view := NewView(NewClaimKind(postgres()), nil)
 	check := CheckPaths(view.Kind, schemaOfCRD(t, specOf("classRef: {type: object, required: ["+strings.Join(fields, ", ")+"], x-kubernetes-preserve-unknown-fields: true}")))
 	_, problem := view.PathsProblem(check)
-	assert.Equal(t, v1alpha1.MaxErrors, strings.Count(problem, "the schema requires .spec.classRef.f"))
+	assert.Equal(t, v1beta1.MaxErrors, strings.Count(problem, "the schema requires .spec.classRef.f"))
 	assert.Less(t, len(problem), 3000)
 }
 
@@ -320,12 +325,12 @@ func TestVersions(t *testing.T) {
 		reason, preferred, stored, conversion string
 		wantReason, wantText                  string
 	}{
-		"Kept":          {"We should look at the version that the registration is written for.", without, with, "None", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
-		"Lost":          {"We should bind none that are stored without.", with, without, "None", v1alpha1.ReasonReferencePruned, "reference.path: the schema of the version that is stored has no field .spec.classRef"},
-		"NameLost":      {"We should bind none that are stored without the name.", with, strings.Replace(with, "name: {type: string}, ", "", 1), "None", v1alpha1.ReasonReferencePruned, "reference.form ObjectReference: the schema of the version that is stored has no field .spec.classRef.name"},
-		"KindLost":      {"We should bind none that are stored without the kind.", with, noKind, "None", v1alpha1.ReasonReferencePruned, "the schema of the version that is stored has no field .spec.classRef.kind"},
+		"Kept":          {"We should look at the version that the registration is written for.", without, with, "None", v1beta1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
+		"Lost":          {"We should bind none that are stored without.", with, without, "None", v1beta1.ReasonReferencePruned, "reference.path: the schema of the version that is stored has no field .spec.classRef"},
+		"NameLost":      {"We should bind none that are stored without the name.", with, strings.Replace(with, "name: {type: string}, ", "", 1), "None", v1beta1.ReasonReferencePruned, "reference.form ObjectReference: the schema of the version that is stored has no field .spec.classRef.name"},
+		"KindLost":      {"We should bind none that are stored without the kind.", with, noKind, "None", v1beta1.ReasonReferencePruned, "the schema of the version that is stored has no field .spec.classRef.kind"},
 		"Converted":     {"We should not guess what a webhook makes of a reference.", with, without, "Webhook", "", ""},
-		"ConvertedLost": {"We should bind none by a path that leads nowhere.", without, with, "Webhook", v1alpha1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
+		"ConvertedLost": {"We should bind none by a path that leads nowhere.", without, with, "Webhook", v1beta1.ReasonPathsInvalid, "reference.path: the schema has no field .spec.classRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crd, err := yaml.YAMLToJSON([]byte(fmt.Sprintf("spec: {conversion: {strategy: %s}, versions: [{name: v1, storage: true, schema: {openAPIV3Schema: %s}}, {name: v2, schema: {openAPIV3Schema: %s}}]}",
@@ -342,7 +347,7 @@ func TestVersions(t *testing.T) {
 }
 
 // withPaths compiles a claim kind whose paths were compared.
-func withPaths(k *v1alpha1.ClaimKind, c PathsCheck) *ClaimKind {
+func withPaths(k *v1beta1.ClaimKind, c PathsCheck) *ClaimKind {
 	kind := NewClaimKind(k)
 	kind.SetPaths(c)
 	return kind
@@ -351,36 +356,36 @@ func withPaths(k *v1alpha1.ClaimKind, c PathsCheck) *ClaimKind {
 // TestSetPaths has claims refused by what the schema says, whatever the status.
 func TestSetPaths(t *testing.T) {
 	k := postgres()
-	k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReferencePruned}}
+	k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonReferencePruned}}
 	faultOf := func(c PathsCheck) *Fault { return NewView(withPaths(k, c), nil).Fault }
 	assert.Nil(t, faultOf(PathsCheck{}), "We should act on no status.")
-	assert.Equal(t, &Fault{v1alpha1.ReasonReferencePruned, `claim kind "` + k.Name + `": no claim is bound, because the API server would remove it: no field: mend it`},
+	assert.Equal(t, &Fault{v1beta1.ReasonReferencePruned, `claim kind "` + k.Name + `": no claim is bound, because the API server would remove it: no field: mend it`},
 		faultOf(PathsCheck{Problems: []string{"no field"}, pruned: "it", remedy: "mend it"}), "We should bind no claim that would lose its reference.")
-	assert.Equal(t, v1alpha1.ReasonPathsInvalid, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should bind none by a path that leads nowhere.")
+	assert.Equal(t, v1beta1.ReasonPathsInvalid, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should bind none by a path that leads nowhere.")
 	assert.Nil(t, faultOf(PathsCheck{required: []string{"kind"}, Unknown: "all"}), "We should bind claims of other class kinds, and those whose schema nobody knows.")
-	k.Spec.Strategy = "Newest"
-	assert.Equal(t, v1alpha1.ReasonUnknownValue, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should say first what we do not know.")
+	k.Spec.Choice.Strategy = "Newest"
+	assert.Equal(t, v1beta1.ReasonUnknownValue, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should say first what we do not know.")
 }
 
 // TestFittingForm proposes a form of reference for a field that has none of the registration.
 func TestFittingForm(t *testing.T) {
 	for name, tc := range map[string]struct {
 		schema string
-		from   v1alpha1.ClassNamespacesFrom
-		want   v1alpha1.ReferenceForm
+		from   v1beta1.ClassNamespacesFrom
+		want   v1beta1.ReferenceForm
 	}{
-		"Object":              {"apiVersion kind name namespace", v1alpha1.FromAll, v1alpha1.ObjectReference},
-		"ObjectWithout":       {"apiVersion kind name", v1alpha1.FromSameAsClaim, v1alpha1.ObjectReference},
-		"Typed":               {"apiGroup kind name namespace", v1alpha1.FromAll, v1alpha1.TypedObjectReference},
-		"TypedLocal":          {"apiGroup kind name", v1alpha1.FromSameAsClaim, v1alpha1.TypedLocalObjectReference},
-		"GroupKind":           {"group kind name", v1alpha1.FromSameAsClaim, v1alpha1.GroupKindReference},
-		"Kind":                {"kind name", v1alpha1.FromSameAsClaim, v1alpha1.KindReference},
-		"Namespaced":          {"name namespace", v1alpha1.FromSameAsClaim, v1alpha1.NamespacedReference},
-		"NamespacedOfAll":     {"name namespace kind", v1alpha1.FromAll, v1alpha1.NamespacedReference},
-		"Local":               {"name other", v1alpha1.FromSameAsClaim, v1alpha1.LocalObjectReference},
-		"NoneWithANamespace":  {"name", v1alpha1.FromAll, ""},
-		"NoneWithoutTheOther": {"name other!", v1alpha1.FromSameAsClaim, ""},
-		"Name":                {"", v1alpha1.FromSameAsClaim, v1alpha1.Name},
+		"Object":              {"apiVersion kind name namespace", v1beta1.FromAll, v1beta1.ObjectReference},
+		"ObjectWithout":       {"apiVersion kind name", v1beta1.FromSameAsClaim, v1beta1.ObjectReference},
+		"Typed":               {"apiGroup kind name namespace", v1beta1.FromAll, v1beta1.TypedObjectReference},
+		"TypedLocal":          {"apiGroup kind name", v1beta1.FromSameAsClaim, v1beta1.TypedLocalObjectReference},
+		"GroupKind":           {"group kind name", v1beta1.FromSameAsClaim, v1beta1.GroupKindReference},
+		"Kind":                {"kind name", v1beta1.FromSameAsClaim, v1beta1.KindReference},
+		"Namespaced":          {"name namespace", v1beta1.FromSameAsClaim, v1beta1.NamespacedReference},
+		"NamespacedOfAll":     {"name namespace kind", v1beta1.FromAll, v1beta1.NamespacedReference},
+		"Local":               {"name other", v1beta1.FromSameAsClaim, v1beta1.LocalObjectReference},
+		"NoneWithANamespace":  {"name", v1beta1.FromAll, ""},
+		"NoneWithoutTheOther": {"name other!", v1beta1.FromSameAsClaim, ""},
+		"Name":                {"", v1beta1.FromSameAsClaim, v1beta1.Name},
 	} {
 		t.Run(name, func(t *testing.T) {
 			field := aText
@@ -396,7 +401,7 @@ func TestFittingForm(t *testing.T) {
 				field = fmt.Sprintf("{type: object, properties: {%s}, required: [%s]}", strings.Join(properties, ", "), strings.Join(required, ", "))
 			}
 			k := postgres()
-			k.Spec.ClassNamespaces.From = tc.from
+			k.Spec.Classes.Namespaces.From = tc.from
 			kind := NewClaimKind(k)
 			got := pathsChecker{kind.Reader, &kind.Reach}.fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
 			if tc.want == "" {
@@ -410,7 +415,7 @@ func TestFittingForm(t *testing.T) {
 
 func TestRequired(t *testing.T) {
 	const deep = ".a.b.c.d.e.f.g.h.i.j"
-	inside := func(path v1alpha1.FieldPath, schema string) string {
+	inside := func(path v1beta1.FieldPath, schema string) string {
 		for _, name := range slices.Backward(path.Names()) {
 			schema = fmt.Sprintf("{type: object, required: [%s], properties: {%s: %s}}", name, name, schema)
 		}
@@ -419,25 +424,25 @@ func TestRequired(t *testing.T) {
 	const reference = `{type: object, required: [name, scope], properties: {kind: {type: string}, name: {type: string}, scope: {type: string, default: all}}}`
 	for name, tc := range map[string]struct {
 		reason, schema string
-		reference      v1alpha1.Reference
-		want           []v1alpha1.FieldPath
+		reference      v1beta1.Reference
+		want           []v1beta1.FieldPath
 	}{
-		"Gateway": {"We should tell of each field on the way.", inside(".spec.gatewayClassName", aText), v1alpha1.Reference{Path: ".spec.gatewayClassName", Form: v1alpha1.Name}, []v1alpha1.FieldPath{".spec", ".spec.gatewayClassName"}},
-		"Fields":  {"We should tell of the fields of the form, but not of one that has a default.", specOf("ref: " + reference), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference}, []v1alpha1.FieldPath{".spec.ref.name"}},
+		"Gateway": {"We should tell of each field on the way.", inside(".spec.gatewayClassName", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.gatewayClassName"}, Form: v1beta1.Name}, []v1beta1.FieldPath{".spec", ".spec.gatewayClassName"}},
+		"Fields":  {"We should tell of the fields of the form, but not of one that has a default.", specOf("ref: " + reference), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference}, []v1beta1.FieldPath{".spec.ref.name"}},
 		"Default": {
 			"We should not tell of a parent that the API server fills in.", `{type: object, required: [spec], properties: {spec: {type: object, default: {}, required: [ref], properties: {ref: ` + reference + `}}}}`,
-			v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.KindReference},
-			[]v1alpha1.FieldPath{".spec.ref", ".spec.ref.name"},
+			v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.KindReference},
+			[]v1beta1.FieldPath{".spec.ref", ".spec.ref.name"},
 		},
-		"EmptyName":        {"We should not tell of a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}, []v1alpha1.FieldPath{".spec"}},
-		"EmptyNameOfField": {"We should tell of an object that is required, and not of a text in it that may be empty.", inside(".spec.ref.name", aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.LocalObjectReference, EmptyIsUnset: true}, []v1alpha1.FieldPath{".spec", ".spec.ref"}},
-		"NoEmptyName":      {"We should tell of a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}, []v1alpha1.FieldPath{".spec", ".spec.ref"}},
-		"None":             {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}, nil},
-		"Label":            {"We should know that a label may be absent.", inside(".spec.ref", aText), v1alpha1.Reference{Label: "ref", Form: v1alpha1.Name}, nil},
+		"EmptyName":        {"We should not tell of a text that may be empty, where that counts as no reference.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec"}},
+		"EmptyNameOfField": {"We should tell of an object that is required, and not of a text in it that may be empty.", inside(".spec.ref.name", aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
+		"NoEmptyName":      {"We should tell of a text that must not be empty.", inside(".spec.ref", `{type: string, minLength: 1}`), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}, []v1beta1.FieldPath{".spec", ".spec.ref"}},
+		"None":             {"We should tell of nothing that may be absent.", specOf("ref: " + aText), v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}, nil},
+		"Label":            {"We should know that a label may be absent.", inside(".spec.ref", aText), v1beta1.Reference{Place: v1beta1.Place{Label: "ref"}, Form: v1beta1.Name}, nil},
 		"Deep": {
 			"We should tell of no path that the status does not take.", inside(deep, reference),
-			v1alpha1.Reference{Path: deep, Form: v1alpha1.KindReference},
-			[]v1alpha1.FieldPath{".a", ".a.b", ".a.b.c", ".a.b.c.d", ".a.b.c.d.e", ".a.b.c.d.e.f", ".a.b.c.d.e.f.g", ".a.b.c.d.e.f.g.h", ".a.b.c.d.e.f.g.h.i", deep},
+			v1beta1.Reference{Place: v1beta1.Place{Path: deep}, Form: v1beta1.KindReference},
+			[]v1beta1.FieldPath{".a", ".a.b", ".a.b.c", ".a.b.c.d", ".a.b.c.d.e", ".a.b.c.d.e.f", ".a.b.c.d.e.f.g", ".a.b.c.d.e.f.g.h", ".a.b.c.d.e.f.g.h.i", deep},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt"
 )
@@ -146,13 +146,13 @@ func TestCraftedTally(t *testing.T) {
 	const prefix = "example.org/Gold//"
 	for name, tc := range map[string]struct {
 		prefix string
-		format v1alpha1.ReferenceForm
+		format v1beta1.ReferenceForm
 	}{
-		"Class":    {prefix, v1alpha1.ObjectReference},
-		"Kindless": {"///", v1alpha1.LocalObjectReference},
+		"Class":    {prefix, v1beta1.ObjectReference},
+		"Kindless": {"///", v1beta1.LocalObjectReference},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := counting(0, func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = tc.format })
+			v := counting(0, func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
 			kind := v.Classes[0].Kind
 			var classes []*Class
 			for _, name := range crafted(t, tc.prefix)[:100] {

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy
@@ -16,30 +16,30 @@ func (v *View) PolicyDefault() (*Class, *Fault) {
 		return nil, v.Fault
 	}
 	if why := v.needsWebhook(); why != "" {
-		return nil, &Fault{v1alpha1.ReasonNeedsWebhook, why}
+		return nil, &Fault{v1beta1.ReasonNeedsWebhook, why}
 	}
 	defaults := v.DefaultsOf(Seat{ClaimKind: v.Kind.Name})
 	switch len(defaults) {
 	case 0:
-		return nil, &Fault{v1alpha1.ReasonNoDefault, "no class is marked default"}
+		return nil, &Fault{v1beta1.ReasonNoDefault, "no class is marked default"}
 	case 1:
 	default:
-		return nil, &Fault{v1alpha1.ReasonSeveralDefaults, fmt.Sprintf("%d classes are marked default", len(defaults))}
+		return nil, &Fault{v1beta1.ReasonSeveralDefaults, fmt.Sprintf("%d classes are marked default", len(defaults))}
 	}
 	c := defaults[0]
 	if why := c.needsWebhook(v.Kind.Strategy.Weighted); why != "" {
-		return nil, &Fault{v1alpha1.ReasonNeedsWebhook, why}
+		return nil, &Fault{v1beta1.ReasonNeedsWebhook, why}
 	}
 	i, _ := v.Kind.firstDrop(subject{}, c) // It fails for expressions alone, and there are none.
 	switch {
 	case i < 0:
 		return c, nil
 	case v.Kind.filters[i].reason == reasonCordoned:
-		return nil, &Fault{v1alpha1.ReasonDefaultCordoned, fmt.Sprintf("the default class %s is cordoned", c)}
+		return nil, &Fault{v1beta1.ReasonDefaultCordoned, fmt.Sprintf("the default class %s is cordoned", c)}
 	case v.Kind.filters[i].reason == reasonWeightZero:
-		return nil, &Fault{v1alpha1.ReasonWeightZero, fmt.Sprintf("the default class %s has the weight 0", c)}
+		return nil, &Fault{v1beta1.ReasonWeightZero, fmt.Sprintf("the default class %s has the weight 0", c)}
 	}
-	return nil, &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf("the default class %s is %s", c, v.Kind.filters[i].text)}
+	return nil, &Fault{v1beta1.ReasonNeedsWebhook, fmt.Sprintf("the default class %s is %s", c, v.Kind.filters[i].text)}
 }
 
 // needsWebhook says why only classbind can tell which class a claim without an opinion gets;
@@ -49,9 +49,9 @@ func (v *View) needsWebhook() string {
 	switch {
 	case !k.IsEmpty():
 		return "an expression of the ClaimKind decides"
-	case k.WhenNoSelector == v1alpha1.NoSelectorAny || k.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone:
-		return fmt.Sprintf("with whenNoSelector %s, a claim without a selector does not get the default class", k.WhenNoSelector)
-	case k.Strategy.Name == v1alpha1.RoundRobin:
+	case k.WhenNoSelector == v1beta1.NoSelectorAny || k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
+		return fmt.Sprintf("with selector.whenAbsent %s, a claim without a selector does not get the default class", k.WhenNoSelector)
+	case k.Strategy.Name == v1beta1.RoundRobin:
 		return "with RoundRobin, classbind has to know which class it gave last"
 	case k.Own() && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
@@ -78,7 +78,7 @@ func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
 			continue
 		}
 		if k.ReadsReferenceOf(o.Reader) || o.ReadsReferenceOf(k.Reader) {
-			return &Fault{v1alpha1.ReasonNeedsWebhook, fmt.Sprintf(
+			return &Fault{v1beta1.ReasonNeedsWebhook, fmt.Sprintf(
 				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)}
 		}
 	}

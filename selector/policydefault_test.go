@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestPolicyDefault(t *testing.T) {
@@ -20,87 +20,87 @@ func TestPolicyDefault(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason  string
-		claims  func(*v1alpha1.ClaimKindSpec)
-		kind    func(*v1alpha1.ClassKindSpec)
+		claims  func(*v1beta1.ClaimKindSpec)
+		kind    func(*v1beta1.ClassKindSpec)
 		classes []class
 		want    string // the reason why there is none; empty, there is one
 	}{
 		"One":      {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
-		"None":     {reason: "We should need a default.", classes: []class{{}}, want: v1alpha1.ReasonNoDefault},
-		"Several":  {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1alpha1.ReasonSeveralDefaults},
-		"Cordoned": {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1alpha1.CordonedAnnotation, "true"}, marked...)}}, want: v1alpha1.ReasonDefaultCordoned},
+		"None":     {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
+		"Several":  {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1beta1.ReasonSeveralDefaults},
+		"Cordoned": {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}}, want: v1beta1.ReasonDefaultCordoned},
 		"Weightless": {
-			reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1alpha1.ReasonWeightZero,
+			reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1beta1.ReasonWeightZero,
 		},
 		"WeightlessRandom": {
 			reason:  "We should offer it where weights do not count.",
-			claims:  func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.Random },
+			claims:  func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random },
 			classes: []class{{annotations: append([]string{weight, "0"}, marked...)}},
 		},
-		"TooManyLabels": {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1alpha1.MaxClassLabels}}, want: v1alpha1.ReasonNeedsWebhook},
+		"TooManyLabels": {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}}, want: v1beta1.ReasonNeedsWebhook},
 		"RoundRobin": {
-			reason: "We should know which class we gave last.", claims: func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.RoundRobin },
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			reason: "We should know which class we gave last.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin },
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"LeastClaims": {
-			reason: "We should not need to choose from one.", claims: func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.LeastClaims },
+			reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims },
 			classes: []class{{annotations: marked}},
 		},
 		"Any": {
-			reason: "We should draw among all.", claims: func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = v1alpha1.NoSelectorAny },
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			reason: "We should draw among all.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorAny },
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"LeaveAlone": {
-			reason: "We should leave them alone.", claims: func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = v1alpha1.NoSelectorLeaveAlone },
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			reason: "We should leave them alone.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"Score": {
-			reason: "We should see an expression fail.", claims: func(s *v1alpha1.ClaimKindSpec) {
-				s.Strategy, s.Score = v1alpha1.LowestScore, "class.spec.size"
+			reason: "We should see an expression fail.", claims: func(s *v1beta1.ClaimKindSpec) {
+				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.size"
 			},
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"Partition": {
-			reason: "We should see which partition a claim is in.", claims: func(s *v1alpha1.ClaimKindSpec) {
-				s.Partition = &v1alpha1.Partition{Claim: "claim.spec.zone", Class: "class.spec.zone"}
+			reason: "We should see which partition a claim is in.", claims: func(s *v1beta1.ClaimKindSpec) {
+				s.Classes.Partition = &v1beta1.Partition{Claim: "claim.spec.zone", Class: "class.spec.zone"}
 			},
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"OfferWhen": {
-			reason: "We should see whether the class is offered.", kind: func(s *v1alpha1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" },
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			reason: "We should see whether the class is offered.", kind: func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" },
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"DefaultExpression": {
 			reason: "We should see which class is default.",
-			kind: func(s *v1alpha1.ClassKindSpec) {
-				s.Default = v1alpha1.Source{Expression: "class.metadata.name == 'c0'"}
+			kind: func(s *v1beta1.ClassKindSpec) {
+				s.Default = v1beta1.Source{Expression: "class.metadata.name == 'c0'"}
 			},
-			classes: []class{{}}, want: v1alpha1.ReasonNeedsWebhook,
+			classes: []class{{}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"WeightExpression": {
-			reason: "We should see what a class weighs.", kind: func(s *v1alpha1.ClassKindSpec) { s.Weight = v1alpha1.Source{Expression: "1"} },
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			reason: "We should see what a class weighs.", kind: func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} },
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"OwnNamespace": {
-			reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1alpha1.ReasonNeedsWebhook,
+			reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
 		"AllNamespaces": {
-			reason: "We should have one for all of them.", claims: func(s *v1alpha1.ClaimKindSpec) { s.ClassNamespaces.From = v1alpha1.FromAll },
+			reason: "We should have one for all of them.", claims: func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
 			classes: []class{{namespace: "a", annotations: marked}},
 		},
 		"NamedNamespace": {
-			reason: "We should count no default that is not offered.", claims: func(s *v1alpha1.ClaimKindSpec) {
-				s.ClassNamespaces = v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"a"}}
+			reason: "We should count no default that is not offered.", claims: func(s *v1beta1.ClaimKindSpec) {
+				s.Classes.Namespaces = v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}
 			},
 			classes: []class{{namespace: "a", annotations: marked}, {namespace: "b", annotations: marked}},
 		},
 		"Fault": {
-			reason: "We should not bind by a registration that we do not understand.", claims: func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Dice" },
-			classes: []class{{annotations: marked}}, want: v1alpha1.ReasonUnknownValue,
+			reason: "We should not bind by a registration that we do not understand.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Dice" },
+			classes: []class{{annotations: marked}}, want: v1beta1.ReasonUnknownValue,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newExpressive(func(s *v1alpha1.ClaimKindSpec, k *v1alpha1.ClassKindSpec) {
+			e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
 				if tc.claims != nil {
 					tc.claims(s)
 				}
@@ -135,39 +135,40 @@ func TestPolicyDefault(t *testing.T) {
 }
 
 func TestOrderMatters(t *testing.T) {
-	ref := func(path v1alpha1.FieldPath) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) { s.Reference.Path = path }
+	ref := func(path v1beta1.FieldPath) func(*v1beta1.ClaimKindSpec) {
+		return func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = path }
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		other  func(*v1alpha1.ClaimKindSpec)
+		other  func(*v1beta1.ClaimKindSpec)
 		want   bool
 	}{
 		"Apart":      {reason: "We should let two references of a claim be.", other: ref(".spec.otherRef")},
-		"Others":     {reason: "We should not care about other claims.", other: func(s *v1alpha1.ClaimKindSpec) { ref(".spec.resourceRef")(s); s.Resource = "others.example.org" }},
+		"Others":     {reason: "We should not care about other claims.", other: func(s *v1beta1.ClaimKindSpec) { ref(".spec.resourceRef")(s); s.Claims.Resource = "others.example.org" }},
 		"Skipped":    {reason: "We should leave a claim alone that the other kind has bound.", other: ref(".spec.resourceRef"), want: true},
 		"InSelector": {reason: "We should heed the selector that the other kind writes.", other: ref(".spec.classSelector.matchLabels"), want: true},
 		"Skips": {
 			reason: "We should let the other kind come first if it leaves alone what we bind.", want: true,
-			other: func(s *v1alpha1.ClaimKindSpec) {
+			other: func(s *v1beta1.ClaimKindSpec) {
 				ref(".spec.otherRef")(s)
-				s.SkipIfSet = []v1alpha1.Place{{Path: ".spec.classRef"}}
+				s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.classRef"}}
 			},
 		},
 		"Expression": {
 			reason: "We should let the other kind come first if an expression looks at what we bind.", want: true,
-			other: func(s *v1alpha1.ClaimKindSpec) {
+			other: func(s *v1beta1.ClaimKindSpec) {
 				ref(".spec.otherRef")(s)
-				s.BindWhen = "has(claim.spec.classRef)"
+				s.Claims.When = "has(claim.spec.classRef)"
 			},
 		},
-		"Conflict": {reason: "We should not care about a kind that binds nothing.", other: func(*v1alpha1.ClaimKindSpec) {}},
+		"Conflict": {reason: "We should not care about a kind that binds nothing.", other: func(*v1beta1.ClaimKindSpec) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			newKind := func(name string) *v1alpha1.ClaimKind {
-				return &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClaimKindSpec{
-					Resource: "claims.example.org", Reference: v1alpha1.Reference{Path: ".spec.classRef"},
-					ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
+			newKind := func(name string) *v1beta1.ClaimKind {
+				return &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClaimKindSpec{
+					Claims:    v1beta1.Claims{Resource: "claims.example.org", SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+					Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}},
+					Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
 				}}
 			}
 			other := newKind("b")

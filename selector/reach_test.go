@@ -8,34 +8,34 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestSeatOf(t *testing.T) {
 	const claimKind = "postgresqlinstances.database.crossplane.io"
 	all := Seat{ClaimKind: claimKind}
-	names := v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"platform", "shared"}}
+	names := v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"platform", "shared"}}
 	cases := map[string]struct {
 		reason     string
-		namespaces v1alpha1.ClassNamespaces
+		namespaces v1beta1.ClassNamespaces
 		class      string // its namespace
 		want       Seat
 		offered    bool
 	}{
-		"Absent":                  {"We should take the claim's own namespace for what is absent", v1alpha1.ClassNamespaces{}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
-		"SameAsClaim":             {"We should give each namespace a seat of its own", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
-		"SameAsClaimClusterScope": {"We should give classes without a namespace one seat", v1alpha1.ClassNamespaces{From: v1alpha1.FromSameAsClaim}, "", all, true},
-		"All":                     {"We should give all namespaces one seat where claims of all are offered them", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "team", all, true},
-		"AllClusterScope":         {"We should give all classes one seat", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "", all, true},
+		"Absent":                  {"We should take the claim's own namespace for what is absent", v1beta1.ClassNamespaces{}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
+		"SameAsClaim":             {"We should give each namespace a seat of its own", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
+		"SameAsClaimClusterScope": {"We should give classes without a namespace one seat", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "", all, true},
+		"All":                     {"We should give all namespaces one seat where claims of all are offered them", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "team", all, true},
+		"AllClusterScope":         {"We should give all classes one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "", all, true},
 		"Names":                   {"We should give the named namespaces one seat", names, "shared", all, true},
 		"NamesClusterScope":       {"We should give classes without a namespace the same seat", names, "", all, true},
 		"NotNamed":                {"We should give no seat to what no claim is offered", names, "team", all, false},
-		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1alpha1.ClassNamespaces{From: "Selector"}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
+		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1beta1.ClassNamespaces{From: "Selector"}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassNamespaces = tc.namespaces
+			k.Spec.Classes.Namespaces = tc.namespaces
 			seat, offered, err := NewClaimKind(k).SeatOf(&Class{Kind: newKind("classes.example.org", "Class"), Namespace: tc.class})
 			require.NoError(t, err)
 			assert.Equal(t, tc.offered, offered, tc.reason)
@@ -60,29 +60,29 @@ func TestDefaultsOf(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason     string
-		namespaces v1alpha1.ClassNamespaces
+		namespaces v1beta1.ClassNamespaces
 		want       map[string][]string // by the namespace of the seat
 	}{
 		"SameAsClaim": {
 			"We should tell the seats apart",
-			v1alpha1.ClassNamespaces{},
+			v1beta1.ClassNamespaces{},
 			map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}},
 		},
 		"All": {
 			"We should find all in one seat",
-			v1alpha1.ClassNamespaces{From: v1alpha1.FromAll},
+			v1beta1.ClassNamespaces{From: v1beta1.FromAll},
 			map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}},
 		},
 		"Names": {
 			"We should leave out what no claim is offered",
-			v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"other"}},
+			v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"other"}},
 			map[string][]string{"": {"Near/other/c", "Wide/a"}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassNamespaces = tc.namespaces
+			k.Spec.Classes.Namespaces = tc.namespaces
 			view := NewView(NewClaimKind(k), classes)
 			got := map[string][]string{}
 			for seat, defaults := range view.DefaultsBySeat() {
@@ -131,21 +131,21 @@ func TestDefaultsOfOthersCostNothing(t *testing.T) {
 func TestClassNamespaces(t *testing.T) {
 	cases := map[string]struct {
 		reason     string
-		namespaces v1alpha1.ClassNamespaces
+		namespaces v1beta1.ClassNamespaces
 		claim      string
 		want       []string
 		all        bool
 	}{
-		"Own":     {"We should name the claim's own namespace", v1alpha1.ClassNamespaces{}, "team", []string{"team"}, false},
-		"OfNone":  {"We should name none for a claim without a namespace", v1alpha1.ClassNamespaces{}, "", nil, false},
-		"All":     {"We should say that it is all of them", v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}, "team", nil, true},
-		"Names":   {"We should name those that are named", v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"a", "b"}}, "team", []string{"a", "b"}, false},
-		"OfNames": {"We should name those that are named, for a claim without a namespace, too", v1alpha1.ClassNamespaces{From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"a"}}, "", []string{"a"}, false},
+		"Own":     {"We should name the claim's own namespace", v1beta1.ClassNamespaces{}, "team", []string{"team"}, false},
+		"OfNone":  {"We should name none for a claim without a namespace", v1beta1.ClassNamespaces{}, "", nil, false},
+		"All":     {"We should say that it is all of them", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "team", nil, true},
+		"Names":   {"We should name those that are named", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a", "b"}}, "team", []string{"a", "b"}, false},
+		"OfNames": {"We should name those that are named, for a claim without a namespace, too", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}, "", []string{"a"}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.ClassNamespaces = tc.namespaces
+			k.Spec.Classes.Namespaces = tc.namespaces
 			names, all := NewClaimKind(k).ClassNamespaces(tc.claim)
 			assert.Equal(t, tc.want, names, tc.reason)
 			assert.Equal(t, tc.all, all, tc.reason)

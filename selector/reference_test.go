@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -20,79 +20,79 @@ func TestReference(t *testing.T) {
 	core := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
 	cases := map[string]struct {
 		reason string
-		format v1alpha1.ReferenceForm
+		format v1beta1.ReferenceForm
 		class  *Class
 		want   string
 	}{
 		"ObjectReference": {
 			reason: "We should name version, kind and name, and no uid",
-			format: v1alpha1.ObjectReference,
+			format: v1beta1.ObjectReference,
 			class:  &Class{Kind: cluster, Name: "fast"},
 			want:   `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`,
 		},
 		"ObjectReferenceWithNamespace": {
 			reason: "We should name the namespace of a class that has one",
-			format: v1alpha1.ObjectReference,
+			format: v1beta1.ObjectReference,
 			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`,
 		},
 		"ObjectReferenceOfTheCoreGroup": {
 			reason: "We should write a core version without a group",
-			format: v1alpha1.ObjectReference,
+			format: v1beta1.ObjectReference,
 			class:  &Class{Kind: core, Name: "fast"},
 			want:   `{"apiVersion":"v1","kind":"Node","name":"fast"}`,
 		},
 		"TypedLocalObjectReference": {
 			reason: "We should name the group without its version",
-			format: v1alpha1.TypedLocalObjectReference,
+			format: v1beta1.TypedLocalObjectReference,
 			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`,
 		},
 		"TypedLocalObjectReferenceOfTheCoreGroup": {
 			reason: "We should leave out the core group, as Kubernetes does",
-			format: v1alpha1.TypedLocalObjectReference,
+			format: v1beta1.TypedLocalObjectReference,
 			class:  &Class{Kind: core, Name: "fast"},
 			want:   `{"kind":"Node","name":"fast"}`,
 		},
 		"TypedObjectReference": {
 			reason: "We should name the group without its version, and the namespace",
-			format: v1alpha1.TypedObjectReference,
+			format: v1beta1.TypedObjectReference,
 			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`,
 		},
 		"GroupKindReference": {
 			reason: "We should name the group in a field of that name",
-			format: v1alpha1.GroupKindReference,
+			format: v1beta1.GroupKindReference,
 			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"group":"example.org","kind":"QueueClass","name":"fast"}`,
 		},
 		"KindReference": {
 			reason: "We should name the Kind alone",
-			format: v1alpha1.KindReference,
+			format: v1beta1.KindReference,
 			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"kind":"QueueClass","name":"fast"}`,
 		},
 		"NamespacedReference": {
 			reason: "We should name the namespace without the kind",
-			format: v1alpha1.NamespacedReference,
+			format: v1beta1.NamespacedReference,
 			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"namespace":"team","name":"fast"}`,
 		},
 		"NamespacedReferenceOfAClassWithoutNamespace": {
 			reason: "We should leave out what the class does not have",
-			format: v1alpha1.NamespacedReference,
+			format: v1beta1.NamespacedReference,
 			class:  &Class{Kind: cluster, Name: "fast"},
 			want:   `{"name":"fast"}`,
 		},
 		"LocalObjectReference": {
 			reason: "We should name the class alone",
-			format: v1alpha1.LocalObjectReference,
+			format: v1beta1.LocalObjectReference,
 			class:  &Class{Kind: cluster, Name: "fast"},
 			want:   `{"name":"fast"}`,
 		},
 		"Name": {
 			reason: "We should write a string",
-			format: v1alpha1.Name,
+			format: v1beta1.Name,
 			class:  &Class{Kind: cluster, Name: "fast"},
 			want:   `"fast"`,
 		},
@@ -138,17 +138,17 @@ func TestFormsAreThoseOfTheAPI(t *testing.T) {
 		kind      claim.KindNaming
 		namespace bool
 	}
-	want := map[v1alpha1.ReferenceForm]says{
-		v1alpha1.ObjectReference:           {claim.GroupAndKind, true},
-		v1alpha1.TypedObjectReference:      {claim.GroupAndKind, true},
-		v1alpha1.TypedLocalObjectReference: {claim.GroupAndKind, false},
-		v1alpha1.GroupKindReference:        {claim.GroupAndKind, false},
-		v1alpha1.KindReference:             {claim.KindAlone, false},
-		v1alpha1.NamespacedReference:       {claim.NoKind, true},
-		v1alpha1.LocalObjectReference:      {claim.NoKind, false},
-		v1alpha1.Name:                      {claim.NoKind, false},
+	want := map[v1beta1.ReferenceForm]says{
+		v1beta1.ObjectReference:           {claim.GroupAndKind, true},
+		v1beta1.TypedObjectReference:      {claim.GroupAndKind, true},
+		v1beta1.TypedLocalObjectReference: {claim.GroupAndKind, false},
+		v1beta1.GroupKindReference:        {claim.GroupAndKind, false},
+		v1beta1.KindReference:             {claim.KindAlone, false},
+		v1beta1.NamespacedReference:       {claim.NoKind, true},
+		v1beta1.LocalObjectReference:      {claim.NoKind, false},
+		v1beta1.Name:                      {claim.NoKind, false},
 	}
-	got := map[v1alpha1.ReferenceForm]says{}
+	got := map[v1beta1.ReferenceForm]says{}
 	for _, f := range claim.Forms {
 		got[f.Name] = says{f.NamesKind, f.NamesNamespace}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/hamt"
@@ -175,7 +175,7 @@ func (all relatedObjects) give(v *View) *Fault {
 	for n, k := range v.needs {
 		known := all[k.Key()]
 		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
-			return &Fault{v1alpha1.ReasonRelatedMissing, fmt.Sprintf(
+			return &Fault{v1beta1.ReasonRelatedMissing, fmt.Sprintf(
 				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
 				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))}
 		}

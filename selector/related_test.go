@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/rules"
@@ -19,12 +19,12 @@ import (
 const plans, storage = "plans.example.org", "storageclasses.storage.k8s.io"
 
 // planned is a ClaimKind whose claims name a plan.
-func planned(name string, expressions ...v1alpha1.Expression) *v1alpha1.ClaimKind {
-	k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.planId"}}
+func planned(name string, expressions ...v1beta1.Expression) *v1beta1.ClaimKind {
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.planId"}}
 	k.Spec.Reference.Path = ".spec.classRef"
 	for i, e := range expressions {
-		k.Spec.Fits = append(k.Spec.Fits, v1alpha1.Fit{Name: fmt.Sprintf("Fit%d", i), Expression: e})
+		k.Spec.Classes.Fits = append(k.Spec.Classes.Fits, v1beta1.Fit{Name: fmt.Sprintf("Fit%d", i), Expression: e})
 	}
 	return k
 }
@@ -36,11 +36,11 @@ func plan(tier string) map[string]any {
 func TestUnionRelated(t *testing.T) {
 	tiers := planned("tiers.example.org", "class.metadata.name == related.plan.spec.tier")
 	both := planned("both.example.org", "class.metadata.name == related.plan.spec.size && namespace.metadata.labels.tenant == 'a'")
-	both.Spec.Related = append(both.Spec.Related,
-		v1alpha1.Related{Name: "storage", Resource: storage, Version: "v1", NameExpression: "related.plan.spec.storage"},
-		v1alpha1.Related{Name: "other", Resource: plans, NameExpression: "'other'"})
-	both.Spec.Fits = append(both.Spec.Fits, v1alpha1.Fit{Name: "Other", Expression: "related.other.metadata.name == related.storage.metadata.name"})
-	text := func(kinds ...*v1alpha1.ClaimKind) (all []string) {
+	both.Spec.Classes.Related = append(both.Spec.Classes.Related,
+		v1beta1.Related{Name: "storage", Resource: storage, Version: "v1", NameExpression: "related.plan.spec.storage"},
+		v1beta1.Related{Name: "other", Resource: plans, NameExpression: "'other'"})
+	both.Spec.Classes.Fits = append(both.Spec.Classes.Fits, v1beta1.Fit{Name: "Other", Expression: "related.other.metadata.name == related.storage.metadata.name"})
+	text := func(kinds ...*v1beta1.ClaimKind) (all []string) {
 		var compiled []*ClaimKind
 		for _, k := range kinds {
 			require.Nil(t, NewClaimKind(k).fault)
@@ -57,7 +57,7 @@ func TestUnionRelated(t *testing.T) {
 		"plans.example.org [metadata.name spec.size spec.storage spec.tier] false",
 		"storageclasses.storage.k8s.io/v1 [metadata.name] true",
 	}, text(tiers, both), "We should join what several kinds, and several names of one kind, look at.")
-	assert.Empty(t, text(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), "We should need nothing without expressions.")
+	assert.Empty(t, text(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), "We should need nothing without expressions.")
 }
 
 func TestObjects(t *testing.T) {
@@ -96,7 +96,7 @@ func TestInventoryRelated(t *testing.T) {
 		if view().Fault == nil {
 			return ""
 		}
-		assert.Equal(t, v1alpha1.ReasonRelatedMissing, view().Fault.Reason)
+		assert.Equal(t, v1beta1.ReasonRelatedMissing, view().Fault.Reason)
 		assert.Same(t, view().Fault, view().RelatedMissing)
 		return view().Fault.Text
 	}
@@ -204,9 +204,9 @@ func BenchmarkObjects(b *testing.B) {
 
 // TestRelatedOfCluster proves that a namespace does not matter to an object that has none.
 func TestRelatedOfCluster(t *testing.T) {
-	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-		s.Related = []v1alpha1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.plan", NamespaceExpression: "'platform'"}}
-		s.BindWhen = "related.plan.spec.ready"
+	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.plan", NamespaceExpression: "'platform'"}}
+		s.Claims.When = "related.plan.spec.ready"
 	}).with("a", map[string]any{})
 	view := e.view()
 	kind := view.Kind.RelatedKinds()[0]

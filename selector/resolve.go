@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"
@@ -39,7 +39,7 @@ func (r *resolver) resolve() error {
 	}
 	if k.AsksOthers() {
 		ok, err := f.bool(k.BindWhen)
-		if r.fails("spec.bindWhen", k.BindWhen, err) {
+		if r.fails("spec.claims.when", k.BindWhen, err) {
 			return nil
 		}
 		if !ok {
@@ -52,14 +52,14 @@ func (r *resolver) resolve() error {
 			return nil
 		}
 	}
-	if in.Selector == nil && k.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone {
+	if in.Selector == nil && k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone {
 		in.LeftAlone = claim.NoSelector
 		return nil
 	}
 	if k.PartitionOf != nil && k.Asks(in.Claim) == nil {
 		var err error
 		f.partition, err = k.PartitionOf.Text(&f.input, &f.budget)
-		if r.fails("spec.partition.claim", k.PartitionOf, err) {
+		if r.fails("spec.classes.partition.claim", k.PartitionOf, err) {
 			return nil
 		}
 	}
@@ -85,12 +85,12 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 
 func (r *resolver) resolveSelector() {
 	k, f, in := r.view.Kind, r.facts, r.in
-	const name = "spec.classSelector.expression"
+	const name = "spec.selector.expression"
 	value, err := k.SelectorFrom.Value(&f.input, &f.budget)
 	if r.fails(name, k.SelectorFrom, err) {
 		return
 	}
-	at := field.NewPath("spec", "classSelector", "expression")
+	at := field.NewPath("spec", "selector", "expression")
 	switch v := value.(type) {
 	case string:
 		if v == "" {

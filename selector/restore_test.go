@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 )
 
 // bindDefaults binds a claim for which the schema has filled in a class.
-func bindDefaults(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "claim.spec.classRef.name == 'default'" }
+func bindDefaults(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.classRef.name == 'default'" }
 
 func TestRestore(t *testing.T) {
 	const (
@@ -24,7 +24,7 @@ func TestRestore(t *testing.T) {
 	add := func(path, value string) string { return `[{"op":"add","path":"` + path + `","value":` + value + `}]` }
 	for name, tc := range map[string]struct {
 		reason     string
-		change     func(*v1alpha1.ClaimKindSpec)
+		change     func(*v1beta1.ClaimKindSpec)
 		before     string
 		now        string
 		want       string
@@ -53,54 +53,56 @@ func TestRestore(t *testing.T) {
 		"SpecIsText":    {reason: "We should leave to the schema what is no object.", before: bound, now: `{"spec":"text"}`, want: claim.Malformed},
 		"Allowed": {
 			reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed,
-			change: func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = v1alpha1.AllowUnbind },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind },
 		},
 		"Name": {
 			reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`),
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.Name },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
 		},
 		"EmptyName": {
 			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form, s.Reference.EmptyIsUnset = v1alpha1.Name, true },
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Reference.WhenEmpty = v1beta1.Name, v1beta1.BindEmpty
+			},
 		},
 		"Label": {
 			reason: "We should put back a label, whose key has a slash.", before: `{"metadata":{"labels":{"example.org/class":"gold"}}}`, now: `{"metadata":{"labels":{"a":"b"}}}`, want: claim.Restored,
 			patch: add("/metadata/labels/example.org~1class", `"gold"`),
-			change: func(s *v1alpha1.ClaimKindSpec) {
-				s.Reference = v1alpha1.Reference{Label: "example.org/class", Form: v1alpha1.Name}
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name}
 			},
 		},
 		"MissingFields": {
 			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: claim.Restored,
 			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
 		},
 		"LongFields": {
 			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: claim.Restored,
 			patch:  add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`),
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
 		},
 		"OtherKind": {
 			reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference,
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
 		},
 		"WasEmpty": {
 			reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound,
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.EmptyIsUnset = true },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
 		},
 		"ParentWanted": {
 			reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent,
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1alpha1.LeaveClaimAlone },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1beta1.LeaveClaimAlone },
 		},
 		"NoSelector": {
 			reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold),
-			change: func(s *v1alpha1.ClaimKindSpec) { s.WhenNoSelector = v1alpha1.NoSelectorLeaveAlone },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
 		},
 		"Longest": {
-			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: claim.Restored,
-			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1alpha1.MaxReferenceBytes-2)+`"`),
+			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: claim.Restored,
+			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1beta1.MaxReferenceBytes-2)+`"`),
 		},
-		"TooLong": {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1alpha1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
+		"TooLong": {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
 		"Default": {
 			reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults,
@@ -114,36 +116,37 @@ func TestRestore(t *testing.T) {
 			before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults,
 		},
 		"RemovedForDefault": {
-			reason: "We should put back a reference where bindWhen cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold),
+			reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{}}`, change: bindDefaults,
 		},
 		"DefaultText": {
 			reason: "We should replace a text that counts as none.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
-			change: func(s *v1alpha1.ClaimKindSpec) {
-				s.Reference.Form, s.BindWhen = v1alpha1.Name, "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Claims.When = v1beta1.Name, "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"
 			},
 		},
 		"DefaultOfNamespace": {
 			reason: "We should go by the terms that need nothing but the claim.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
-			change: func(s *v1alpha1.ClaimKindSpec) {
-				s.BindWhen = "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.When = "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"
 			},
 		},
 		"Delayed": {
-			reason: "We should keep a claim bound whatever bindWhen says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold),
+			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{}}`,
-			change: func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "claim.spec.ready" },
+			change: func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.ready" },
 		},
 		"OldIsNone":   {reason: "We should refuse a review whose old object is none.", before: `[]`, now: `{}`, isMistaken: true},
 		"ThisIsNone":  {reason: "We should refuse a review whose object is none.", before: `{}`, now: `1`, isMistaken: true},
 		"NothingLeft": {reason: "We should put back a reference into an empty object.", before: bound, now: `{"spec":null}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1alpha1.ClaimKindSpec{
-				Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
-				SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1beta1.ClaimKindSpec{
+				Claims:    v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
 			}}
 			if tc.change != nil {
 				tc.change(&k.Spec)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -49,10 +49,10 @@ func (k *ClaimKind) partitionFor(c *Class) (string, error) {
 	if k.PartitionClass == nil {
 		return "", nil
 	}
-	budget := expression.Budget{Left: v1alpha1.MaxClassExpressionCost}
+	budget := expression.Budget{Left: v1beta1.MaxClassExpressionCost}
 	partition, err := k.PartitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
 	if err != nil {
-		return "", fmt.Errorf("the expression spec.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
+		return "", fmt.Errorf("the expression spec.classes.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
 	}
 	return partition, nil
 }
@@ -147,7 +147,7 @@ func (v *offer) eachDefaultIn(namespace string, visit func(*Class)) {
 		case s.Kind.Namespaced && v.Kind.Own():
 			s.in(namespace).defaults.Each(visitKey)
 		case namespace != "": // It has no seat here.
-		case s.Kind.Namespaced && v.Kind.From == v1alpha1.FromNames:
+		case s.Kind.Namespaced && v.Kind.From == v1beta1.FromNames:
 			for _, name := range v.Kind.Names {
 				s.in(name).defaults.Each(visitKey)
 			}
@@ -165,7 +165,7 @@ func (s Seat) In() string {
 		places = append(places, fmt.Sprintf("namespace %q", s.Namespace))
 	}
 	if s.Partition != "" {
-		places = append(places, fmt.Sprintf("partition %q", truncate.String(s.Partition, v1alpha1.MaxShownBytes)))
+		places = append(places, fmt.Sprintf("partition %q", truncate.String(s.Partition, v1beta1.MaxShownBytes)))
 	}
 	if len(places) == 0 {
 		return ""

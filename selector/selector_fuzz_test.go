@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
@@ -85,7 +85,7 @@ func FuzzClassSelectorText(f *testing.F) {
 	fuzzSelector(f, func(text string) (string, any, map[string]string, bool) {
 		quoted, _ := json.Marshal(text)
 		_ = json.Unmarshal(quoted, &text) // As it is without invalid UTF-8.
-		return `{"metadata":{"annotations":{"` + v1alpha1.ClassSelectorAnnotation + `":` + string(quoted) + `}}}`, nil, map[string]string{v1alpha1.ClassSelectorAnnotation: text}, true
+		return `{"metadata":{"annotations":{"` + v1beta1.ClassSelectorAnnotation + `":` + string(quoted) + `}}}`, nil, map[string]string{v1beta1.ClassSelectorAnnotation: text}, true
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -20,17 +20,17 @@ import (
 // classes, the index and the decisions of a view that is made anew.
 func TestServingClasses(t *testing.T) {
 	const mark = "example.org/default"
-	e := newExpressive(func(s *v1alpha1.ClaimKindSpec, k *v1alpha1.ClassKindSpec) {
-		s.Fits = []v1alpha1.Fit{
+	e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
+		s.Classes.Fits = []v1beta1.Fit{
 			{Name: "Serves", Expression: "class.spec.size > 1"},
 			{Name: "Driver", Expression: "class.spec.driver == claim.spec.driver && class.spec.size <= claim.spec.most"},
 		}
-		s.Partition = &v1alpha1.Partition{Claim: "claim.spec.driver", Class: "class.spec.driver"}
+		s.Classes.Partition = &v1beta1.Partition{Claim: "claim.spec.driver", Class: "class.spec.driver"}
 		k.OfferWhen = "class.spec.size != 3"
 	})
 	plain := postgres()
-	plain.Name, plain.Spec.Resource = "plain.example.org", "plain.example.org"
-	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, plain.Name)
+	plain.Name, plain.Spec.Claims.Resource = "plain.example.org", "plain.example.org"
+	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: plain.Name})
 	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims, plain)
 	r := rand.New(rand.NewPCG(17, 1)) //nolint:gosec // It has to be reproducible.
 	class := func() *Class {
@@ -93,14 +93,14 @@ func TestBudget(t *testing.T) {
 		"OneEvaluation": {"We should refuse a claim that makes a class costly", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, a + b < class.spec.size))")), 1},
 		"Many":          {"We should refuse a claim that makes many classes costly together", newExpressive(fits("claim.spec.n.all(a, a > class.spec.size || a < 100)")), 5000},
 		"Claim":         {"We should refuse a claim that is costly itself", newExpressive(fits(costly)), 1},
-		"ClassKind": {"We should do so for an expression of a class kind, too", newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
-			s.Fits = []v1alpha1.Fit{{Name: "Costly", Expression: costly}}
+		"ClassKind": {"We should do so for an expression of a class kind, too", newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
+			s.Fits = []v1beta1.Fit{{Name: "Costly", Expression: costly}}
 		}), 1},
-		"Score": {"We should refuse a claim that makes scores costly", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.Strategy, s.Score = v1alpha1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
+		"Score": {"We should refuse a claim that makes scores costly", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
 		}), 5000},
-		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-			s.BindWhen = costly
+		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+			s.Claims.When = costly
 		}), 1},
 	}
 	for name, tc := range refused {
@@ -149,10 +149,10 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("CostlyClasses", func(t *testing.T) {
 		const count = 1000
-		for name, change := range map[string]func(*v1alpha1.ClaimKindSpec, *v1alpha1.ClassKindSpec){
+		for name, change := range map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
 			"Draw": fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size))"),
-			"Score": func(s *v1alpha1.ClaimKindSpec, _ *v1alpha1.ClassKindSpec) {
-				s.Strategy, s.Score = v1alpha1.LowestScore, "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"
+			"Score": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"
 			},
 		} {
 			world := newExpressive(change)
@@ -187,7 +187,7 @@ func TestBudget(t *testing.T) {
 		require.ErrorContains(t, err, "simplify them", "We should say that it is nobody's fault but the registration's.")
 	})
 	t.Run("Class", func(t *testing.T) {
-		world := newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
+		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
 			s.OfferWhen = "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"
 		}).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
 		d, err := world.decide(t, all(map[string]any{}))
@@ -197,9 +197,9 @@ func TestBudget(t *testing.T) {
 		assert.Equal(t, "NotOffered=1", d.DroppedText())
 	})
 	t.Run("Default", func(t *testing.T) {
-		world := newExpressive(func(_ *v1alpha1.ClaimKindSpec, s *v1alpha1.ClassKindSpec) {
+		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
 			s.OfferWhen = "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))"
-			s.Default = v1alpha1.Source{Expression: "class.spec.size == 1"}
+			s.Default = v1beta1.Source{Expression: "class.spec.size == 1"}
 		}).with("costly", map[string]any{"size": int64(1)})
 		world.classes[0]["status"] = map[string]any{"n": numbers}
 		class := world.view().Classes[0].All()[0]
@@ -223,7 +223,7 @@ func TestBudget(t *testing.T) {
 // TestUnlinked proves that claims wait where kinds do not know yet what they need of each other.
 func TestUnlinked(t *testing.T) {
 	e := newExpressive(fits("class.spec.driver == claim.spec.driver"))
-	e.kind.Spec.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "class.spec.size < claim.spec.size"}}
+	e.kind.Spec.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size < claim.spec.size"}}
 	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}
 	knowing, ignorant := NewClassKind(e.kind, gvk, false, e.claims), NewClassKind(e.kind, gvk, false)
 	for name, tc := range map[string]struct {
@@ -239,7 +239,7 @@ func TestUnlinked(t *testing.T) {
 		v := NewView(tc.claims, []*Classes{NewClasses(tc.kind, nil)})
 		assert.Equal(t, tc.fault, v.Fault != nil, name)
 		if tc.fault {
-			assert.Equal(t, v1alpha1.ReasonNotSynced, v.Fault.Reason, name)
+			assert.Equal(t, v1beta1.ReasonNotSynced, v.Fault.Reason, name)
 			assert.Contains(t, v.Fault.Text, "read again")
 		}
 	}
@@ -250,8 +250,8 @@ func TestUnlinked(t *testing.T) {
 func TestUnlinkedApart(t *testing.T) {
 	e := newExpressive(fits("class.spec.size > 1"))
 	plain := postgres()
-	plain.Name, plain.Spec.Resource = "plain.example.org", "plain.example.org"
-	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, plain.Name)
+	plain.Name, plain.Spec.Claims.Resource = "plain.example.org", "plain.example.org"
+	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: plain.Name})
 	ignorant := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(e.claims, e.kind))

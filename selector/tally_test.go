@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
 // counting is a view with a strategy that counts, and classes gold-0 to gold-(n-1).
-func counting(n int, change ...func(*v1alpha1.ClaimKindSpec)) *View {
+func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 	k := postgres()
-	k.Spec.Strategy = v1alpha1.LeastClaims
+	k.Spec.Choice.Strategy = v1beta1.LeastClaims
 	for _, f := range change {
 		f(&k.Spec)
 	}
@@ -200,30 +200,30 @@ func TestBoundTo(t *testing.T) {
 	type object = map[string]any
 	for name, tc := range map[string]struct {
 		reason    string
-		format    v1alpha1.ReferenceForm
+		format    v1beta1.ReferenceForm
 		reference any
 		namespace string // of the class
 		bound     bool
 		counts    bool
 	}{
-		"None":               {"We should take null for none.", v1alpha1.ObjectReference, nil, "", false, false},
-		"Object":             {"We should count a class, of whatever version.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v9", "kind": "Gold", "name": "gold"}, "", true, true},
-		"ObjectOfANamespace": {"We should count a class of a namespace.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "other", true, true},
-		"ObjectElsewhere":    {"We should tell namespaces apart.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
-		"Typed":              {"We should count a cluster-scoped class.", v1alpha1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
-		"TypedOfANamespace":  {"We should count a class of the claim's namespace.", v1alpha1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "team-a", true, true},
-		"ObjectPruned":       {"We should count a class of the claim's namespace, where the API server does not store it.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-a", true, true},
-		"ObjectPrunedOfNone": {"We should not count a class of another namespace than the claim's.", v1alpha1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-b", true, false},
-		"GroupKind":          {"We should read the group from its field.", v1alpha1.GroupKindReference, object{"group": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
-		"OtherGroup":         {"We should tell groups apart.", v1alpha1.GroupKindReference, object{"group": "example.net", "kind": "Gold", "name": "gold"}, "", true, false},
-		"Kind":               {"We should count a class by its Kind.", v1alpha1.KindReference, object{"kind": "Gold", "name": "gold"}, "team-a", true, true},
-		"OtherKind":          {"We should tell Kinds apart.", v1alpha1.KindReference, object{"kind": "Silver", "name": "gold"}, "team-a", true, false},
-		"Namespaced":         {"We should count a class by namespace and name.", v1alpha1.NamespacedReference, object{"namespace": "other", "name": "gold"}, "other", true, true},
-		"NamespacedPruned":   {"We should look in the claim's namespace where none is stored.", v1alpha1.NamespacedReference, object{"name": "gold"}, "team-a", true, true},
-		"Local":              {"We should count a class that is named alone.", v1alpha1.LocalObjectReference, object{"name": "gold"}, "", true, true},
-		"Name":               {"We should count a class that is named as text.", v1alpha1.Name, "gold", "team-a", true, true},
-		"EmptyName":          {"We should take a claim that wants no class for one that does not wait.", v1alpha1.Name, "", "", true, false},
-		"Text":               {"We should take whatever is set for a reference.", v1alpha1.ObjectReference, "gold", "", true, false},
+		"None":               {"We should take null for none.", v1beta1.ObjectReference, nil, "", false, false},
+		"Object":             {"We should count a class, of whatever version.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v9", "kind": "Gold", "name": "gold"}, "", true, true},
+		"ObjectOfANamespace": {"We should count a class of a namespace.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "other", true, true},
+		"ObjectElsewhere":    {"We should tell namespaces apart.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "namespace": "other", "name": "gold"}, "", true, false},
+		"Typed":              {"We should count a cluster-scoped class.", v1beta1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
+		"TypedOfANamespace":  {"We should count a class of the claim's namespace.", v1beta1.TypedLocalObjectReference, object{"apiGroup": "example.org", "kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"ObjectPruned":       {"We should count a class of the claim's namespace, where the API server does not store it.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"ObjectPrunedOfNone": {"We should not count a class of another namespace than the claim's.", v1beta1.ObjectReference, object{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold"}, "team-b", true, false},
+		"GroupKind":          {"We should read the group from its field.", v1beta1.GroupKindReference, object{"group": "example.org", "kind": "Gold", "name": "gold"}, "", true, true},
+		"OtherGroup":         {"We should tell groups apart.", v1beta1.GroupKindReference, object{"group": "example.net", "kind": "Gold", "name": "gold"}, "", true, false},
+		"Kind":               {"We should count a class by its Kind.", v1beta1.KindReference, object{"kind": "Gold", "name": "gold"}, "team-a", true, true},
+		"OtherKind":          {"We should tell Kinds apart.", v1beta1.KindReference, object{"kind": "Silver", "name": "gold"}, "team-a", true, false},
+		"Namespaced":         {"We should count a class by namespace and name.", v1beta1.NamespacedReference, object{"namespace": "other", "name": "gold"}, "other", true, true},
+		"NamespacedPruned":   {"We should look in the claim's namespace where none is stored.", v1beta1.NamespacedReference, object{"name": "gold"}, "team-a", true, true},
+		"Local":              {"We should count a class that is named alone.", v1beta1.LocalObjectReference, object{"name": "gold"}, "", true, true},
+		"Name":               {"We should count a class that is named as text.", v1beta1.Name, "gold", "team-a", true, true},
+		"EmptyName":          {"We should take a claim that wants no class for one that does not wait.", v1beta1.Name, "", "", true, false},
+		"Text":               {"We should take whatever is set for a reference.", v1beta1.ObjectReference, "gold", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -245,18 +245,18 @@ func TestBoundTo(t *testing.T) {
 // the API server stores them, and gives 30 new claims a store.
 func TestLeastClaimsOfStoredReferences(t *testing.T) {
 	for name, tc := range map[string]struct {
-		As     v1alpha1.ReferenceForm
+		As     v1beta1.ReferenceForm
 		stored string
 	}{
-		"KindReference":                     {v1alpha1.KindReference, `{"kind":"Store","name":"store-0"}`},
-		"GroupKindReference":                {v1alpha1.GroupKindReference, `{"group":"example.org","kind":"Store","name":"store-0"}`},
-		"NamespacedReference":               {v1alpha1.NamespacedReference, `{"namespace":"team","name":"store-0"}`},
-		"ObjectReferenceWithoutANamespace":  {v1alpha1.ObjectReference, `{"apiVersion":"example.org/v1","kind":"Store","name":"store-0"}`},
-		"TypedObjectReferenceWithNamespace": {v1alpha1.TypedObjectReference, `{"apiGroup":"example.org","kind":"Store","namespace":"team","name":"store-0"}`},
+		"KindReference":                     {v1beta1.KindReference, `{"kind":"Store","name":"store-0"}`},
+		"GroupKindReference":                {v1beta1.GroupKindReference, `{"group":"example.org","kind":"Store","name":"store-0"}`},
+		"NamespacedReference":               {v1beta1.NamespacedReference, `{"namespace":"team","name":"store-0"}`},
+		"ObjectReferenceWithoutANamespace":  {v1beta1.ObjectReference, `{"apiVersion":"example.org/v1","kind":"Store","name":"store-0"}`},
+		"TypedObjectReferenceWithNamespace": {v1beta1.TypedObjectReference, `{"apiGroup":"example.org","kind":"Store","namespace":"team","name":"store-0"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
-			k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.LeastClaims, tc.As
+			k.Spec.Choice.Strategy, k.Spec.Reference.Form = v1beta1.LeastClaims, tc.As
 			stores, classes := newKind("stores.example.org", "Store"), make([]*Class, 3)
 			stores.Namespaced = true
 			for i := range classes {
@@ -347,7 +347,7 @@ func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
 		c := claim.Claim{Namespace: "team-a", Name: "db", Selector: gold}
 		return cost.Allocs(func() { choose(v, c, 1) })
 	}
-	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
+	random := counting(10, func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.WeightedRandom })
 	assert.InDelta(t, allocations(random), allocations(counting(10)), 0, "We should allocate nothing to count.")
 }
 
@@ -357,7 +357,7 @@ func TestLeastClaims(t *testing.T) {
 		return claim.Claim{Namespace: "team-a", Name: fmt.Sprint("claim-", i), Selector: gold}
 	}
 	least := counting(10)
-	random := counting(10, func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.WeightedRandom })
+	random := counting(10, func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.WeightedRandom })
 	for i := range 100 {
 		assert.Equal(t, choose(random, claimOf(i), 0).Class.Name, choose(least, claimOf(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}

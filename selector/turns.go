@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -45,7 +45,7 @@ func (t *turns) take(class uint64, last int64) bool {
 	entry, ok := t.last.Load(class)
 	if !ok {
 		var loaded bool
-		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > v1alpha1.MaxTurns {
+		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > v1beta1.MaxTurns {
 			t.forget()
 		}
 	}
@@ -54,7 +54,7 @@ func (t *turns) take(class uint64, last int64) bool {
 
 // forget drops the oldest turns: all but the latest half.
 func (t *turns) forget() {
-	since := t.now.Load() - v1alpha1.MaxTurns/2
+	since := t.now.Load() - v1beta1.MaxTurns/2
 	t.last.Range(func(class, last any) bool {
 		// One that has none yet is about to have its turn.
 		if n := last.(*atomic.Int64).Load(); n != 0 && n <= since {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
@@ -22,7 +22,7 @@ import (
 // inTurn is a claim kind, as one replica has it.
 func inTurn() *ClaimKind {
 	k := postgres()
-	k.Spec.Strategy = v1alpha1.RoundRobin
+	k.Spec.Choice.Strategy = v1beta1.RoundRobin
 	return NewClaimKind(k)
 }
 
@@ -158,25 +158,25 @@ func TestRoundRobinAtOnce(t *testing.T) {
 
 func TestTurnsAreForgotten(t *testing.T) {
 	turns := &turns{}
-	for class := range uint64(3 * v1alpha1.MaxTurns) {
+	for class := range uint64(3 * v1beta1.MaxTurns) {
 		require.True(t, turns.take(class, 0))
-		require.LessOrEqual(t, turns.size.Load(), int64(v1alpha1.MaxTurns), "We should not remember every class that there ever was.")
+		require.LessOrEqual(t, turns.size.Load(), int64(v1beta1.MaxTurns), "We should not remember every class that there ever was.")
 	}
 	n := 0
 	turns.last.Range(func(any, any) bool { n++; return true })
 	assert.EqualValues(t, turns.size.Load(), n)
-	assert.EqualValues(t, 3*v1alpha1.MaxTurns, -turns.rank("", &Class{place: 3*v1alpha1.MaxTurns - 1}), "We should remember the latest.")
+	assert.EqualValues(t, 3*v1beta1.MaxTurns, -turns.rank("", &Class{place: 3*v1beta1.MaxTurns - 1}), "We should remember the latest.")
 	assert.Zero(t, turns.rank("", &Class{place: 0}), "We should forget the oldest.")
 }
 
 func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
 	turns := &turns{}
-	turns.now.Store(v1alpha1.MaxTurns)
+	turns.now.Store(v1beta1.MaxTurns)
 	taken := new(atomic.Int64)
 	turns.last.Store(uint64(1), taken)
 	turns.forget()
-	taken.Store(v1alpha1.MaxTurns + 1)
-	assert.EqualValues(t, v1alpha1.MaxTurns+1, -turns.rank("", &Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
+	taken.Store(v1beta1.MaxTurns + 1)
+	assert.EqualValues(t, v1beta1.MaxTurns+1, -turns.rank("", &Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
 }
 
 func TestRoundRobinAllocatesNothing(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestUnread has class kinds whose classes have never been known.
@@ -26,8 +26,8 @@ func TestUnread(t *testing.T) {
 	}
 	anyClass := map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}
 
-	i.SetUnread("as", []string{databases}, v1alpha1.ReasonNotPermitted)
-	assert.Contains(t, warning(anyClass), `: the classes of no class kind that names it are known; classbind decided without the classes of "as" (NotPermitted)`)
+	i.SetUnread("as", []string{databases}, v1beta1.ReasonNotPermitted)
+	assert.Contains(t, warning(anyClass), `: the classes of no class kind that serves it are known; classbind decided without the classes of "as" (NotPermitted)`)
 	assert.NotContains(t, warning(anyClass), "create a ClassKind", "We should not advise to do what is done.")
 
 	b := newKind("bs", "b", databases)
@@ -35,11 +35,11 @@ func TestUnread(t *testing.T) {
 	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind databases.example.org tells admins what to do`,
 		warning(anyClass), "We should bind a claim to what is known, and say that this is not all.")
 
-	i.SetUnread("bs", []string{databases}, v1alpha1.ReasonNotSynced)
+	i.SetUnread("bs", []string{databases}, v1beta1.ReasonNotSynced)
 	assert.Len(t, i.Snapshot()[databases].Unread, 1, "We should not forget classes that are known.")
 	i.SetMissing("as", []string{databases}, "no answer")
 	assert.Empty(t, i.Snapshot()[databases].Unread, "We should say once what is not known.")
-	i.SetUnread("as", []string{databases}, v1alpha1.ReasonNotPermitted)
+	i.SetUnread("as", []string{databases}, v1beta1.ReasonNotPermitted)
 	assert.NotNil(t, i.Snapshot()[databases].Missing, "We should not go on without classes that were offered.")
 
 	i.DeleteClasses("as")

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"
@@ -143,7 +143,7 @@ func (k *ClaimKind) serving(s *Classes, before *View, live bool) *Classes {
 	if !k.mayExclude(s.Kind) {
 		return s
 	}
-	left := expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	left := expression.Budget{Left: v1beta1.MaxExpressionCost}
 	serves := func(c *Class) bool {
 		switch {
 		case before != nil && before.knows(c):
@@ -151,7 +151,7 @@ func (k *ClaimKind) serving(s *Classes, before *View, live bool) *Classes {
 		case !live:
 			return k.Serves(c)
 		}
-		part := expression.Budget{Left: min(left.Left, v1alpha1.MaxClassExpressionCost)}
+		part := expression.Budget{Left: min(left.Left, v1beta1.MaxClassExpressionCost)}
 		left.Left -= part.Left
 		by, _, _ := k.servesWithin(c, &part)
 		left.Left += part.Left
@@ -241,13 +241,13 @@ func (v *offer) lenUnserving(namespace string) int {
 
 // partly says that some claims may not be offered all classes.
 func (v *offer) partly() bool {
-	return v.Kind.From != v1alpha1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
+	return v.Kind.From != v1beta1.FromAll && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
 // serves reports whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
 func (k *ClaimKind) serves(c *Class) (by *rules.Fit, term *expression.Expression, why error) {
-	return k.servesWithin(c, &expression.Budget{Left: v1alpha1.MaxClassExpressionCost})
+	return k.servesWithin(c, &expression.Budget{Left: v1beta1.MaxClassExpressionCost})
 }
 
 func (k *ClaimKind) servesWithin(c *Class, budget *expression.Budget) (by *rules.Fit, term *expression.Expression, why error) {
@@ -282,7 +282,7 @@ func (k *ClaimKind) Unlinked(classes *ClassKind) *Fault {
 	if !missesFit && classes.holds(k.LooksAtClass) && k.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
 		return nil
 	}
-	return &Fault{v1alpha1.ReasonNotSynced, fmt.Sprintf(
+	return &Fault{v1beta1.ReasonNotSynced, fmt.Sprintf(
 		"the classes of %q are being read again, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
 			"try again in a moment",
 		classes.Name, k.Name)}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -16,7 +16,7 @@ func (d *Decision) Warning() string {
 	warning := ""
 	switch {
 	case len(d.Claim.Problems) > 0: // Of a claim that waits.
-		warning = truncate.String(d.Claim.Problems[0].Error(), v1alpha1.MaxMessageBytes)
+		warning = truncate.String(d.Claim.Problems[0].Error(), v1beta1.MaxMessageBytes)
 	case d.Class == nil:
 		warning = d.unmatched()
 	case d.asks() == nil && d.Candidates > 1:
@@ -85,7 +85,7 @@ func (d *Decision) unmatched() string {
 		later = ""
 	}
 	if len(d.View.Classes) == 0 && len(d.View.Unread) > 0 { // They say the rest.
-		return what + ": the classes of no class kind that names it are known" + later
+		return what + ": the classes of no class kind that serves it are known" + later
 	}
 	if len(d.View.Classes) == 0 {
 		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
@@ -113,7 +113,7 @@ func (d *Decision) unmatched() string {
 		where += "; dropped: " + dropped
 	}
 	if d.DropErr != nil {
-		where += "; the first error: " + truncate.String(d.DropErr.Error(), v1alpha1.MaxMessageBytes)
+		where += "; the first error: " + truncate.String(d.DropErr.Error(), v1beta1.MaxMessageBytes)
 	}
 	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
 }
@@ -125,7 +125,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
 	marked := "is marked default"
 	if d.View.Kind.PartitionClass != nil {
-		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.facts.partition, v1alpha1.MaxShownBytes))
+		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.facts.partition, v1beta1.MaxShownBytes))
 	}
 	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.Annotation[len(d.View.Kind.Annotation)-1])
 	if d.View.Kind.selectorAbsent {
@@ -173,7 +173,7 @@ func (d *Decision) equalText() string {
 
 func valueText(value any) string {
 	if text, ok := value.(string); ok {
-		return fmt.Sprintf("%q", truncate.String(text, v1alpha1.MaxShownBytes))
+		return fmt.Sprintf("%q", truncate.String(text, v1beta1.MaxShownBytes))
 	}
 	return fmt.Sprint(value)
 }

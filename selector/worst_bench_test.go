@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -21,7 +21,7 @@ func hostile() []*Class {
 	classes := make([]*Class, 10_000)
 	for i := range classes {
 		meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%06d", i), Labels: map[string]string{}}
-		for j := range v1alpha1.MaxSelectorRequirements {
+		for j := range v1beta1.MaxSelectorRequirements {
 			meta.Labels[hostileKey(j)] = fmt.Sprint(1_000_000_000 + i)
 		}
 		classes[i] = kind.NewClass(meta, nil)
@@ -43,7 +43,7 @@ func worst() map[string]string {
 		return strings.Join(terms, ",")
 	}
 	every := func(format func(i int, key string) string) string {
-		return many(v1alpha1.MaxSelectorRequirements, format)
+		return many(v1beta1.MaxSelectorRequirements, format)
 	}
 	values := func(from, n int) string {
 		all := make([]string, n)
@@ -56,8 +56,8 @@ func worst() map[string]string {
 		"Exists":      every(func(_ int, key string) string { return key }),
 		"NotExists":   every(func(i int, _ string) string { return fmt.Sprintf("!a%d", i) }),
 		"NotIn":       every(func(i int, key string) string { return fmt.Sprintf("%s notin (%s)", key, values(16*i, 4)) }),
-		"GreaterThan": many(v1alpha1.MaxSelectorComparisons, func(_ int, key string) string { return key + ">999999999" }),
-		"Values":      fmt.Sprintf("%s notin (%s)", hostileKey(0), values(0, v1alpha1.MaxSelectorValues)),
+		"GreaterThan": many(v1beta1.MaxSelectorComparisons, func(_ int, key string) string { return key + ">999999999" }),
+		"Values":      fmt.Sprintf("%s notin (%s)", hostileKey(0), values(0, v1beta1.MaxSelectorValues)),
 		"Everything":  "",
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -30,11 +30,11 @@ import (
 const otherClaimKindName = "mysqlinstances.database.example.org"
 
 // pathClasses have their marks in fields, and serve two claim kinds, which are not named in order.
-var pathClasses = selector.NewClassKind(&v1alpha1.ClassKind{
+var pathClasses = selector.NewClassKind(&v1beta1.ClassKind{
 	ObjectMeta: metav1.ObjectMeta{Name: "pathclasses.example.org"},
-	Spec: v1alpha1.ClassKindSpec{
-		ClaimKinds: []string{claimKindName, otherClaimKindName},
-		Default:    v1alpha1.Source{Path: ".spec.isDefault"}, Weight: v1alpha1.Source{Path: ".spec.weight"},
+	Spec: v1beta1.ClassKindSpec{
+		ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}, {Name: otherClaimKindName}},
+		Default:    v1beta1.Source{Path: ".spec.isDefault"}, Weight: v1beta1.Source{Path: ".spec.weight"},
 	},
 }, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "PathClass"}, false)
 
@@ -111,9 +111,9 @@ func newAPIServer() *apiServer {
 
 // guard returns a Guard that asks this API server and knows the inventory.
 func (s *apiServer) guard(i *selector.Inventory) *Guard {
-	i.SetClaimKind(selector.NewClaimKind(&v1alpha1.ClaimKind{
+	i.SetClaimKind(selector.NewClaimKind(&v1beta1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: otherClaimKindName},
-		Spec:       v1alpha1.ClaimKindSpec{ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromAll}},
+		Spec:       v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromAll}}},
 	}))
 	return &Guard{
 		Snapshot: i.Snapshot, ClassKind: s.classKind, Class: s.class,
@@ -226,7 +226,7 @@ func newLease(claimKind, class, uid, base string) *coordinationv1.Lease {
 	}
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: leaseOf(claimKind), Annotations: map[string]string{
-			v1alpha1.HolderUIDAnnotation: uid, v1alpha1.HolderPendingAnnotation: pending,
+			v1beta1.HolderUIDAnnotation: uid, v1beta1.HolderPendingAnnotation: pending,
 		}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &class},
 	}
@@ -254,7 +254,7 @@ func (s *apiServer) held() map[string]*coordinationv1.Lease {
 		if l.Spec.HolderIdentity != nil {
 			held[name] = l.DeepCopy()
 			held[name].ResourceVersion = ""
-			held[name].Annotations[v1alpha1.HolderPendingAnnotation] = anyID.ReplaceAllString(l.Annotations[v1alpha1.HolderPendingAnnotation], `"id":"id"`)
+			held[name].Annotations[v1beta1.HolderPendingAnnotation] = anyID.ReplaceAllString(l.Annotations[v1beta1.HolderPendingAnnotation], `"id":"id"`)
 		}
 	}
 	return held

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -28,9 +28,9 @@ func errNotHeardOf(claimKind string) error {
 	return fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
 }
 
-func errVersion(k *v1alpha1.ClaimKind, written, sent string) error {
+func errVersion(k *v1beta1.ClaimKind, written, sent string) error {
 	return fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
-		"write the paths for a version that is served, and set spec.version to it", k.Name, written, k.Resource(), sent)
+		"write the paths for a version that is served, and set spec.claims.version to it", k.Name, written, k.Resource(), sent)
 }
 
 // Binder gives claims their class.
@@ -39,7 +39,7 @@ type Binder struct {
 	Snapshot func() selector.Snapshot
 	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not
 	// have, nil if there is none.
-	ClaimKind func(ctx context.Context, name string) (*v1alpha1.ClaimKind, error)
+	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Decider decides on the claims.
 	Decider *selector.Decider
 	// Metrics count the answers; nil counts nothing.
@@ -113,7 +113,7 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 		return view, nil
 	}
 	if len(validation.IsDNS1123Subdomain(claimKind)) > 0 {
-		return nil, malformed("path: must be %sNAME, where NAME is that of a ClaimKind", v1alpha1.BindPath)
+		return nil, malformed("path: must be %sNAME, where NAME is that of a ClaimKind", v1beta1.BindPath)
 	}
 	return b.await(ctx, claimKind, claims)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
@@ -134,7 +134,7 @@ func (c *fuzzedClaim) object() string {
 		c.annotation = c.repeated("")
 	}
 	if c.annotation != "" {
-		metadata["annotations"] = map[string]string{v1alpha1.ClassSelectorAnnotation: c.annotation}
+		metadata["annotations"] = map[string]string{v1beta1.ClassSelectorAnnotation: c.annotation}
 	}
 	if c.which&generated != 0 {
 		metadata["generateName"] = c.name

@@ -15,7 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -28,13 +28,13 @@ func TestReviewGuards(t *testing.T) {
 	retired := newInventory(newClaimKind())
 	retired.DeleteClaimKind(claimKindName)
 	pinned := selector.NewInventory()
-	pin := func(k *v1alpha1.ClaimKind) *v1alpha1.ClaimKind {
-		k.Spec.Version = "v1beta1"
+	pin := func(k *v1beta1.ClaimKind) *v1beta1.ClaimKind {
+		k.Spec.Claims.Version = "v1beta1"
 		return k
 	}
 	pinned.SetClaimKind(selector.NewClaimKind(pin(claimKindOf(claimKindName))))
 	pinned.Open()
-	faulty := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" }), index(sqlClasses, "gold"))
+	faulty := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Moon" }), index(sqlClasses, "gold"))
 
 	type want struct {
 		untouched string
@@ -44,7 +44,7 @@ func TestReviewGuards(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason     string
 		inventory  *selector.Inventory
-		registered func(context.Context, string) (*v1alpha1.ClaimKind, error)
+		registered func(context.Context, string) (*v1beta1.ClaimKind, error)
 		request    *admissionv1.AdmissionRequest
 		claimKind  string // in the path; without it, that of the resource
 		want       want
@@ -92,12 +92,12 @@ func TestReviewGuards(t *testing.T) {
 		"OtherVersion": {
 			reason:    "We should not read a claim by paths that are written for another version, and say what helps.",
 			inventory: pinned,
-			registered: func(context.Context, string) (*v1alpha1.ClaimKind, error) {
+			registered: func(context.Context, string) (*v1beta1.ClaimKind, error) {
 				return pin(claimKindOf(claimKindName)), nil
 			},
 			request: newRequest(wantsGold),
 			want: want{err: `claim kind "postgresqlinstances.database.example.org": its paths are written for version "v1beta1" of postgresqlinstances.database.example.org, ` +
-				`and the API server sends these claims as "v1": write the paths for a version that is served, and set spec.version to it`},
+				`and the API server sends these claims as "v1": write the paths for a version that is served, and set spec.claims.version to it`},
 		},
 		"MalformedName": {
 			reason:    "We should ask nobody for a name that no ClaimKind can have.",
@@ -131,8 +131,8 @@ func TestReviewGuards(t *testing.T) {
 			reason:    "We should not bind by a registration that we do not understand.",
 			inventory: faulty,
 			request:   newRequest(wantsGold),
-			want: want{err: `claim kind "postgresqlinstances.database.example.org" has the seed "Moon", which this release of classbind does not know: ` +
-				`set spec.seed to one of Claim, Request, or upgrade classbind`},
+			want: want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` +
+				`set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
 		},
 		"NoObject": {
 			reason:    "We should tell a caller that sends no object.",
@@ -164,7 +164,7 @@ func TestReviewGuards(t *testing.T) {
 				binder := newBinder(t, tc.inventory)
 				named := cmp.Or(tc.claimKind, tc.request.Resource.Resource+".database.example.org")
 				if tc.registered != nil {
-					binder.ClaimKind = func(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
+					binder.ClaimKind = func(ctx context.Context, claimKind string) (*v1beta1.ClaimKind, error) {
 						assert.Equal(t, named, claimKind, "We should ask for the ClaimKind that the path names.")
 						return tc.registered(ctx, claimKind)
 					}
@@ -235,12 +235,12 @@ func TestReviewAwaits(t *testing.T) {
 				binder.ClaimKind = asClaimKind(true, nil)
 				kind := newClaimKind()
 				if tc.fault {
-					kind = newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" })
+					kind = newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Moon" })
 				}
 				if tc.heardOf > 0 {
 					time.AfterFunc(tc.heardOf, func() { inventory.SetClaimKind(kind) })
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, v1alpha1.WebhookTimeoutSeconds*time.Second))
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, v1beta1.WebhookTimeoutSeconds*time.Second))
 				defer cancel()
 				begin := time.Now()
 				response, err := byResource(binder)(ctx, newRequest(wantsGold))

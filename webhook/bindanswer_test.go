@@ -14,7 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -47,7 +47,7 @@ func TestReviewReadsLiveOnAMiss(t *testing.T) {
 // by the schema of the version in which it was sent.
 func TestReviewOfConvertedClaims(t *testing.T) {
 	requiring := newClaimKind()
-	requiring.SetPaths(selector.PathsCheck{Required: []v1alpha1.FieldPath{".spec.classRef"}})
+	requiring.SetPaths(selector.PathsCheck{Required: []v1beta1.FieldPath{".spec.classRef"}})
 	binder := newBinder(t, newInventory(requiring, index(sqlClasses, "silver tier=silver")))
 	binder.Decider.Live = nil
 	for sent, allowed := range map[string]bool{"v1": false, "v1beta1": true} {
@@ -61,10 +61,10 @@ func TestReviewOfConvertedClaims(t *testing.T) {
 }
 
 func TestReviewOfUnmatchedClaims(t *testing.T) {
-	deny := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny }
-	bindLater := func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater }
+	deny := func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.Deny }
+	bindLater := func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.BindLater }
 	requiring := newClaimKind(bindLater)
-	requiring.SetPaths(selector.PathsCheck{Required: []v1alpha1.FieldPath{".spec.classRef"}})
+	requiring.SetPaths(selector.PathsCheck{Required: []v1beta1.FieldPath{".spec.classRef"}})
 	const (
 		noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
 			`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
@@ -160,7 +160,7 @@ func TestReviewSeedsTheDraw(t *testing.T) {
 
 // TestReviewCountsInFlight admits claims one after the other. No watch shows them.
 func TestReviewCountsInFlight(t *testing.T) {
-	kind := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.LeastClaims })
+	kind := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims })
 	kind.Tally = &selector.Tally{}
 	binder := newBinder(t, newInventory(kind, index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold")))
 	admit := func(name, object string, dryRun bool) string {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -22,17 +22,20 @@ import (
 const claimKindName = "postgresqlinstances.database.example.org"
 
 // newClaimKind has the defaults that the schema gives it, but for what is changed.
-func newClaimKind(change ...func(*v1alpha1.ClaimKindSpec)) *selector.ClaimKind {
+func newClaimKind(change ...func(*v1beta1.ClaimKindSpec)) *selector.ClaimKind {
 	return selector.NewClaimKind(newRegistration(change...))
 }
 
-func newRegistration(change ...func(*v1alpha1.ClaimKindSpec)) *v1alpha1.ClaimKind {
-	k := &v1alpha1.ClaimKind{
+func newRegistration(change ...func(*v1beta1.ClaimKindSpec)) *v1beta1.ClaimKind {
+	k := &v1beta1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: claimKindName},
-		Spec: v1alpha1.ClaimKindSpec{
-			Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
-			ClassNamespaces: v1alpha1.ClassNamespaces{From: v1alpha1.FromAll},
-			Strategy:        v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
+		Spec: v1beta1.ClaimKindSpec{
+			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
+			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromAll}},
+			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+			WhenUnmatched: v1beta1.Admit,
 		},
 	}
 	for _, f := range change {
@@ -42,19 +45,19 @@ func newRegistration(change ...func(*v1alpha1.ClaimKindSpec)) *v1alpha1.ClaimKin
 }
 
 func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {
-	return selector.NewClassKind(&v1alpha1.ClassKind{
+	return selector.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
-		Spec: v1alpha1.ClassKindSpec{
-			ClaimKinds: []string{claimKindName},
-			Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}},
+			Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 		},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced)
 }
 
 // newClassKindFor the expressions of a claim kind.
-func newClassKindFor(claims *v1alpha1.ClaimKind) *selector.ClassKind {
-	return selector.NewClassKind(&v1alpha1.ClassKind{
-		ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{claims.Name}},
+func newClassKindFor(claims *v1beta1.ClaimKind) *selector.ClassKind {
+	return selector.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "SQLClass"}, false, claims)
 }
 
@@ -100,7 +103,7 @@ func newBinder(t *testing.T, i *selector.Inventory) *Binder {
 	t.Helper()
 	return &Binder{
 		Snapshot: i.Snapshot,
-		ClaimKind: func(context.Context, string) (*v1alpha1.ClaimKind, error) {
+		ClaimKind: func(context.Context, string) (*v1beta1.ClaimKind, error) {
 			assert.Fail(t, "We should not ask the API server for a claim kind that the snapshot has.")
 			return nil, errors.New("no look-up")
 		},
@@ -137,13 +140,13 @@ func byResource(b *Binder) Reviewer {
 	}
 }
 
-func claimKindOf(name string) *v1alpha1.ClaimKind {
-	return &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func claimKindOf(name string) *v1beta1.ClaimKind {
+	return &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // asClaimKind has every ClaimKind, or none.
-func asClaimKind(registered bool, err error) func(context.Context, string) (*v1alpha1.ClaimKind, error) {
-	return func(_ context.Context, name string) (*v1alpha1.ClaimKind, error) {
+func asClaimKind(registered bool, err error) func(context.Context, string) (*v1beta1.ClaimKind, error) {
+	return func(_ context.Context, name string) (*v1beta1.ClaimKind, error) {
 		if !registered {
 			return nil, err
 		}

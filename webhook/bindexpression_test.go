@@ -7,20 +7,20 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestExpressionOutcomes shows each way in which an expression can go wrong for a claim.
 func TestExpressionOutcomes(t *testing.T) {
-	fits := func(expression v1alpha1.Expression) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) {
-			s.Fits = []v1alpha1.Fit{{Name: "Size", Expression: expression, Message: "too small"}}
+	fits := func(expression v1beta1.Expression) func(*v1beta1.ClaimKindSpec) {
+		return func(s *v1beta1.ClaimKindSpec) {
+			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: expression, Message: "too small"}}
 		}
 	}
 	ones := "[" + strings.Repeat("1,", 299) + "1]"
 	for name, tc := range map[string]struct {
 		reason string
-		kind   func(*v1alpha1.ClaimKindSpec)
+		kind   func(*v1beta1.ClaimKindSpec)
 		spec   string
 		code   int
 		want   []string
@@ -32,7 +32,7 @@ func TestExpressionOutcomes(t *testing.T) {
 		},
 		"Absent": {
 			"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
-			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.fits[Size].expression", "no such key: size", claimKindName},
+			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.classes.fits[Size].expression", "no such key: size", claimKindName},
 		},
 		"WrongType": {
 			"We should say that a text is no number.", fits("claim.spec.size > 1"), `"size":"large"`, http.StatusOK,
@@ -53,23 +53,23 @@ func TestExpressionOutcomes(t *testing.T) {
 			[]string{`"code":422`, "spec.n: Invalid value", "make it shorter"},
 		},
 		"TooLong": {
-			"We should not hold a field that is too long.", fits("claim.spec.size != class.metadata.name"), `"size":"` + strings.Repeat("x", v1alpha1.MaxExpressionValueBytes) + `"`,
+			"We should not hold a field that is too long.", fits("claim.spec.size != class.metadata.name"), `"size":"` + strings.Repeat("x", v1beta1.MaxExpressionValueBytes) + `"`,
 			http.StatusOK,
 			[]string{`"code":422`, "spec.size: Too long"},
 		},
 		"Invalid": {
 			"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`,
 			http.StatusServiceUnavailable,
-			[]string{"spec.fits[Size].expression: line 1, column"},
+			[]string{"spec.classes.fits[Size].expression: line 1, column"},
 		},
 		"Selector": {
 			"We should refuse a selector that is none.",
-			func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK,
-			[]string{`"code":422`, "spec.classSelector.expression"},
+			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK,
+			[]string{`"code":422`, "spec.selector.expression"},
 		},
 		"SelectorOfText": {
 			"We should bind by the selector of an expression.",
-			func(s *v1alpha1.ClaimKindSpec) { s.ClassSelector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK,
+			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK,
 			[]string{`"patch"`, `"reason":"MatchingClass"`},
 		},
 	} {

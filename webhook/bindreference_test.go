@@ -8,7 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
 
@@ -45,7 +45,7 @@ func (w *world) decide(c fuzzedClaim) result {
 	if c.which&generated != 0 {
 		name = ""
 	}
-	if len(valid(c.namespace)) > v1alpha1.MaxNameBytes || len(valid(name)) > v1alpha1.MaxNameBytes {
+	if len(valid(c.namespace)) > v1beta1.MaxNameBytes || len(valid(name)) > v1beta1.MaxNameBytes {
 		return result{refused: true} // No API server sends such a name.
 	}
 	var object struct {
@@ -70,7 +70,7 @@ func (w *world) decide(c fuzzedClaim) result {
 
 func (w *world) choose(c fuzzedClaim, selector labels.Selector) result {
 	kind := w.claimKinds[c.claimKind()]
-	weighted := kind.Strategy != v1alpha1.Random && kind.Strategy != v1alpha1.RoundRobin
+	weighted := kind.Choice.Strategy != v1beta1.Random && kind.Choice.Strategy != v1beta1.RoundRobin
 	claimNamespace, claimName := valid(c.namespace), valid(c.name)
 	seed := xxhash.Sum64String(c.claimKind() + "." + worldGroup + "/" + claimNamespace + "/" + claimName)
 	if c.which&generated != 0 || claimName == "" {
@@ -83,21 +83,21 @@ func (w *world) choose(c fuzzedClaim, selector labels.Selector) result {
 		}
 		u := referenceUniform(seed, xxhash.Sum64String(class.group+"/"+class.kind+"/"+class.namespace+"/"+class.name))
 		key, rank := -math.Log(u), int64(0)
-		switch kind.Strategy {
-		case v1alpha1.WeightedRandom, v1alpha1.LeastClaims:
+		switch kind.Choice.Strategy {
+		case v1beta1.WeightedRandom, v1beta1.LeastClaims:
 			key /= float64(class.weight)
-		case v1alpha1.HighestWeight:
+		case v1beta1.HighestWeight:
 			rank = class.weight
 		default:
 		}
-		if kind.Strategy == v1alpha1.RoundRobin {
+		if kind.Choice.Strategy == v1beta1.RoundRobin {
 			best.among = append(best.among, class.String())
 		}
 		if best.class == "" || rank > bestWeight || rank == bestWeight && key < bestKey {
 			best.class, bestWeight, bestKey = class.String(), rank, key
 		}
 	}
-	if best.class == "" && kind.WhenUnmatched == v1alpha1.Deny {
+	if best.class == "" && kind.WhenUnmatched == v1beta1.Deny {
 		return result{refused: true, unmatched: true}
 	}
 	return best
@@ -116,7 +116,7 @@ func (w *world) candidates(c fuzzedClaim, selector labels.Selector) (all []*plai
 		case selector == nil && !class.isDefault:
 		default:
 			all = append(all, class)
-			if class.namespace != "" && (class.weight > 0 || kind.Strategy == v1alpha1.Random || kind.Strategy == v1alpha1.RoundRobin) {
+			if class.namespace != "" && (class.weight > 0 || kind.Choice.Strategy == v1beta1.Random || kind.Choice.Strategy == v1beta1.RoundRobin) {
 				own = append(own, class)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // errTooManyBodies says that other reviews hold all the memory for bodies.
@@ -66,7 +66,7 @@ func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte
 		return body, err
 	case errors.Is(err, errTooLarge):
 		return nil, &badRequest{
-			http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1alpha1.MaxReviewBytes),
+			http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1beta1.MaxReviewBytes),
 		}
 	}
 	return nil, malformed("cannot read the request: %v", err)
@@ -78,15 +78,15 @@ var errTooLarge = errors.New("too large")
 // connection share what one HTTP/1.1 connection has.
 func freeBytes(r *http.Request) int {
 	if r.ProtoMajor == 2 {
-		return v1alpha1.FreeReviewBytes / v1alpha1.MaxStreams
+		return v1beta1.FreeReviewBytes / v1beta1.MaxStreams
 	}
-	return v1alpha1.FreeReviewBytes
+	return v1beta1.FreeReviewBytes
 }
 
 // readBody reserves and allocates memory only as the body arrives.
 func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
 	const slack = 512 // room for the read that finds the end
-	if r.ContentLength > v1alpha1.MaxReviewBytes {
+	if r.ContentLength > v1beta1.MaxReviewBytes {
 		return nil, errTooLarge
 	}
 	free := freeBytes(r)
@@ -95,14 +95,14 @@ func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {
-		case len(body) > v1alpha1.MaxReviewBytes:
+		case len(body) > v1beta1.MaxReviewBytes:
 			return nil, errTooLarge
 		case errors.Is(err, io.EOF):
 			return body, nil
 		case err != nil:
 			return nil, err
 		case len(body) == cap(body):
-			size := min(2*cap(body), v1alpha1.MaxReviewBytes+slack)
+			size := min(2*cap(body), v1beta1.MaxReviewBytes+slack)
 			if r.ContentLength > 0 {
 				size = min(size, max(int(r.ContentLength), len(body))+slack)
 			}

@@ -21,7 +21,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -56,8 +56,8 @@ func TestBodiesInFlight(t *testing.T) {
 		want   int
 		after  time.Duration
 	}{
-		"Small":   {reason: "We should answer a usual review at once.", length: v1alpha1.FreeReviewBytes - 600, http: 1, frees: time.Hour, want: http.StatusOK},
-		"Small2":  {reason: "We should answer a usual review of HTTP/2 at once.", length: v1alpha1.FreeReviewBytes/v1alpha1.MaxStreams - 600, http: 2, frees: time.Hour, want: http.StatusOK},
+		"Small":   {reason: "We should answer a usual review at once.", length: v1beta1.FreeReviewBytes - 600, http: 1, frees: time.Hour, want: http.StatusOK},
+		"Small2":  {reason: "We should answer a usual review of HTTP/2 at once.", length: v1beta1.FreeReviewBytes/v1beta1.MaxStreams - 600, http: 2, frees: time.Hour, want: http.StatusOK},
 		"Little":  {reason: "We should count what is beyond that.", length: 100 << 10, http: 1, frees: time.Hour, want: http.StatusOK},
 		"Little2": {reason: "We should count more of HTTP/2, which may have several on a connection.", length: 100 << 10, http: 2, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
 		"Waits":   {reason: "We should answer a large review when there is memory.", length: limit, http: 1, frees: time.Second, want: http.StatusOK, after: time.Second},
@@ -104,26 +104,26 @@ func (errs) Read([]byte) (int, error) { return 0, errors.New("gone") }
 
 // The largest object that the API server takes fits.
 func TestLargestReview(t *testing.T) {
-	h := &Handler{Review: Reviewer(admit).Unnamed(), BodyBudget: semaphore.NewWeighted(v1alpha1.MaxReviewBytesInFlight)}
+	h := &Handler{Review: Reviewer(admit).Unnamed(), BodyBudget: semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)}
 	body := strings.Replace(goodReview, `"uid"`, `"object":{"a":"`+strings.Repeat(`\u003c`, 3<<20)+`"},"uid"`, 1)
 	for name, announced := range map[string]int64{"Announced": int64(len(body)), "NotAnnounced": -1} {
 		w := posted(h, body, func(r *http.Request) { r.ContentLength = announced })
 		assert.Equal(t, http.StatusOK, w.Code, "%s: %s", name, w.Body)
 	}
-	w := posted(h, "", func(r *http.Request) { r.ContentLength = v1alpha1.MaxReviewBytes + 1 })
+	w := posted(h, "", func(r *http.Request) { r.ContentLength = v1beta1.MaxReviewBytes + 1 })
 	assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code, "We should not begin to read what is too large.")
 }
 
 func TestReviewersTextsAreLimited(t *testing.T) {
 	h := &Handler{Review: Reviewer(admit).Unnamed()}
 	for _, field := range []string{`"uid":%s`, `"name":%s`, `"namespace":%s`, `"operation":%s`, `"subResource":%s`, `"kind":{"kind":%s}`, `"resource":{"group":%s}`} {
-		for n, want := range map[int]int{v1alpha1.MaxNameBytes: http.StatusOK, v1alpha1.MaxNameBytes + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
+		for n, want := range map[int]int{v1beta1.MaxNameBytes: http.StatusOK, v1beta1.MaxNameBytes + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
 			for _, letter := range []string{"a", `\u0061`} {
 				text := fmt.Sprintf(field, `"`+strings.Repeat(letter, n)+`"`)
 				w := posted(h, strings.Replace(goodReview, `}}`, `,`+text+`}}`, 1))
 				assert.Equal(t, want, w.Code, "We should read %s of %d bytes, or not.", field, n)
 				if want != http.StatusOK {
-					assert.Less(t, w.Body.Len(), v1alpha1.MaxMessageBytes, "We should be brief.")
+					assert.Less(t, w.Body.Len(), v1beta1.MaxMessageBytes, "We should be brief.")
 				}
 			}
 		}
@@ -146,7 +146,7 @@ func TestFailuresAreTold(t *testing.T) {
 				return nil, tc.err
 			}).Unnamed()}, goodReview)
 			assert.Equal(t, http.StatusServiceUnavailable, w.Code, tc.reason)
-			assert.Less(t, w.Body.Len(), 2*v1alpha1.MaxMessageBytes, tc.reason)
+			assert.Less(t, w.Body.Len(), 2*v1beta1.MaxMessageBytes, tc.reason)
 		})
 	}
 }
@@ -214,7 +214,7 @@ func TestClassesCostLittle(t *testing.T) {
 		assert.Equal(t, name == "Annotations", class.Default)
 		assert.Equal(t, name == "Weight", class.WeightErr != nil)
 		if class.WeightErr != nil {
-			assert.Less(t, len(class.WeightErr.Error()), v1alpha1.MaxMessageBytes, "We should be brief.")
+			assert.Less(t, len(class.WeightErr.Error()), v1beta1.MaxMessageBytes, "We should be brief.")
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -154,13 +154,13 @@ func readText[T ~string](from *jsontext.Decoder, to *T) error {
 			return err
 		}
 		text := []byte(quoted[1 : len(quoted)-1])
-		if bytes.IndexByte(text, '\\') >= 0 && len(text) <= escapeFactor*v1alpha1.MaxNameBytes {
+		if bytes.IndexByte(text, '\\') >= 0 && len(text) <= escapeFactor*v1beta1.MaxNameBytes {
 			if text, err = jsontext.AppendUnquote(nil, quoted); err != nil {
 				return err
 			}
 		}
-		if len(text) > v1alpha1.MaxNameBytes {
-			return fmt.Errorf("within %q: must have at most %d bytes", from.StackPointer(), v1alpha1.MaxNameBytes)
+		if len(text) > v1beta1.MaxNameBytes {
+			return fmt.Errorf("within %q: must have at most %d bytes", from.StackPointer(), v1beta1.MaxNameBytes)
 		}
 		*to = T(text)
 		return nil

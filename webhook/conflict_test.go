@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -14,7 +14,7 @@ import (
 // leader has the API server ask by the entry of one of them, and may know better which.
 func TestReviewInConflict(t *testing.T) {
 	const second = "z-second"
-	later := newRegistration(func(s *v1alpha1.ClaimKindSpec) { s.Resource = claimKindName })
+	later := newRegistration(func(s *v1beta1.ClaimKindSpec) { s.Claims.Resource = claimKindName })
 	later.Name = second
 	golds := newClassKind("golds", "Gold", false)
 	golds.ClaimKinds = []string{second}

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
@@ -46,14 +46,14 @@ func (unansweredLeases) Get(ctx context.Context, _ string, _ metav1.GetOptions) 
 // A request is answered by its deadline, whatever the answer waits for, even if the
 // body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
-	require.Less(t, deadline, v1alpha1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
+	require.Less(t, deadline, v1beta1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
 	live := func(ctx context.Context, _ *selector.View, _ claim.Claim) (*selector.View, error) {
 		return nil, unanswered(ctx)
 	}
-	claimKind := func(ctx context.Context, _ string) (*v1alpha1.ClaimKind, error) { return nil, unanswered(ctx) }
+	claimKind := func(ctx context.Context, _ string) (*v1beta1.ClaimKind, error) { return nil, unanswered(ctx) }
 	// after says, after this time, that a claim kind is registered.
-	after := func(d time.Duration) func(context.Context, string) (*v1alpha1.ClaimKind, error) {
-		return func(_ context.Context, name string) (*v1alpha1.ClaimKind, error) {
+	after := func(d time.Duration) func(context.Context, string) (*v1beta1.ClaimKind, error) {
+		return func(_ context.Context, name string) (*v1beta1.ClaimKind, error) {
 			time.Sleep(d)
 			return claimKindOf(name), nil
 		}
@@ -62,7 +62,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	binders := map[string]func(*Binder, *selector.Inventory){
 		"Live": func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
 		"Related": func(b *Binder, i *selector.Inventory) {
-			k := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = "namespace.metadata.labels.tenant == 'a'" })
+			k := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "namespace.metadata.labels.tenant == 'a'" })
 			i.SetRelated(selector.NewObjects(k.RelatedKinds()[0], false, nil))
 			i.SetClaimKind(k)
 			b.Decider.Related = func(ctx context.Context, _ string, _ *rules.Kind, _, _ string) (*expression.Object, error) {
@@ -165,9 +165,9 @@ func asking(of reflect.Type) (names []string) {
 
 // setCostly makes it costly to decide on claims of gold.
 func setCostly(i *selector.Inventory) {
-	costly := func(s *v1alpha1.ClaimKindSpec) {
+	costly := func(s *v1beta1.ClaimKindSpec) {
 		const letters = "'abcdefghijklmnopqrstuvw'.split('')"
-		s.Fits = []v1alpha1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: letters + ".all(a, " + letters + ".all(b, claim.metadata.name + a + b != class.metadata.name))"}}
 	}
 	i.SetClaimKind(newClaimKind(costly))
 	i.SetClasses(index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"))

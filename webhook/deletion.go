@@ -11,7 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -62,7 +62,7 @@ func deletionWarning(class *selector.Class, claims string) string {
 		class, claims)
 	if !class.Cordoned {
 		warning += fmt.Sprintf("; to keep new claims from a class before you delete it: kubectl annotate %s %s=true",
-			class.Arguments(), v1alpha1.CordonedAnnotation)
+			class.Arguments(), v1beta1.CordonedAnnotation)
 	}
 	return warning
 }
@@ -75,7 +75,7 @@ func countsText(claims map[string]int64) string {
 	var parts []string
 	others := int64(0)
 	for i, kind := range kinds {
-		if i >= v1alpha1.MaxErrors {
+		if i >= v1beta1.MaxErrors {
 			others += claims[kind]
 			continue
 		}

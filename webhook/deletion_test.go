@@ -11,7 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
@@ -33,7 +33,7 @@ func newDeletionRequest(kind *selector.ClassKind, class string, change ...func(*
 
 func TestDeletion(t *testing.T) {
 	many := map[string]int64{"most.example.org": 90}
-	for i := range v1alpha1.MaxErrors + 4 {
+	for i := range v1beta1.MaxErrors + 4 {
 		many[fmt.Sprintf("k%02d.example.org", i)] = 2
 	}
 	cordoned := `,"annotations":{"classbind.io/cordoned":"true"}`

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
@@ -46,19 +46,21 @@ var fitsWorld = sync.OnceValue(func() *world {
 		list[i] = fmt.Sprintf("a%d", i)
 		entries[fmt.Sprintf("key-%d", i)] = ""
 	}
-	classKind := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "fits." + worldGroup}}
-	var kinds []*v1alpha1.ClaimKind
+	classKind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "fits." + worldGroup}}
+	var kinds []*v1beta1.ClaimKind
 	for i, fit := range costlyFits {
-		spec := v1alpha1.ClaimKindSpec{
-			Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
-			WhenNoSelector: v1alpha1.NoSelectorAny, WhenUnmatched: v1alpha1.Deny, Fits: []v1alpha1.Fit{{Name: "Fit", Expression: v1alpha1.Expression(fit)}},
+		spec := v1beta1.ClaimKindSpec{
+			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", WhenAbsent: v1beta1.NoSelectorAny},
+			Classes:       v1beta1.Classes{Fits: []v1beta1.Fit{{Name: "Fit", Expression: v1beta1.Expression(fit)}}},
+			WhenUnmatched: v1beta1.Deny,
 		}
 		scored := spec
-		scored.Strategy, scored.Fits, scored.Score = v1alpha1.LowestScore, nil, v1alpha1.Expression("("+fit+") ? 1 : 2")
-		for name, spec := range map[string]v1alpha1.ClaimKindSpec{fmt.Sprintf("fits%d", i): spec, fmt.Sprintf("scores%d", i): scored} {
-			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name + "." + worldGroup}, Spec: spec}
+		scored.Choice.Strategy, scored.Classes.Fits, scored.Choice.Score = v1beta1.LowestScore, nil, v1beta1.Expression("("+fit+") ? 1 : 2")
+		for name, spec := range map[string]v1beta1.ClaimKindSpec{fmt.Sprintf("fits%d", i): spec, fmt.Sprintf("scores%d", i): scored} {
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name + "." + worldGroup}, Spec: spec}
 			kinds = append(kinds, k)
-			classKind.Spec.ClaimKinds = append(classKind.Spec.ClaimKinds, k.Name)
+			classKind.Spec.ClaimKinds = append(classKind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: k.Name})
 			w.inventory.SetClaimKind(selector.NewClaimKind(k, classKind))
 		}
 	}

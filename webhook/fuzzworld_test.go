@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 )
@@ -30,7 +30,7 @@ type plainClass struct {
 // world has the classes for fuzzed reviews: class kinds of both scopes, whose classes
 // differ in everything that a filter or a selector looks at.
 type world struct {
-	claimKinds map[string]v1alpha1.ClaimKindSpec // by plural
+	claimKinds map[string]v1beta1.ClaimKindSpec // by plural
 	// from which namespaces the claims of a kind are offered classes: All, the claim's
 	// own, or one by its name.
 	from      map[string]string
@@ -46,7 +46,7 @@ const worldGroup = "fuzz.example.org"
 
 // newWorld of so many classes.
 func newWorld(classes int) *world {
-	w := &world{claimKinds: map[string]v1alpha1.ClaimKindSpec{}, from: map[string]string{}, inventory: selector.NewInventory()}
+	w := &world{claimKinds: map[string]v1beta1.ClaimKindSpec{}, from: map[string]string{}, inventory: selector.NewInventory()}
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	for i := range classes {
 		w.classes = append(w.classes, randomClass(random, i, classes))
@@ -55,11 +55,11 @@ func newWorld(classes int) *world {
 		w.register(plural)
 	}
 	for i, plural := range []string{"as", "bs", "cs"} {
-		kind := selector.NewClassKind(&v1alpha1.ClassKind{
+		kind := selector.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + worldGroup},
-			Spec: v1alpha1.ClassKindSpec{
+			Spec: v1beta1.ClassKindSpec{
 				ClaimKinds: servedBy(plural),
-				Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+				Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 			},
 		}, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: string(rune('A' + i))}, plural == "cs")
 		var of []*selector.Class
@@ -76,45 +76,47 @@ func newWorld(classes int) *world {
 
 // servedBy returns the claim kinds that a class kind serves: all, except that only the
 // namespaced class kind serves the one whose reference names no kind.
-func servedBy(classKind string) []string {
-	var names []string
+func servedBy(classKind string) (links []v1beta1.ClaimKindLink) {
 	for _, plural := range worldClaimKinds {
 		if plural != "locals" || classKind == "cs" {
-			names = append(names, plural+"."+worldGroup)
+			links = append(links, v1beta1.ClaimKindLink{Name: plural + "." + worldGroup})
 		}
 	}
-	return names
+	return links
 }
 
 func (w *world) register(plural string) {
-	spec := v1alpha1.ClaimKindSpec{
-		Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
-		Strategy: v1alpha1.WeightedRandom, Seed: v1alpha1.SeedClaim, WhenUnmatched: v1alpha1.Admit,
+	spec := v1beta1.ClaimKindSpec{
+		Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+		Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+		Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
+		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+		WhenUnmatched: v1beta1.Admit,
 	}
 	from, names := "SameAsClaim", ""
 	switch plural {
 	case "heaviests":
-		spec.Strategy, from = v1alpha1.HighestWeight, "All"
+		spec.Choice.Strategy, from = v1beta1.HighestWeight, "All"
 	case "randoms":
-		spec.Strategy = v1alpha1.Random
+		spec.Choice.Strategy = v1beta1.Random
 	case "denieds":
-		spec.WhenUnmatched, from = v1alpha1.Deny, "All"
+		spec.WhenUnmatched, from = v1beta1.Deny, "All"
 	case "waitings":
-		spec.WhenUnmatched, spec.Reference.Form = v1alpha1.BindLater, v1alpha1.TypedLocalObjectReference
+		spec.WhenUnmatched, spec.Reference.Form = v1beta1.BindLater, v1beta1.TypedLocalObjectReference
 	case "leasts":
-		spec.Strategy = v1alpha1.LeastClaims
+		spec.Choice.Strategy = v1beta1.LeastClaims
 	case "turns":
-		spec.Strategy = v1alpha1.RoundRobin
+		spec.Choice.Strategy = v1beta1.RoundRobin
 	case "locals":
-		spec.Reference.Form, from, names = v1alpha1.LocalObjectReference, "Names", `"team-a"`
+		spec.Reference.Form, from, names = v1beta1.LocalObjectReference, "Names", `"team-a"`
 	}
 	w.from[plural] = from
-	if err := json.Unmarshal(fmt.Appendf(nil, `{"classNamespaces":{"from":%q,"names":[%s]}}`, from, names), &spec); err != nil {
+	if err := json.Unmarshal(fmt.Appendf(nil, `{"classes": {"namespaces": {"from":%q,"names":[%s]}}}`, from, names), &spec); err != nil {
 		panic(err)
 	}
 	name := plural + "." + worldGroup
 	w.claimKinds[plural] = spec
-	kind := selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+	kind := selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
 	if kind.Strategy.Counted {
 		kind.Tally = &w.tally
 	}
@@ -155,7 +157,7 @@ func (c *plainClass) meta() *metav1.ObjectMeta {
 		m.Annotations["default"] = "true"
 	}
 	if c.cordoned {
-		m.Annotations[v1alpha1.CordonedAnnotation] = "true"
+		m.Annotations[v1beta1.CordonedAnnotation] = "true"
 	}
 	if c.terminating {
 		m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_800_000_000, 0)}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/truncate"
@@ -32,7 +32,7 @@ type Guard struct {
 	ClassKind func(ctx context.Context, name string) (*selector.ClassKind, error)
 	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not have,
 	// nil if there is none.
-	ClaimKind func(ctx context.Context, name string) (*v1alpha1.ClaimKind, error)
+	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Class reads a class as it is stored now; nil if there is none.
 	Class func(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error)
 	// Namespace reports whether a namespace exists now.

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/truncate"
@@ -195,12 +195,12 @@ func sameWeight(a, b string) bool {
 	if unread(a) || unread(b) {
 		return unread(a) && unread(b)
 	}
-	return truncate.String(valid(a), v1alpha1.MaxShownBytes) == truncate.String(valid(b), v1alpha1.MaxShownBytes)
+	return truncate.String(valid(a), v1beta1.MaxShownBytes) == truncate.String(valid(b), v1beta1.MaxShownBytes)
 }
 
 func unread(weight string) bool {
 	quoted, _ := json.Marshal(weight)
-	return len(quoted) > escapeFactor*v1alpha1.MaxNameBytes+len(`""`)
+	return len(quoted) > escapeFactor*v1beta1.MaxNameBytes+len(`""`)
 }
 
 // judge a class as docs/one-default.md says, slowly and obviously.

@@ -21,7 +21,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -163,7 +163,7 @@ func TestGuardWarnsOfMarks(t *testing.T) {
 // TestGuardOfANewcomer whose classes no claim is offered, because no reference can tell them from those of a kind whose name comes first.
 func TestGuardOfANewcomer(t *testing.T) {
 	s := newAPIServer()
-	local := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.LocalObjectReference })
+	local := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.LocalObjectReference })
 	i := newInventory(local, index(pathClasses, "path"), index(sqlClasses, "silver"))
 	request := newGuardRequest(sqlClasses, "", silverMarked)
 	response, err := s.stores(request).guard(i).Review(t.Context(), request)
@@ -646,16 +646,16 @@ func TestGuardDoesNotBelieve(t *testing.T) {
 func TestGuardOfAMissingClassKind(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*v1alpha1.ClaimKindSpec)
+		change func(*v1beta1.ClaimKindSpec)
 		fault  string
 	}{
 		"Alone": {
 			reason: "We should not decide without classes that may be default.",
-			change: func(*v1alpha1.ClaimKindSpec) {}, fault: v1alpha1.ReasonClassKindMissing,
+			change: func(*v1beta1.ClaimKindSpec) {}, fault: v1beta1.ReasonClassKindMissing,
 		},
 		"UnknownValue": {
 			reason: "We should not decide without them where no claim can be bound for another reason.",
-			change: func(s *v1alpha1.ClaimKindSpec) { s.Strategy = "Cheapest" }, fault: v1alpha1.ReasonUnknownValue,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "Cheapest" }, fault: v1beta1.ReasonUnknownValue,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

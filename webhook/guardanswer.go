@@ -160,7 +160,11 @@ func unmark(c *selector.Class) string {
 	case byExpression(c.Kind):
 		return fmt.Sprintf("kubectl edit %s, and change what spec.default.expression of class kind %q looks at", c.Arguments(), c.Kind.Name)
 	case mark.Path == "":
-		return fmt.Sprintf("kubectl annotate %s %s-", c.Arguments(), mark.Annotation)
+		words := []string{"kubectl annotate", c.Arguments()}
+		for _, p := range mark.Places() {
+			words = append(words, string(p.Annotation)+"-")
+		}
+		return strings.Join(words, " ")
 	}
 	return fmt.Sprintf("kubectl patch %s --type json --patch '[{\"op\":\"remove\",\"path\":%q}]'", c.Arguments(), mark.Path.JSONPointer())
 }

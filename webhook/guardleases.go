@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -36,7 +36,7 @@ func (g *Guard) collectLeases(ctx context.Context) {
 	read, deleted := 0, 0
 	var failure error
 	for _, name := range g.Sightings.Quiet(g.Window) {
-		if ctx.Err() != nil || read == v1alpha1.MaxLeasesCollected {
+		if ctx.Err() != nil || read == v1beta1.MaxLeasesCollected {
 			break
 		}
 		if used[name] {

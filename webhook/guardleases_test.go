@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -110,7 +110,7 @@ func TestCollectLeases(t *testing.T) {
 func TestCollectLeasesByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLeased(t)
-		for n := range v1alpha1.MaxLeasesCollected + 1 {
+		for n := range v1beta1.MaxLeasesCollected + 1 {
 			w.holds(t, strconv.Itoa(n))
 		}
 		time.Sleep(w.guard.Window)

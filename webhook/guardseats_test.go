@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -20,17 +20,17 @@ import (
 // tenants is a world where each tenant has a default class, which must be a database.
 type tenants struct {
 	*apiServer
-	claims  *v1alpha1.ClaimKind
-	classes *v1alpha1.ClassKind
+	claims  *v1beta1.ClaimKind
+	classes *v1beta1.ClassKind
 }
 
-func newTenants(change ...func(*v1alpha1.ClassKindSpec)) *tenants {
-	w := &tenants{apiServer: newAPIServer(), claims: newRegistration(func(s *v1alpha1.ClaimKindSpec) {
-		s.Partition = &v1alpha1.Partition{Claim: "claim.metadata.namespace", Class: "class.spec.tenant"}
-		s.Fits = []v1alpha1.Fit{{Name: "Database", Expression: "class.spec.database && class.metadata.name == claim.spec.name"}}
+func newTenants(change ...func(*v1beta1.ClassKindSpec)) *tenants {
+	w := &tenants{apiServer: newAPIServer(), claims: newRegistration(func(s *v1beta1.ClaimKindSpec) {
+		s.Classes.Partition = &v1beta1.Partition{Claim: "claim.metadata.namespace", Class: "class.spec.tenant"}
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Database", Expression: "class.spec.database && class.metadata.name == claim.spec.name"}}
 	})}
-	w.classes = &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "tenantclasses.example.org"}, Spec: v1alpha1.ClassKindSpec{
-		ClaimKinds: []string{claimKindName}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+	w.classes = &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "tenantclasses.example.org"}, Spec: v1beta1.ClassKindSpec{
+		ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 	}}
 	for _, f := range change {
 		f(&w.classes.Spec)
@@ -39,7 +39,7 @@ func newTenants(change ...func(*v1alpha1.ClassKindSpec)) *tenants {
 	return w
 }
 
-func (w *tenants) kind(claimKinds ...*v1alpha1.ClaimKind) *selector.ClassKind {
+func (w *tenants) kind(claimKinds ...*v1beta1.ClaimKind) *selector.ClassKind {
 	return selector.NewClassKind(w.classes, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "TenantClass"}, false, claimKinds...)
 }
 
@@ -136,7 +136,7 @@ func TestGuardOfSeats(t *testing.T) {
 		"Unknown": {
 			"We should refuse a default nobody knows for whom.", "", silver(marked, nowhere),
 			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: `TenantClass.example.org "silver" is invalid: metadata.name: Invalid value: ` +
-				`it cannot become default, because the claims that it would serve cannot be determined: the expression spec.partition.class of claim kind ` +
+				`it cannot become default, because the claims that it would serve cannot be determined: the expression spec.classes.partition.class of claim kind ` +
 				`"postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
 		"UnknownUpdate": {
@@ -145,12 +145,12 @@ func TestGuardOfSeats(t *testing.T) {
 		},
 		"UnknownFit": {
 			"We should refuse a default if it cannot be determined whether it serves.", "", silver(marked, `"tenant":"a"`),
-			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.fits[Database].expression fails"},
+			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.classes.fits[Database].expression fails"},
 		},
 		"KnownNoMore": {
 			"We should let a default lose its seat, and say so.", silver(marked, inB), silver(marked, nowhere),
 			want{reason: "DefaultAlready", warning: "the class is marked default, but is the default of no claims, because its partition is unknown: " +
-				`the expression spec.partition.class of claim kind "postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
+				`the expression spec.classes.partition.class of claim kind "postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
 		"KnownAgain": {
 			"We should refuse a marked class that gets the seat of another.", silver(marked, nowhere), silver(marked, inB),
@@ -191,8 +191,8 @@ func TestGuardOfSeats(t *testing.T) {
 
 // TestGuardOfDefaultExpressions moves classes by a field that the mark is made of.
 func TestGuardOfDefaultExpressions(t *testing.T) {
-	w := newTenants(func(s *v1alpha1.ClassKindSpec) {
-		s.Default = v1alpha1.Source{Expression: "class.spec.tier == 'standard'"}
+	w := newTenants(func(s *v1beta1.ClassKindSpec) {
+		s.Default = v1beta1.Source{Expression: "class.spec.tier == 'standard'"}
 	})
 	class := func(name, tier string) string {
 		return tenantClass(name, "", fmt.Sprintf(`"tenant":"a","database":true,"tier":%q`, tier))
@@ -223,8 +223,8 @@ func TestGuardOfDefaultExpressions(t *testing.T) {
 
 // TestGuardOfWeightExpressions creates a class before it has a status.
 func TestGuardOfWeightExpressions(t *testing.T) {
-	w := newTenants(func(s *v1alpha1.ClassKindSpec) {
-		s.Weight = v1alpha1.Source{Expression: "class.status.free"}
+	w := newTenants(func(s *v1beta1.ClassKindSpec) {
+		s.Weight = v1beta1.Source{Expression: "class.status.free"}
 	})
 	kind, guard := w.kinds[w.classes.Name], w.guard(w.inventory(t))
 	silver := tenantClass("silver", "", `"tenant":"a","database":true`)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fair"
 )
 
@@ -19,14 +19,14 @@ var (
 	// guardLimits are for the reviews that ask the API server about default classes. A key
 	// is that of the classes of one kind and namespace.
 	guardLimits = fair.Limits{
-		Running: v1alpha1.MaxGuardReviews, RunningOfKey: v1alpha1.MaxGuardReviewsOfNamespace,
-		Waiting: v1alpha1.MaxWaitingGuardReviews, WaitingOfKey: v1alpha1.MaxWaitingGuardReviewsOfNamespace,
+		Running: v1beta1.MaxGuardReviews, RunningOfKey: v1beta1.MaxGuardReviewsOfNamespace,
+		Waiting: v1beta1.MaxWaitingGuardReviews, WaitingOfKey: v1beta1.MaxWaitingGuardReviewsOfNamespace,
 	}
 	// decisionLimits are for the decisions that take much CPU. A key is a namespace of claims.
 	decisionLimits = fair.Limits{
-		Running: v1alpha1.MaxCostlyDecisions, RunningOfKey: v1alpha1.MaxCostlyDecisionsOfNamespace,
-		Waiting: v1alpha1.MaxWaitingCostlyDecisions, WaitingOfKey: v1alpha1.MaxWaitingCostlyDecisionsOfNamespace,
-		Rest: v1alpha1.CostlyDecisionRest, MaxRest: v1alpha1.MaxCostlyDecisionRest,
+		Running: v1beta1.MaxCostlyDecisions, RunningOfKey: v1beta1.MaxCostlyDecisionsOfNamespace,
+		Waiting: v1beta1.MaxWaitingCostlyDecisions, WaitingOfKey: v1beta1.MaxWaitingCostlyDecisionsOfNamespace,
+		Rest: v1beta1.CostlyDecisionRest, MaxRest: v1beta1.MaxCostlyDecisionRest,
 	}
 )
 

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
 )
@@ -63,7 +63,7 @@ func forged(kind *selector.ClassKind, metadata, rest string, many int) []*admiss
 // TestGuardReviewsTakeTurns floods the guard with forged reviews while the seat is held,
 // so that each would wait for the holder.
 func TestGuardReviewsTakeTurns(t *testing.T) {
-	const many = v1alpha1.MaxWaitingGuardReviewsOfNamespace - 1
+	const many = v1beta1.MaxWaitingGuardReviewsOfNamespace - 1
 	for name, tc := range map[string]struct {
 		reason string
 		flood  [][]*admissionv1.AdmissionRequest
@@ -72,17 +72,17 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 		"OtherKind": {
 			reason: "We should read for half as many reviews of one kind, and for the one of another.",
 			flood:  [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many)},
-			most:   v1alpha1.MaxGuardReviewsOfNamespace + 2,
+			most:   v1beta1.MaxGuardReviewsOfNamespace + 2,
 		},
 		"TwoOtherKinds": {
 			reason: "We should read for so many reviews at once, and no more.",
 			flood:  [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many), forged(rdsClasses, markedInAWS, "", many)},
-			most:   v1alpha1.MaxGuardReviews + 1,
+			most:   v1beta1.MaxGuardReviews + 1,
 		},
 		"SameKind": {
 			reason: "We should have no review wait for those that wait for a seat.",
 			flood:  [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`, many)},
-			most:   2 * v1alpha1.MaxGuardReviewsOfNamespace,
+			most:   2 * v1beta1.MaxGuardReviewsOfNamespace,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,9 +121,9 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 		namespaces, each int
 		wait             int
 	}{
-		"OneNamespace":   {"We should have no more wait of one namespace.", 1, 1000, v1alpha1.MaxWaitingGuardReviewsOfNamespace},
-		"TwoNamespaces":  {"We should have as many wait of each.", 2, 500, 2 * v1alpha1.MaxWaitingGuardReviewsOfNamespace},
-		"ManyNamespaces": {"We should have no more wait of all namespaces.", 1000, 1, v1alpha1.MaxWaitingGuardReviews},
+		"OneNamespace":   {"We should have no more wait of one namespace.", 1, 1000, v1beta1.MaxWaitingGuardReviewsOfNamespace},
+		"TwoNamespaces":  {"We should have as many wait of each.", 2, 500, 2 * v1beta1.MaxWaitingGuardReviewsOfNamespace},
+		"ManyNamespaces": {"We should have no more wait of all namespaces.", 1000, 1, v1beta1.MaxWaitingGuardReviews},
 		"Few":            {"We should have them wait where they are few.", 20, 2, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestGuardReviewsThatWait(t *testing.T) {
 		assert.Zero(t, time.Since(begin), "We should answer at once what needs no API server.")
 		flood.Wait()
 		assert.Equal(t, deadline, time.Since(begin), "We should have nobody wait for longer.")
-		assert.Equal(t, v1alpha1.MaxGuardReviews, leases.most, "We should ask for those who have a turn.")
+		assert.Equal(t, v1beta1.MaxGuardReviews, leases.most, "We should ask for those who have a turn.")
 		assert.EqualValues(t, 200, failed.Load(), "We should admit nothing that we cannot judge.")
 		assert.Positive(t, late.Load(), "We should say why we cannot answer the others.")
 	})

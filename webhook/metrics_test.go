@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -55,9 +55,9 @@ const (
 )
 
 func TestMetricsOfClaims(t *testing.T) {
-	deny := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.Deny })
-	later := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.WhenUnmatched = v1alpha1.BindLater })
-	faulty := newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Seed = "Moon" })
+	deny := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.Deny })
+	later := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = v1beta1.BindLater })
+	faulty := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Moon" })
 	gold, silver := index(sqlClasses, "gold tier=gold"), index(sqlClasses, "silver tier=silver")
 	unheardOf := func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "made-up-by-somebody" }
 	as := func(outcome string) string { return fmt.Sprintf(decided, outcome) }
@@ -211,7 +211,7 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		"classbind_live_read_duration_seconds": 1, "classbind_guard_decisions_total": len(guardOutcomes) + 2,
 	}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
-	inventory.SetClaimKind(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.Strategy = v1alpha1.Random }))
+	inventory.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
 	want["classbind_decisions_total"] += len(outcomeNames)
 	assert.Equal(t, want, seen(), "We should tell strategies apart.")
 	inventory.DeleteClaimKind(claimKindName)
@@ -230,8 +230,8 @@ func TestMetricsAtOnce(t *testing.T) {
 		working.Go(func() {
 			for n := range each {
 				if n%20 == 0 {
-					inventory.SetClaimKind(newClaimKind(func(s *v1alpha1.ClaimKindSpec) {
-						s.Strategy = []v1alpha1.Strategy{v1alpha1.Random, v1alpha1.HighestWeight}[i%2]
+					inventory.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
+						s.Choice.Strategy = []v1beta1.Strategy{v1beta1.Random, v1beta1.HighestWeight}[i%2]
 					}))
 					counted(t, binder.Metrics)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -54,7 +54,7 @@ func TestReviewOfUpdates(t *testing.T) {
 		},
 		"Allowed": {
 			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
-			inventory: newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.OnUnbind = v1alpha1.AllowUnbind })),
+			inventory: newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind })),
 			request:   newUpdate(boundToGold, `{}`), want: claim.UnbindAllowed, counted: "untouched",
 		},
 	} {

@@ -27,7 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -54,7 +54,7 @@ func (r Reviewer) Unnamed() NamedReviewer {
 
 // BindPattern is the pattern of the paths that bind claims. The wildcard is the name of a
 // ClaimKind.
-const BindPattern = v1alpha1.BindPath + "{" + nameInPath + "}"
+const BindPattern = v1beta1.BindPath + "{" + nameInPath + "}"
 
 const nameInPath = "name"
 
@@ -139,7 +139,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body
 // fail answers and logs an error; request is nil if it could not be read.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissionv1.AdmissionRequest, err error) {
 	if bad, ok := errors.AsType[*badRequest](err); ok {
-		text := truncate.String(bad.text, v1alpha1.MaxMessageBytes)
+		text := truncate.String(bad.text, v1beta1.MaxMessageBytes)
 		http.Error(w, text, bad.status)
 		h.Log.Info("Refused a request that is no admission review", "because", text, "from", r.RemoteAddr)
 		return
@@ -170,13 +170,13 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, err error)
 func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*admissionv1.AdmissionRequest, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		method := truncate.String(r.Method, v1alpha1.MaxShownBytes)
+		method := truncate.String(r.Method, v1beta1.MaxShownBytes)
 		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", method)}
 	}
 	if contentType := r.Header.Get("Content-Type"); !isJSON(contentType) {
 		return nil, &badRequest{
 			http.StatusUnsupportedMediaType,
-			fmt.Sprintf("Content-Type %q: must be application/json", truncate.String(contentType, v1alpha1.MaxShownBytes)),
+			fmt.Sprintf("Content-Type %q: must be application/json", truncate.String(contentType, v1beta1.MaxShownBytes)),
 		}
 	}
 
@@ -212,7 +212,7 @@ func isJSON(contentType string) bool {
 
 // deadline is shorter than the API server's, so that our answer comes before its
 // timeout.
-const deadline = v1alpha1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
+const deadline = v1beta1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
 
 // arrivalKey finds the arrival of a request in the context of its review.
 type arrivalKey struct{}

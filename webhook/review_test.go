@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const goodReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f"}}`
@@ -121,7 +121,7 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		},
 		"TooLarge": {
 			reason: "We should read no more than the limit, and name it.",
-			body:   strings.Repeat(" ", v1alpha1.MaxReviewBytes+1),
+			body:   strings.Repeat(" ", v1beta1.MaxReviewBytes+1),
 			want:   want{http.StatusRequestEntityTooLarge, "the request is larger than 29360128 bytes"},
 		},
 	} {

@@ -14,7 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	webhookserver "sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -35,7 +35,7 @@ type ServerOptions struct {
 	HTTP2 bool
 	// TLSOpts change the TLS configuration, in this order.
 	TLSOpts []func(*tls.Config)
-	// MaxConnections at once; 0 means v1alpha1.MaxConnections.
+	// MaxConnections at once; 0 means v1beta1.MaxConnections.
 	MaxConnections int
 	Log            logr.Logger
 }
@@ -53,7 +53,7 @@ type Server struct {
 func NewServer(o ServerOptions) *Server {
 	mux := http.NewServeMux()
 	if o.MaxConnections == 0 {
-		o.MaxConnections = v1alpha1.MaxConnections
+		o.MaxConnections = v1beta1.MaxConnections
 	}
 	return &Server{Server: webhookserver.NewServer(webhookserver.Options{WebhookMux: mux}), options: o, mux: mux}
 }
@@ -107,11 +107,11 @@ func (s *Server) newHTTPServer() *http.Server {
 		ReadHeaderTimeout: idleTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    v1alpha1.MaxHeaderBytes,
+		MaxHeaderBytes:    v1beta1.MaxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: v1alpha1.MaxStreams,
+			MaxConcurrentStreams: v1beta1.MaxStreams,
 			// Bytes that wait to be read take memory, too.
-			MaxReceiveBufferPerConnection: v1alpha1.FreeReviewBytes,
+			MaxReceiveBufferPerConnection: v1beta1.FreeReviewBytes,
 		},
 		ConnContext: withConnection,
 		ConnState:   connectionState,

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // started serves reviews at /bind, on at most maxConnections.
@@ -35,7 +35,7 @@ func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (add
 		Address: tcp.Addr().String(), HTTP2: http2, MaxConnections: maxConnections,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.Certificates = certificates }},
 	})
-	s.mux.Handle(BindPattern, &Handler{Review: review.Unnamed(), BodyBudget: semaphore.NewWeighted(v1alpha1.MaxReviewBytesInFlight)})
+	s.mux.Handle(BindPattern, &Handler{Review: review.Unnamed(), BodyBudget: semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, tcp) }()
@@ -128,7 +128,7 @@ func TestServerServesBesideHostileReviews(t *testing.T) {
 
 // One connection of HTTP/2 has few reviews at once.
 func TestServerLimitsStreams(t *testing.T) {
-	const many = 2 * v1alpha1.MaxStreams
+	const many = 2 * v1beta1.MaxStreams
 	var mu sync.Mutex
 	at, most := map[any]int{}, 0 // reviews, by connection
 	begun, finish := make(chan struct{}, many), make(chan struct{})
@@ -148,7 +148,7 @@ func TestServerLimitsStreams(t *testing.T) {
 	answered := make(chan error, many)
 	for range many {
 		go func() {
-			answer, err := (&http.Client{Transport: transport}).Post("https://"+address+v1alpha1.BindPath+claimKindName, "application/json", strings.NewReader(goodReview)) //nolint:noctx // It ends with the server.
+			answer, err := (&http.Client{Transport: transport}).Post("https://"+address+v1beta1.BindPath+claimKindName, "application/json", strings.NewReader(goodReview)) //nolint:noctx // It ends with the server.
 			if err == nil {
 				err = answer.Body.Close()
 			}
@@ -162,7 +162,7 @@ func TestServerLimitsStreams(t *testing.T) {
 	for range many {
 		require.NoError(t, <-answered, "We should answer on further connections.")
 	}
-	assert.LessOrEqual(t, most, v1alpha1.MaxStreams, "We should take no more at once on one connection.")
+	assert.LessOrEqual(t, most, v1beta1.MaxStreams, "We should take no more at once on one connection.")
 	assert.Greater(t, most, 1, "We should take several at once.")
 }
 

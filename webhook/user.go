@@ -6,15 +6,15 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // requestFacts is what expressions see as request: the userInfo of an AdmissionRequest, with
 // the fields that are set.
 func requestFacts(userInfo []byte) (map[string]any, error) {
-	if len(userInfo) > v1alpha1.MaxUserInfoBytes {
+	if len(userInfo) > v1beta1.MaxUserInfoBytes {
 		return nil, malformed("request.userInfo: must have at most %d bytes: the expressions of the ClaimKind look at it",
-			v1alpha1.MaxUserInfoBytes)
+			v1beta1.MaxUserInfoBytes)
 	}
 	user := authenticationv1.UserInfo{}
 	if len(userInfo) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -30,8 +30,8 @@ func TestRequestFacts(t *testing.T) {
 		"NotAList": {reason: "We should refuse groups that are no list.", userInfo: `{"groups":"admins"}`, err: "request.userInfo: "},
 		"TooLong": {
 			reason:   "We should not decode more than we said.",
-			userInfo: `{"username":"` + strings.Repeat("x", v1alpha1.MaxUserInfoBytes) + `"}`,
-			err:      fmt.Sprintf("request.userInfo: must have at most %d bytes", v1alpha1.MaxUserInfoBytes),
+			userInfo: `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`,
+			err:      fmt.Sprintf("request.userInfo: must have at most %d bytes", v1beta1.MaxUserInfoBytes),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 	const group = `'gold-users' in request.userInfo.groups`
 	for name, tc := range map[string]struct {
 		reason   string
-		bindWhen v1alpha1.Expression
+		bindWhen v1beta1.Expression
 		userInfo string
 		code     int
 		want     string // in the answer
@@ -67,7 +67,7 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 		"Unread":     {"We should not read what no expression looks at.", "", `{"groups":7}`, http.StatusOK, `"patch"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inventory := newInventory(newClaimKind(func(s *v1alpha1.ClaimKindSpec) { s.BindWhen = tc.bindWhen }), index(sqlClasses, "gold tier=gold"))
+			inventory := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = tc.bindWhen }), index(sqlClasses, "gold tier=gold"))
 			require.Nil(t, inventory.Snapshot()[claimKindName].Fault)
 			body := strings.Replace(asBody(t, newRequest(wantsGold)), `"userInfo":{}`, `"userInfo":`+tc.userInfo, 1)
 			require.Contains(t, body, tc.userInfo)

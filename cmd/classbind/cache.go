@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 )
@@ -38,8 +38,8 @@ func stripMetadata(object any) (any, error) {
 // the metadata of CRDs, which shows that they changed.
 func cacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName(v1alpha1.LastConfiguration),
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName(v1alpha1.ClassConfiguration),
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName(v1beta1.LastConfiguration),
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName(v1beta1.ClassConfiguration),
 		cluster.CRD(): {Transform: stripMetadata},
 	}}
 }
@@ -67,7 +67,7 @@ func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
 		return nil, err
 	}
 	o.ByObject = map[client.Object]cache.ByObject{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}: byName(v1alpha1.FirstConfiguration),
+		&admissionregistrationv1.MutatingWebhookConfiguration{}: byName(v1beta1.FirstConfiguration),
 	}
 	first, err := cache.New(config, o)
 	return &bothConfigurations{all, first}, err
@@ -75,7 +75,7 @@ func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
 
 // Get an object.
 func (b *bothConfigurations) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if isConfiguration(o) && key.Name == v1alpha1.FirstConfiguration {
+	if isConfiguration(o) && key.Name == v1beta1.FirstConfiguration {
 		return b.first.Get(ctx, key, o, opts...)
 	}
 	return b.Cache.Get(ctx, key, o, opts...)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -83,7 +83,7 @@ func (h *history) Start(ctx context.Context) error {
 func (h *history) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
-	list := &v1alpha1.ClaimKindList{}
+	list := &v1beta1.ClaimKindList{}
 	err := h.reader.List(ctx, list, client.Limit(1))
 	return list.ResourceVersion, err
 }

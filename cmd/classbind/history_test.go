@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // versions are those of the API server's answers, in turn, and the last for ever. An empty
@@ -29,7 +29,7 @@ func (v *versions) List(_ context.Context, list client.ObjectList, opts ...clien
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	assert.EqualValues(v.t, 1, o.Limit, "We should read little.")
 	assert.Equal(v.t, &metav1.ListOptions{Limit: 1}, o.AsListOptions(), "We should ask for the newest state, and not for one that an API server has in its cache.")
-	assert.IsType(v.t, &v1alpha1.ClaimKindList{}, list, "We should compare versions of one resource alone.")
+	assert.IsType(v.t, &v1beta1.ClaimKindList{}, list, "We should compare versions of one resource alone.")
 	answer := v.answers[0]
 	if len(v.answers) > 1 {
 		v.answers = v.answers[1:]

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
@@ -70,7 +70,7 @@ func (l *leadership) term(ctx context.Context) error {
 		Logger:                        logf.FromContext(ctx),
 		Metrics:                       metricsserver.Options{BindAddress: "0"}, // The replica's own manager serves all metrics.
 		LeaderElection:                l.options.leaderElect,
-		LeaderElectionID:              v1alpha1.LeaderLease,
+		LeaderElectionID:              v1beta1.LeaderLease,
 		LeaderElectionNamespace:       l.options.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		Cache:                         leaderCacheOptions(l.options.namespace, l.options.caSecret()),

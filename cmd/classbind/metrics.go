@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/lru"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -67,7 +67,7 @@ func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter,
 		return nil, err
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
-		r := &readers{unknownReviews: unknown, knownReviews: known, log: log, known: lru.New(v1alpha1.MaxScrapes)}
+		r := &readers{unknownReviews: unknown, knownReviews: known, log: log, known: lru.New(v1beta1.MaxScrapes)}
 		return r.handler(next), nil
 	}, nil
 }
@@ -76,7 +76,7 @@ func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter,
 // made-up token costs a review.
 func newReviewer(config *rest.Config, client *http.Client) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1alpha1.MaxTokenReviewRate, 2*v1alpha1.MaxTokenReviewRate)
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1beta1.MaxTokenReviewRate, 2*v1beta1.MaxTokenReviewRate)
 	reviewer, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for token and access reviews: %w", err)
@@ -87,8 +87,8 @@ func newReviewer(config *rest.Config, client *http.Client) (kubernetes.Interface
 // handler reserves slots and a rate for known tokens. Made-up tokens wait for the API
 // server, and an attacker can hold all other slots with them.
 func (r *readers) handler(next http.Handler) http.Handler {
-	known := limitConcurrency(v1alpha1.MaxScrapes, r.authorize(r.knownReviews, next))
-	unknown := limitConcurrency(v1alpha1.MaxUnknownScrapes, r.authorize(r.unknownReviews, known))
+	known := limitConcurrency(v1beta1.MaxScrapes, r.authorize(r.knownReviews, next))
+	unknown := limitConcurrency(v1beta1.MaxUnknownScrapes, r.authorize(r.unknownReviews, known))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if _, ok := r.known.Get(sha256.Sum256([]byte(bearerToken(request)))); ok {
 			known.ServeHTTP(w, request)

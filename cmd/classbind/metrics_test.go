@@ -26,7 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/lru"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestMetricsServer(t *testing.T) {
@@ -81,7 +81,7 @@ func TestReaders(t *testing.T) {
 				review.Status.Allowed = review.Spec.User == "prometheus"
 				return true, review, nil
 			})
-			r := &readers{unknownReviews: clientset, knownReviews: clientset, known: lru.New(v1alpha1.MaxScrapes), log: logr.Discard()}
+			r := &readers{unknownReviews: clientset, knownReviews: clientset, known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {
@@ -161,7 +161,7 @@ func TestReadersFlooded(t *testing.T) {
 				flooding, stop := context.WithCancel(t.Context())
 				var flood sync.WaitGroup
 				var refused atomic.Int64
-				for range 2 * v1alpha1.MaxUnknownScrapes {
+				for range 2 * v1beta1.MaxUnknownScrapes {
 					flood.Go(func() {
 						for flooding.Err() == nil {
 							ctx, hangUp := context.WithCancel(flooding)
@@ -187,7 +187,7 @@ func TestReadersFlooded(t *testing.T) {
 				stop()
 				flood.Wait()
 				assert.Positive(t, refused.Load(), "We should refuse more made-up tokens than we have places for.")
-				most := v1alpha1.MaxTokenReviewRate * (time.Since(begin).Seconds() + 2)
+				most := v1beta1.MaxTokenReviewRate * (time.Since(begin).Seconds() + 2)
 				assert.LessOrEqual(t, float64(api.madeUp.Load()), most, "We should ask no more often than the rate and its burst.")
 
 				api.revoked.Store(true)

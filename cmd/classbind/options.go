@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -91,7 +91,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"kube-apiserver takes at most 34s; leave some to spare")
 	fs.IntVar(&o.lateRate, "late-binding-rate", 300,
 		"most `claims` that the leader binds in a second, where whenUnmatched is BindLater. A burst may have twice as many")
-	o.lateMemory.Quantity = *resource.NewQuantity(v1alpha1.DefaultLateMemory, resource.BinarySI)
+	o.lateMemory.Quantity = *resource.NewQuantity(v1beta1.DefaultLateMemory, resource.BinarySI)
 	fs.Var(&o.lateMemory, "late-binding-memory",
 		"`bytes`, such as 64Mi, in which each replica holds the selectors of waiting claims, where whenUnmatched is BindLater. "+
 			"Each claim kind gets an equal part, and one namespace at most a quarter of that. "+
@@ -105,8 +105,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 func (o *options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.certs, "certs", selfSigned,
-		"`issuer` of the certificates. self-signed: classbind itself, from a CA in the Secret "+v1alpha1.CASecret+
-			", which it makes if there is none. cert-manager: cert-manager, in the Secret "+v1alpha1.TLSSecret+", mounted at --cert-dir")
+		"`issuer` of the certificates. self-signed: classbind itself, from a CA in the Secret "+v1beta1.CASecret+
+			", which it makes if there is none. cert-manager: cert-manager, in the Secret "+v1beta1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
 	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
 		"`time` for which a certificate is valid, with --certs=self-signed. It is renewed after two thirds of that. "+
@@ -241,9 +241,9 @@ func (o *options) certificateNames() []string {
 // caSecret returns the name of the Secret with the CA. A change of it brings a new CA.
 func (o *options) caSecret() string {
 	if o.certs == certManager {
-		return v1alpha1.TLSSecret
+		return v1beta1.TLSSecret
 	}
-	return v1alpha1.CASecret
+	return v1beta1.CASecret
 }
 
 func checkAddress(address string) error {

@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/latebinding"
@@ -138,7 +138,7 @@ func (s *server) ownCertificate(h *tls.ClientHelloInfo) (*tls.Certificate, error
 
 func (s *server) addManager() (err error) {
 	o := s.options
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(s.scheme); err != nil {
 			return fmt.Errorf("cannot make the scheme: %w", err)
 		}
@@ -177,7 +177,7 @@ func (s *server) addManager() (err error) {
 		return stopped("cannot connect to the cluster", err)
 	}
 	s.history = &history{reader: s.mgr.GetAPIReader()}
-	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
+	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
 	return nil
@@ -238,11 +238,11 @@ func (s *server) addWebhooks() error {
 		Metrics: s.metrics,
 	}
 	r.OnStored(s.guard.Stored)
-	budget := semaphore.NewWeighted(v1alpha1.MaxReviewBytesInFlight)
+	budget := semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)
 	deletion := &webhook.Deletion{ClassKind: r.Watched, Claims: s.claims.OfClass}
 	for path, review := range map[string]webhook.NamedReviewer{
 		webhook.BindPattern: binder.Review,
-		v1alpha1.GuardPath:  webhook.Reviewer(s.guard.Review).Unnamed(), v1alpha1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
+		v1beta1.GuardPath:   webhook.Reviewer(s.guard.Review).Unnamed(), v1beta1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(s.history.handler(handler))))

@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestSuited(t *testing.T) {
-	kind := func(resource string, path v1alpha1.FieldPath) *v1alpha1.ClaimKind {
-		k := &v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Resource: resource}}
+	kind := func(resource string, path v1beta1.FieldPath) *v1beta1.ClaimKind {
+		k := &v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{Resource: resource}}}
 		k.Name = "claims.example.org"
 		k.Spec.Reference.Path = path
 		return k

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // WithMaxDepth returns a configuration for clients that read what authors wrote. Authors
@@ -20,7 +20,7 @@ func WithMaxDepth(config *rest.Config) *rest.Config {
 	return config
 }
 
-// shallowTransport cuts each JSON answer to a depth of v1alpha1.MaxDepth.
+// shallowTransport cuts each JSON answer to a depth of v1beta1.MaxDepth.
 type shallowTransport struct{ next http.RoundTripper }
 
 // RoundTrip is called by the client.
@@ -34,7 +34,7 @@ func (t shallowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// shallow reads JSON without what is in objects and arrays below v1alpha1.MaxDepth. It
+// shallow reads JSON without what is in objects and arrays below v1beta1.MaxDepth. It
 // looks only at brackets and strings.
 type shallow struct {
 	io.ReadCloser
@@ -57,7 +57,7 @@ func (s *shallow) Read(p []byte) (int, error) {
 func (s *shallow) cut(p []byte) int {
 	n := 0
 	for _, c := range p {
-		deep := s.depth > v1alpha1.MaxDepth
+		deep := s.depth > v1beta1.MaxDepth
 		switch {
 		case s.escaped:
 			s.escaped = false
@@ -69,7 +69,7 @@ func (s *shallow) cut(p []byte) int {
 			s.depth++
 		case c == '}', c == ']':
 			s.depth--
-			deep = s.depth > v1alpha1.MaxDepth // It closes an emptied value.
+			deep = s.depth > v1beta1.MaxDepth // It closes an emptied value.
 		}
 		if !deep {
 			p[n] = c

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // nested returns nested arrays around a value.
@@ -19,7 +19,7 @@ func nested(depth int, value string) string {
 }
 
 func TestShallow(t *testing.T) {
-	const most = v1alpha1.MaxDepth
+	const most = v1beta1.MaxDepth
 	for name, tc := range map[string]struct{ reason, answer, want string }{
 		"Flat":         {"We should leave alone what is not deep.", `{"a":[1,{"b":"c"}],"d":null} `, `{"a":[1,{"b":"c"}],"d":null} `},
 		"Deepest":      {"We should leave alone what is as deep as it may be.", nested(most, `1,"a"`), nested(most, `1,"a"`)},

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -102,7 +102,7 @@ func (r Resolver) Resolve(ctx context.Context, name, version string, verbs ...st
 		}
 	}
 	if len(others) > 0 {
-		return first, fmt.Errorf("%w, %q, but %s: write the paths for one of these, and set spec.version to it",
+		return first, fmt.Errorf("%w, %q, but %s: write the paths for one of these, and set spec.claims.version to it",
 			ErrVersionNotServed, version, strings.Join(others, ", "))
 	}
 	return Resource{}, result
@@ -150,12 +150,12 @@ func (r Resolver) get(ctx context.Context, object any, path ...string) error {
 		return truncate.Error(err)
 	}
 	defer func() { _ = body.Close() }() // It was read, or is not needed any more.
-	answer, err := io.ReadAll(io.LimitReader(body, v1alpha1.MaxDiscoveryBytes+1))
+	answer, err := io.ReadAll(io.LimitReader(body, v1beta1.MaxDiscoveryBytes+1))
 	if err != nil {
 		return truncate.Error(err)
 	}
-	if len(answer) > v1alpha1.MaxDiscoveryBytes {
-		return fmt.Errorf("the API server answered with more than %d bytes", v1alpha1.MaxDiscoveryBytes)
+	if len(answer) > v1beta1.MaxDiscoveryBytes {
+		return fmt.Errorf("the API server answered with more than %d bytes", v1beta1.MaxDiscoveryBytes)
 	}
 	return truncate.Error(json.Unmarshal(answer, object))
 }

@@ -96,7 +96,7 @@ func TestResolve(t *testing.T) {
 			},
 			want: want{
 				resource: gold("v2"), err: ErrVersionNotServed,
-				text: `the API server does not serve the version for which the paths are written, "v1beta1", but v2, v1: write the paths for one of these, and set spec.version to it`,
+				text: `the API server does not serve the version for which the paths are written, "v1beta1", but v2, v1: write the paths for one of these, and set spec.claims.version to it`,
 			},
 		},
 		"VersionOfNothing": {

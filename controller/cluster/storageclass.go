@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // What the API server itself does to PersistentVolumeClaims, in the admission plugin
@@ -29,7 +29,7 @@ const maxUnmarked = 10
 
 // GetsStorageClass reports whether the API server gives claims a default StorageClass, in
 // the field in which their ClaimKind has the class reference.
-func GetsStorageClass(k *v1alpha1.ClaimKind) bool {
+func GetsStorageClass(k *v1beta1.ClaimKind) bool {
 	return k.Resource() == volumeClaims && k.Spec.Reference.Path == storageClassPath
 }
 
@@ -40,7 +40,7 @@ func DefaultStorageClasses(ctx context.Context, reader client.Reader) ([]metav1.
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClassList"})
 	for {
-		if err := reader.List(ctx, list, client.Limit(v1alpha1.LiveReadPage), client.Continue(list.Continue)); err != nil {
+		if err := reader.List(ctx, list, client.Limit(v1beta1.LiveReadPage), client.Continue(list.Continue)); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {

@@ -12,7 +12,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const betaMark = "storageclass.beta.kubernetes.io/is-default-class"
@@ -47,7 +47,7 @@ func TestDefaultStorageClasses(t *testing.T) {
 }
 
 func TestGetsStorageClass(t *testing.T) {
-	k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "persistentvolumeclaims"}}
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "persistentvolumeclaims"}}
 	k.Spec.Reference.Path = ".spec.storageClassName"
 	assert.True(t, GetsStorageClass(k))
 	k.Spec.Reference.Path = ".spec.volumeAttributesClassName"

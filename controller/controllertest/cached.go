@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Cached is a client that knows these objects and records what is applied.
@@ -23,8 +23,8 @@ type Cached struct {
 	Configuration *admissionregistrationv1.MutatingWebhookConfiguration // of claims, with the order Last
 	First         *admissionregistrationv1.MutatingWebhookConfiguration
 	Guarding      *admissionregistrationv1.ValidatingWebhookConfiguration
-	ClaimKinds    []v1alpha1.ClaimKind
-	ClassKinds    []v1alpha1.ClassKind
+	ClaimKinds    []v1beta1.ClaimKind
+	ClassKinds    []v1beta1.ClassKind
 	CRDs          []string
 	Namespaces    []string
 	Err           error // of every Get
@@ -42,13 +42,13 @@ func (c *Cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 		return c.Err
 	}
 	switch o := o.(type) {
-	case *v1alpha1.ClaimKind:
-		if i := slices.IndexFunc(c.ClaimKinds, func(f v1alpha1.ClaimKind) bool { return f.Name == k.Name }); i >= 0 {
+	case *v1beta1.ClaimKind:
+		if i := slices.IndexFunc(c.ClaimKinds, func(f v1beta1.ClaimKind) bool { return f.Name == k.Name }); i >= 0 {
 			c.ClaimKinds[i].DeepCopyInto(o)
 			return nil
 		}
-	case *v1alpha1.ClassKind:
-		if i := slices.IndexFunc(c.ClassKinds, func(f v1alpha1.ClassKind) bool { return f.Name == k.Name }); i >= 0 {
+	case *v1beta1.ClassKind:
+		if i := slices.IndexFunc(c.ClassKinds, func(f v1beta1.ClassKind) bool { return f.Name == k.Name }); i >= 0 {
 			c.ClassKinds[i].DeepCopyInto(o)
 			return nil
 		}
@@ -59,7 +59,7 @@ func (c *Cached) Get(_ context.Context, k client.ObjectKey, o client.Object, _ .
 		}
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		found := map[string]*admissionregistrationv1.MutatingWebhookConfiguration{
-			v1alpha1.LastConfiguration: c.Configuration, v1alpha1.FirstConfiguration: c.First,
+			v1beta1.LastConfiguration: c.Configuration, v1beta1.FirstConfiguration: c.First,
 		}[k.Name]
 		if found != nil {
 			found.DeepCopyInto(o)
@@ -80,9 +80,9 @@ func (c *Cached) List(_ context.Context, l client.ObjectList, _ ...client.ListOp
 		return c.ListErr
 	}
 	switch l := l.(type) {
-	case *v1alpha1.ClaimKindList:
+	case *v1beta1.ClaimKindList:
 		l.Items = slices.Clone(c.ClaimKinds)
-	case *v1alpha1.ClassKindList:
+	case *v1beta1.ClassKindList:
 		l.Items = slices.Clone(c.ClassKinds)
 	}
 	return nil

@@ -6,28 +6,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
 // NewClaimKind returns a claim kind with a path to skip by.
-func NewClaimKind(name string) *v1alpha1.ClaimKind {
-	return &v1alpha1.ClaimKind{
+func NewClaimKind(name string) *v1beta1.ClaimKind {
+	return &v1beta1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.ClaimKindSpec{
-			Reference: v1alpha1.Reference{Path: ".spec.classRef"}, SkipIfSet: []v1alpha1.Place{{Path: ".spec.resourceRef"}},
-			FailurePolicy: v1alpha1.Fail,
+		Spec: v1beta1.ClaimKindSpec{
+			Claims:    v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+			Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}},
+			Admission: v1beta1.Admission{FailurePolicy: v1beta1.Fail},
 		},
 	}
 }
 
 // NewClassKind returns a class kind of example.org, with annotations for default and weight.
 func NewClassKind(name, kind string) *selector.ClassKind {
-	return selector.NewClassKind(&v1alpha1.ClassKind{
+	return selector.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.ClassKindSpec{
-			ClaimKinds: []string{"claims.example.org"},
-			Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.example.org"}},
+			Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 		},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, false)
 }
@@ -54,4 +55,12 @@ func DefaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
 		all = append(all, kind.NewClass(m, nil))
 	}
 	return selector.NewClasses(kind, all)
+}
+
+// Links names ClaimKinds as a ClassKind does.
+func Links(claimKinds ...string) (links []v1beta1.ClaimKindLink) {
+	for _, name := range claimKinds {
+		links = append(links, v1beta1.ClaimKindLink{Name: name})
+	}
+	return links
 }

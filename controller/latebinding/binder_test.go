@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
@@ -36,8 +36,8 @@ func TestLateBinding(t *testing.T) {
 	s.set(t, "kube-system/ours-not", wantsGold)
 	s.set(t, "classbind-system/nor-ours", wantsGold)
 	s.set(t, "other/not-selected", wantsGold)
-	k := lateClaimKind(func(k *v1alpha1.ClaimKind) {
-		k.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}}
+	k := lateClaimKind(func(k *v1beta1.ClaimKind) {
+		k.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}}
 	})
 	r := newLateReplica(t, s, k, func(b *Binder) { b.Namespaces = namespaces{"team-a": {"team": "a"}, "other": {"team": "b"}} })
 	r.lead(t)
@@ -77,7 +77,7 @@ func TestLateBinding(t *testing.T) {
 		assert.Equal(t, 1, n, "We should write %s once.", claim)
 	}
 	eventually(t, "We should say to which class each claim was bound.", func(c *assert.CollectT) {
-		notes := s.notes(v1alpha1.EventBoundToClass)
+		notes := s.notes(v1beta1.EventBoundToClass)
 		assert.Len(c, notes, 6)
 		assert.Equal(c, "bound to Gold/"+drawn("waits")+", of 3 candidates", notes["team-a/waits"])
 	})
@@ -148,9 +148,9 @@ func TestNamespacesUnreadable(t *testing.T) {
 		s.set(t, fmt.Sprintf("team-%d/waits", i), wantsGold)
 		known[fmt.Sprintf("team-%d", i)] = map[string]string{"team": strconv.Itoa(i % 2)}
 	}
-	k := lateClaimKind(func(k *v1alpha1.ClaimKind) {
-		k.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "0"}}
-		k.Spec.Strategy = v1alpha1.LeastClaims
+	k := lateClaimKind(func(k *v1beta1.ClaimKind) {
+		k.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "0"}}
+		k.Spec.Choice.Strategy = v1beta1.LeastClaims
 	})
 	cache := lateCache{known, &atomic.Int64{}, &atomic.Int64{}}
 	r := newLateReplica(t, s, k, func(b *Binder) { b.Namespaces = cache })
@@ -271,12 +271,12 @@ func TestReferenceRemoved(t *testing.T) {
 		require.ErrorIs(c, r.claims.LateProblem(lateKind), ErrReferenceRemoved)
 		n, _ := r.claims.CountsOf(lateKind)
 		assert.Equal(c, ClaimCounts{Waiting: 1}, n, "We should not take it for bound.")
-		assert.Equal(c, map[string]string{"team-a/waits": "bound to no class: " + ErrReferenceRemoved.Error()}, s.notes(v1alpha1.EventReferenceRemoved), "We should tell the author.")
+		assert.Equal(c, map[string]string{"team-a/waits": "bound to no class: " + ErrReferenceRemoved.Error()}, s.notes(v1beta1.EventReferenceRemoved), "We should tell the author.")
 	})
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(r.claims.Metrics)
 	assert.Positive(t, controllertest.Scraped(t, metrics)["late_bindings_total claim_kind="+lateKind+" outcome="+lateFailed], "We should count it.")
-	assert.Empty(t, s.notes(v1alpha1.EventBoundToClass), "We should not say that it is bound.")
+	assert.Empty(t, s.notes(v1beta1.EventBoundToClass), "We should not say that it is bound.")
 
 	s.set(t, "team-b/waits", wantsGold)
 	eventually(t, "We should go on with the others.", func(c *assert.CollectT) { assert.Equal(c, "gold", s.classes()["team-b/waits"]) })
@@ -284,7 +284,7 @@ func TestReferenceRemoved(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 2}) // Though the claim has not changed.
 	require.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
 	eventually(t, "We should say how many classes there were to draw from.", func(c *assert.CollectT) {
-		assert.Equal(c, "bound to Gold/gold, of 1 candidate", s.notes(v1alpha1.EventBoundToClass)["team-a/waits"])
+		assert.Equal(c, "bound to Gold/gold, of 1 candidate", s.notes(v1beta1.EventBoundToClass)["team-a/waits"])
 	})
 }
 
@@ -344,7 +344,7 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 	}
 	s.refuse("watchlist", http.StatusUnprocessableEntity)
 	s.refuse("list", http.StatusForbidden)
-	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }))
+	r := newLateReplica(t, s, lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.LeastClaims }))
 	eventually(t, "We should say that we may not list the claims.", func(c *assert.CollectT) {
 		_, known := r.claims.CountsOf(lateKind)
 		assert.False(c, known)
@@ -354,7 +354,7 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 	require.NoError(t, r.claims.Ready(time.Now()), "We should not hold up a replica for what we are refused.")
 	s.refuse("list", 0)
 	r.awaitCounts(t, ClaimCounts{Waiting: claims})
-	assert.Equal(t, claims/v1alpha1.LateListPage, s.pages, "We should list by pages.")
+	assert.Equal(t, claims/v1beta1.LateListPage, s.pages, "We should list by pages.")
 	eventually(t, "We should say that all is well.", func(c *assert.CollectT) { assert.NoError(c, r.claims.LateProblem(lateKind)) })
 }
 

@@ -13,18 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 )
 
-// bindWhen has the claims of a kind wait for an expression. They may name a plan.
-func bindWhen(text v1alpha1.Expression) func(*v1alpha1.ClaimKind) {
-	return func(k *v1alpha1.ClaimKind) {
-		k.Spec.BindWhen = text
+// claims.when has the claims of a kind wait for an expression. They may name a plan.
+func bindWhen(text v1beta1.Expression) func(*v1beta1.ClaimKind) {
+	return func(k *v1beta1.ClaimKind) {
+		k.Spec.Claims.When = text
 		if strings.Contains(string(text), "related.") {
-			k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
+			k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
 		}
 	}
 }
@@ -73,9 +73,9 @@ func TestDelayedBinding(t *testing.T) {
 	s.set(t, "team-a/early", wantsGold)
 	eventually(t, "We should tell the author of a claim for which the expression fails.", func(c *assert.CollectT) {
 		r.notify(t)
-		notes := s.notes(v1alpha1.EventNoMatchingClass)
+		notes := s.notes(v1beta1.EventNoMatchingClass)
 		assert.Len(c, notes, 1)
-		assert.Contains(c, notes["team-a/fails"], "spec.bindWhen")
+		assert.Contains(c, notes["team-a/fails"], "spec.claims.when")
 	})
 	assert.Equal(t, map[string]string{"team-a/early": "", "team-a/ready": "gold", "team-a/fails": ""}, s.classes(),
 		"We should bind no claim that is not to be bound yet.")
@@ -88,7 +88,7 @@ func TestDelayedBinding(t *testing.T) {
 func TestDelayedByOthers(t *testing.T) {
 	plan := types.NamespacedName{Namespace: "team-a", Name: "small"}
 	for name, tc := range map[string]struct {
-		bindWhen   v1alpha1.Expression
+		bindWhen   v1beta1.Expression
 		before, at map[types.NamespacedName]map[string]any
 	}{
 		"Related": {
@@ -125,7 +125,7 @@ func TestDelayedByOthers(t *testing.T) {
 			assert.Equal(t, map[string]string{"team-a/gold": "gold", "team-a/silver": ""}, s.classes())
 			eventually(t, "We should tell the author of a claim that waits for a class now.", func(c *assert.CollectT) {
 				r.notify(t)
-				assert.Contains(c, s.notes(v1alpha1.EventNoMatchingClass)["team-a/silver"], "tier=silver")
+				assert.Contains(c, s.notes(v1beta1.EventNoMatchingClass)["team-a/silver"], "tier=silver")
 			})
 		})
 	}
@@ -164,7 +164,7 @@ func TestBindWhenStaysTrue(t *testing.T) {
 	s := newClaimServer(t)
 	const spec = `{"n":%d,"classRef":{"name":"x"},"classSelector":{"matchLabels":{"tier":"gold"}}}`
 	s.set(t, "team-a/claim", fmt.Sprintf(spec, 1))
-	r := newLateReplica(t, s, lateClaimKind(bindWhen("has(claim.spec.classRef)"), func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.RoundRobin }))
+	r := newLateReplica(t, s, lateClaimKind(bindWhen("has(claim.spec.classRef)"), func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.RoundRobin }))
 	r.registration.Inventory.SetClasses(labelled(r.golds, "a tier=gold", "b tier=gold", "c tier=gold"))
 	r.lead(t)
 	for n := 1; n <= 2; n++ {
@@ -190,7 +190,7 @@ func TestCostlyClaim(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Waiting: 1})
 	eventually(t, "We should tell its author.", func(c *assert.CollectT) {
 		r.notify(t)
-		assert.Contains(c, s.notes(v1alpha1.EventNoMatchingClass)["team-a/claim"], "cost")
+		assert.Contains(c, s.notes(v1beta1.EventNoMatchingClass)["team-a/claim"], "cost")
 	})
 	assert.Zero(t, s.tried())
 	r.relate(t, map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"cheap": true}}})
@@ -206,8 +206,8 @@ func TestFitsOfClassKinds(t *testing.T) {
 	r := newLateReplica(t, s, k)
 	r.lead(t)
 	r.awaitCounts(t, ClaimCounts{Waiting: 2})
-	golds := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{
-		ClaimKinds: []string{lateKind}, Fits: []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size < 5"}},
+	golds := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{
+		ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}}, Fits: []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.size < 5"}},
 	}}
 	linked := r.recompiled(k, golds)
 	r.registration.Inventory.SetClaimKind(linked)

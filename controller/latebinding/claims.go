@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
@@ -81,7 +81,7 @@ func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Confi
 func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: registry.MaxLookUps}).
-		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
+		For(&v1beta1.ClaimKind{}, loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), registry.ClaimKindsOfCRD(c.reader)).
 		WatchesRawSource(loop.RequestsFrom(c.requeued.Add, 0)).
 		WatchesRawSource(loop.RequestsFrom(c.registration.OnRegistered, 0)).
@@ -93,13 +93,13 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	// A ClaimKind that is gone is empty here, and needs no watch.
 	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	}
 	verbs := []string{"list", "watch"}
-	later := k.Spec.WhenUnmatched == v1alpha1.BindLater
+	later := k.Spec.WhenUnmatched == v1beta1.BindLater
 	if later {
 		verbs = append(verbs, "patch")
 	}
@@ -141,9 +141,9 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 // follow watches the claims of a kind, and starts again if its registration changed.
 // served is false if the API server answers the watch with 404.
 func (c *Claims) follow(
-	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, found cluster.Resource,
+	ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind, found cluster.Resource,
 ) (served bool, err error) {
-	namespaces, err := claim.NewNamespaces(k.Spec.NamespaceSelector, c.own)
+	namespaces, err := claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, c.own)
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the claims of %q: %w", k.Name, err)
 	}

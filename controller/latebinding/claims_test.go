@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
@@ -64,8 +64,8 @@ func TestLeastClaimsCounted(t *testing.T) {
 	bound("two", "gold-1")
 	bound("three", "gold-2")
 	s.set(t, "team-a/none", wantsGold)
-	r := newLateReplica(t, s, lateClaimKind(func(k *v1alpha1.ClaimKind) {
-		k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.LeastClaims, v1alpha1.Admit
+	r := newLateReplica(t, s, lateClaimKind(func(k *v1beta1.ClaimKind) {
+		k.Spec.Choice.Strategy, k.Spec.WhenUnmatched = v1beta1.LeastClaims, v1beta1.Admit
 	}))
 	r.registration.Inventory.SetClasses(labelled(r.golds, "gold-1 tier=gold", "gold-2 tier=gold"))
 	r.awaitCounts(t, ClaimCounts{Bound: 3})
@@ -112,10 +112,10 @@ func TestLeastClaimsCounted(t *testing.T) {
 // TestReadyWaitsForCounts checks that a replica that starts waits long enough, and no longer.
 func TestReadyWaitsForCounts(t *testing.T) {
 	s := newClaimServer(t)
-	k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims })
+	k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.LeastClaims })
 	r := newLateReplica(t, s, k)
 	now := time.Now()
-	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "", v1alpha1.DefaultLateMemory)
+	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "", v1beta1.DefaultLateMemory)
 	require.NoError(t, err)
 	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
 	assert.True(t, NotYet(unwatched.Problem(lateKind)), "We should say that we do not watch yet.")

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -21,10 +21,10 @@ func boundTo(class string) string {
 
 // TestClassCounts has a replica that does not lead, for each way to have claims watched.
 func TestClassCounts(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.ClaimKind){
-		"BindLater": func(*v1alpha1.ClaimKind) {},
-		"LeastClaims": func(k *v1alpha1.ClaimKind) {
-			k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.LeastClaims, v1alpha1.Admit
+	for name, change := range map[string]func(*v1beta1.ClaimKind){
+		"BindLater": func(*v1beta1.ClaimKind) {},
+		"LeastClaims": func(k *v1beta1.ClaimKind) {
+			k.Spec.Choice.Strategy, k.Spec.WhenUnmatched = v1beta1.LeastClaims, v1beta1.Admit
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestClassCountsIncomplete(t *testing.T) {
 	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should say that the claims are not listed yet.")
 	r.claims.unwatched(lateKind, cluster.ErrNotInstalled)
 	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that cannot be listed.")
-	admit := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Admit })
+	admit := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Admit })
 	r.registration.Inventory.SetClaimKind(selector.NewClaimKind(admit))
 	r.claims.drop(lateKind)
 	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
@@ -90,7 +90,7 @@ func TestClassCountsIncomplete(t *testing.T) {
 // TestClassSeriesAreBounded has more classes than there may be series.
 func TestClassSeriesAreBounded(t *testing.T) {
 	s := newClaimServer(t)
-	names := make([]string, v1alpha1.MaxClassSeries+50)
+	names := make([]string, v1beta1.MaxClassSeries+50)
 	for i := range names {
 		names[i] = fmt.Sprintf("class-%03d", i)
 		s.set(t, "team-a/"+names[i], boundTo(names[i]))
@@ -122,7 +122,7 @@ func TestClassSeriesAreBounded(t *testing.T) {
 
 	r.registration.Inventory.SetClasses(labelled(r.golds, names...))
 	all := series()
-	assert.Len(t, all, v1alpha1.MaxClassSeries+1, "We should have no more series.")
+	assert.Len(t, all, v1beta1.MaxClassSeries+1, "We should have no more series.")
 	assert.Subset(t, all, map[string]float64{"class_claims class=class-149 class_kind=golds.example.org class_namespace=": 8}, "We should have those with the most claims.")
 	assert.Subset(t, all, map[string]float64{"class_claims class= class_kind=golds.example.org class_namespace=": 50}, "We should have the others together.")
 	assert.Contains(t, all, "class_claims class=class-098 class_kind=golds.example.org class_namespace=", "We should go by the name among equals.")

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -76,7 +76,7 @@ var asStored = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.All
 // list reads all claims of all namespaces, page by page. It fails if that takes so long
 // that the API server forgets the version of the first page.
 func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
-	o := metav1.ListOptions{Limit: v1alpha1.LateListPage}
+	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
 	for {
 		page, err := c.page(ctx, of, "", o, each)
 		if err != nil || page.Continue == "" {
@@ -197,7 +197,7 @@ func (e *claimEvents) Close() { _ = e.body.Close() }
 // patch changes a claim and returns the result.
 func (c claimClient) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
 	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
-		Param("fieldManager", v1alpha1.FieldManager).Body(patch).Do(ctx)
+		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, truncate.Error(err)
 	}

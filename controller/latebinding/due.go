@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -52,7 +52,7 @@ func (s *claimState) wrote(a waitingAttempt) {
 	s.refusal, s.removed = nil, nil
 }
 
-// rebound records that a claim was bound, and that bindWhen is still true for its new version.
+// rebound records that a claim was bound, and that claims.when is still true for its new version.
 // It is not bound again until somebody else changes it.
 func (s *claimState) rebound(a waitingAttempt, version string) {
 	if c := s.waiting[a.uid]; c != nil && (c.written || c.version == version) {
@@ -258,7 +258,7 @@ func (s *claimState) dueUnread() (due []waitingItem) {
 	for found := true; found; {
 		found = false
 		for _, n := range s.room.namespaces {
-			if len(due) == v1alpha1.LateReads {
+			if len(due) == v1beta1.LateReads {
 				s.dirty = true // There may be more.
 				return due
 			}

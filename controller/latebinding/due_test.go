@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -93,7 +93,7 @@ func TestClaimsOverflow(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: claims - 2})
 	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
 	eventually(t, "We should tell why they wait.", func(c *assert.CollectT) {
-		assert.Equal(c, noteOverflow, s.notes(v1alpha1.EventNoMatchingClass)["evil/claim-9"])
+		assert.Equal(c, noteOverflow, s.notes(v1beta1.EventNoMatchingClass)["evil/claim-9"])
 	})
 }
 
@@ -146,19 +146,19 @@ func TestUnreadTakeTurns(t *testing.T) {
 	for _, item := range w.due(t.Context(), view) {
 		seen[item.namespace]++
 	}
-	assert.Equal(t, map[string]int{"evil": v1alpha1.LateReads - 3, "honest-0": 1, "honest-1": 1, "honest-2": 1}, seen, "We should take turns.")
+	assert.Equal(t, map[string]int{"evil": v1beta1.LateReads - 3, "honest-0": 1, "honest-1": 1, "honest-2": 1}, seen, "We should take turns.")
 	all := map[string]int{}
-	for range 2000 / v1alpha1.LateReads {
+	for range 2000 / v1beta1.LateReads {
 		for _, item := range w.due(t.Context(), view) {
 			all[string(item.uid)]++
 		}
 	}
-	assert.Len(t, all, 1000-(v1alpha1.LateReads-3), "We should come to all.")
+	assert.Len(t, all, 1000-(v1beta1.LateReads-3), "We should come to all.")
 	for uid, n := range all {
 		assert.Equal(t, 1, n, "We should read %s once for a view.", uid)
 	}
 	assert.Empty(t, w.due(t.Context(), view))
-	assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), v1alpha1.LateReads, "We should read them again for another.")
+	assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
 }
 
 // TestAskingTakesTurns checks that namespaces take turns.

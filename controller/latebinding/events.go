@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -54,7 +54,7 @@ type queuedEvent struct {
 
 // NewEvents returns Events that this instance of classbind reports.
 func NewEvents(client eventsclient.EventsV1Interface, instance string) Events {
-	return Events{client: client, instance: instance, queue: newEventQueue(v1alpha1.LateEvents)}
+	return Events{client: client, instance: instance, queue: newEventQueue(v1beta1.LateEvents)}
 }
 
 // run creates the queued events until the context ends. It runs in the background, so
@@ -92,19 +92,19 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 		note = truncate.String(note+"; "+unread, longestNote)
 	}
 	e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1alpha1.EventBoundToClass, suffix: "." + version,
+		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1beta1.EventBoundToClass, suffix: "." + version,
 		note: note, failed: func() {},
-	}, v1alpha1.LateEvents)
+	}, v1beta1.LateEvents)
 }
 
 // refused queues the event that gates refuse all classes of a claim, once.
 func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
-	e.push(w, claim, v1alpha1.EventNoMatchingClass, d.Warning())
+	e.push(w, claim, v1beta1.EventNoMatchingClass, d.Warning())
 }
 
 // removed queues the event that a claim lost the reference that was written, once.
 func (e Events) removed(w *claimWatch, claim waitingAttempt) {
-	e.push(w, claim, v1alpha1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
+	e.push(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
 }
 
 // push queues a warning about a claim, once.
@@ -124,7 +124,7 @@ func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, f
 	claim.ask = "" // It may be long, and an event does not need it.
 	return e.queue.push(&queuedEvent{
 		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note, failed: failed,
-	}, v1alpha1.LateEvents/2)
+	}, v1beta1.LateEvents/2)
 }
 
 // setNotified records whether a claim's event is sent or queued, and reports whether that is
@@ -143,7 +143,7 @@ func (w *claimWatch) setNotified(uid types.UID, is bool) (news bool) {
 // matches no class. Namespaces take turns. It handles at least one claim, even if the
 // context has ended, and leaves the rest for the next call.
 func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
-	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1alpha1.LateEvents/2) }
+	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1beta1.LateEvents/2) }
 	for {
 		var claims []waitingAttempt
 		w.own(func(s *claimState) { claims = s.takeToNotify(now, place) })
@@ -159,7 +159,7 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 			}
 			claim.ask = "" // The queued event must not hold it.
 			failed := func() { w.retryEvent(claim, time.Now()) }
-			if !e.warn(w, claim, v1alpha1.EventNoMatchingClass, note, failed) {
+			if !e.warn(w, claim, v1beta1.EventNoMatchingClass, note, failed) {
 				w.retryEvent(claim, now)
 			}
 		}
@@ -237,7 +237,7 @@ func (e Events) event(a *queuedEvent) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(claim.uid, w.kind.Name, a.reason) + a.suffix},
 		EventTime:           now,
-		ReportingController: v1alpha1.EventController,
+		ReportingController: v1beta1.EventController,
 		ReportingInstance:   e.instance,
 		Type:                a.kind, Reason: a.reason, Action: "Bind",
 		Note: truncate.String(a.note, longestNote),

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -42,7 +42,7 @@ func TestNoMatchingClass(t *testing.T) {
 			assert.Equal(c, map[string]string{
 				"team-a/waits":     `no class for this claim of "claims.example.org" matches the selector "tier=gold" (among 0 classes of golds.example.org): change the selector, or create or label a class; it will be bound when a class matches`,
 				"team-a/malformed": `spec.classSelector: Invalid value: "gold": must be an object, a label selector`,
-			}, s.notes(v1alpha1.EventNoMatchingClass))
+			}, s.notes(v1beta1.EventNoMatchingClass))
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	s.refuse("create", 0)
 	eventually(t, "We should say it when it can be said.", func(c *assert.CollectT) {
 		notify(view)
-		assert.Len(c, s.notes(v1alpha1.EventNoMatchingClass), 1)
+		assert.Len(c, s.notes(v1beta1.EventNoMatchingClass), 1)
 	})
 	n := s.creations()
 	notify(view)

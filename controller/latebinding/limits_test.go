@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -51,7 +51,7 @@ func TestPoisonedClaims(t *testing.T) {
 			got := allocated(func() { addClaim(t, w, raw) })
 			t.Logf("%d KiB allocated for %d KiB", got>>10, len(raw)>>10)
 			assert.Less(t, got, tc.times*int64(len(raw))+1<<20, tc.reason)
-			assert.Less(t, w.state.room.used, int64(2*v1alpha1.MaxMessageBytes+groupBytes))
+			assert.Less(t, w.state.room.used, int64(2*v1beta1.MaxMessageBytes+groupBytes))
 		})
 	}
 }
@@ -124,7 +124,7 @@ func TestSelectorsAsText(t *testing.T) {
 		checkText(t, claimJSON(1, spec))
 	}
 	for _, text := range []string{"a", "!a", "a=b", "a==b", "a!=b", "a in (x,y)", "a in ()", "a notin (x,)", "a>5,a<7", "a=", "in in (in)", "a,b,!c,d!=e"} {
-		checkText(t, bytes.Replace(claimJSON(1, `{}`), []byte(`"note"`), fmt.Appendf(nil, `%q:%q,"note"`, v1alpha1.ClassSelectorAnnotation, text), 1))
+		checkText(t, bytes.Replace(claimJSON(1, `{}`), []byte(`"note"`), fmt.Appendf(nil, `%q:%q,"note"`, v1beta1.ClassSelectorAnnotation, text), 1))
 	}
 }
 
@@ -254,7 +254,7 @@ func TestRoom(t *testing.T) {
 	})
 	t.Run("NotSelected", func(t *testing.T) {
 		w := newWatch()
-		w.state.room.selects = namespacesOf(t, v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a"}})
+		w.state.room.selects = namespacesOf(t, v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a"}})
 		fill(w, "unknown", 0, 10, 20)
 		fill(w, "kube-system", 100, 10, 20)
 		assert.Len(t, w.state.room.namespaces["unknown"].groups, 10, "We should hold selectors until we know.")

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -16,7 +16,7 @@ var (
 		[]string{"claim_kind", "state"}, nil)
 	classClaims = prometheus.NewDesc("classbind_class_claims",
 		fmt.Sprintf("Claims that have a class, of the kinds that this replica watches. Of each class kind there are "+
-			"the %d classes with the most claims; those of all others have the class \"\".", v1alpha1.MaxClassSeries),
+			"the %d classes with the most claims; those of all others have the class \"\".", v1beta1.MaxClassSeries),
 		[]string{"class_kind", "class_namespace", "class"}, nil)
 )
 
@@ -79,7 +79,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	m.late.Collect(to)
 	m.classes(func(classes *selector.Classes, counts kindCounts) {
-		top, others := counts.top(classes, v1alpha1.MaxClassSeries)
+		top, others := counts.top(classes, v1beta1.MaxClassSeries)
 		for _, c := range top {
 			gauge(classClaims, c.claims, classes.Kind.Name, c.class.Namespace, c.class.Name)
 		}

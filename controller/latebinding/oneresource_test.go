@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -20,17 +20,17 @@ func TestKindsOfOneResource(t *testing.T) {
 	s.set(t, "team-a/both", wantsGold)
 	s.set(t, "team-a/first-alone", `{"tierRef":{"name":"mine"},"classSelector":{"matchLabels":{"tier":"gold"}}}`)
 	r := newLateReplica(t, s, lateClaimKind())
-	register := func(k *v1alpha1.ClaimKind) {
+	register := func(k *v1beta1.ClaimKind) {
 		compiled := r.recompiled(k)
 		r.registration.Inventory.SetClaimKind(compiled)
 		r.follow(t, k, compiled)
 		t.Cleanup(func() { r.claims.drop(k.Name) })
 	}
-	register(lateClaimKind(func(k *v1alpha1.ClaimKind) {
-		k.Name, k.UID, k.Spec.Resource = tiers, "7e12", lateKind
-		k.Spec.Reference.Path, k.Spec.ClassSelector.Path = ".spec.tierRef", ".spec.tierSelector"
+	register(lateClaimKind(func(k *v1beta1.ClaimKind) {
+		k.Name, k.UID, k.Spec.Claims.Resource = tiers, "7e12", lateKind
+		k.Spec.Reference.Path, k.Spec.Selector.Path = ".spec.tierRef", ".spec.tierSelector"
 	}))
-	register(lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Name, k.UID, k.Spec.Resource = rival, "41b1", lateKind }))
+	register(lateClaimKind(func(k *v1beta1.ClaimKind) { k.Name, k.UID, k.Spec.Claims.Resource = rival, "41b1", lateKind }))
 	classKind := func(name, kind, claimKind string) *selector.ClassKind {
 		c := controllertest.NewClassKind(name, kind)
 		c.ClaimKinds = []string{claimKind}
@@ -63,7 +63,7 @@ func TestKindsOfOneResource(t *testing.T) {
 				r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
 			}
 		}
-		assert.Len(c, eventsOf(v1alpha1.EventNoMatchingClass), 2)
+		assert.Len(c, eventsOf(v1beta1.EventNoMatchingClass), 2)
 	})
 
 	r.registration.Inventory.SetClasses(controllertest.NewClasses(classKind("levels.example.org", "Level", tiers), map[string][]string{"high": {"default", "true"}}))
@@ -89,7 +89,7 @@ func TestKindsOfOneResource(t *testing.T) {
 	assert.Equal(t, map[string]int{"team-a/both": 2, "team-a/first-alone": 1}, s.patches, "We should write each reference once, and none for the claim kind in conflict.")
 	s.mu.Unlock()
 	eventually(t, "We should tell the author of both classes.", func(c *assert.CollectT) {
-		assert.Len(c, eventsOf(v1alpha1.EventBoundToClass), 2)
+		assert.Len(c, eventsOf(v1beta1.EventBoundToClass), 2)
 	})
 
 	r.registration.Inventory.DeleteClaimKind(lateKind)

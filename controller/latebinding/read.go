@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -111,5 +111,5 @@ func textFor(err error) string {
 	if errors.Is(err, loop.ErrPanic) {
 		return panicText
 	}
-	return truncate.String(truncate.Error(err).Error(), v1alpha1.MaxMessageBytes)
+	return truncate.String(truncate.Error(err).Error(), v1beta1.MaxMessageBytes)
 }

@@ -18,7 +18,7 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
@@ -36,11 +36,11 @@ func uidOf(n int) types.UID {
 }
 
 // lateClaimKind returns a claim kind with BindLater.
-func lateClaimKind(change ...func(*v1alpha1.ClaimKind)) *v1alpha1.ClaimKind {
+func lateClaimKind(change ...func(*v1beta1.ClaimKind)) *v1beta1.ClaimKind {
 	k := controllertest.NewClaimKind(lateKind)
 	k.UID, k.Generation = "5e1f", 1
-	k.Spec.ClassSelector.Path = ".spec.classSelector"
-	k.Spec.Reference.Form, k.Spec.Strategy, k.Spec.WhenUnmatched = v1alpha1.ObjectReference, v1alpha1.WeightedRandom, v1alpha1.BindLater
+	k.Spec.Selector.Path = ".spec.classSelector"
+	k.Spec.Reference.Form, k.Spec.Choice.Strategy, k.Spec.WhenUnmatched = v1beta1.ObjectReference, v1beta1.WeightedRandom, v1beta1.BindLater
 	for _, f := range change {
 		f(k)
 	}
@@ -98,19 +98,19 @@ type lateReplica struct {
 	claims       *Claims
 	registration *registry.Registration
 	reader       *controllertest.Cached
-	kind         *v1alpha1.ClaimKind
+	kind         *v1beta1.ClaimKind
 	golds        *selector.ClassKind
 	binder       *Binder
 }
 
-func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change ...func(*Binder)) *lateReplica {
+func newLateReplica(t testing.TB, s *claimServer, k *v1beta1.ClaimKind, change ...func(*Binder)) *lateReplica {
 	t.Helper()
 	events, err := eventsclient.NewForConfig(s.config())
 	require.NoError(t, err)
-	reader := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}}
+	reader := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}}
 	registration, err := registry.NewRegistration(s.config(), reader, reader)
 	require.NoError(t, err)
-	claims, err := NewClaims(registration, reader, s.config(), "classbind-system", v1alpha1.DefaultLateMemory)
+	claims, err := NewClaims(registration, reader, s.config(), "classbind-system", v1beta1.DefaultLateMemory)
 	require.NoError(t, err)
 	r := &lateReplica{claims: claims, registration: registration, reader: reader, kind: k, golds: controllertest.NewClassKind("golds.example.org", "Gold")}
 	compiled := selector.NewClaimKind(k)
@@ -128,7 +128,7 @@ func newLateReplica(t testing.TB, s *claimServer, k *v1alpha1.ClaimKind, change 
 }
 
 // follow watches the claims of a kind as it was compiled.
-func (r *lateReplica) follow(t testing.TB, k *v1alpha1.ClaimKind, compiled *selector.ClaimKind) {
+func (r *lateReplica) follow(t testing.TB, k *v1beta1.ClaimKind, compiled *selector.ClaimKind) {
 	t.Helper()
 	served, err := r.claims.follow(t.Context(), k, compiled, claimResource)
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func (r *lateReplica) follow(t testing.TB, k *v1alpha1.ClaimKind, compiled *sele
 }
 
 // recompiled is a claim kind as it is compiled after a change.
-func (r *lateReplica) recompiled(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *selector.ClaimKind {
+func (r *lateReplica) recompiled(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *selector.ClaimKind {
 	compiled := selector.NewClaimKind(k, classKinds...)
 	compiled.Serial, compiled.Tally = 1, r.registration.Tally(k.Name)
 	return compiled
@@ -171,7 +171,7 @@ func (r *lateReplica) awaitCounts(t testing.TB, want ClaimCounts) {
 
 const wantsGold = `{"classSelector":{"matchLabels":{"tier":"gold"}}}`
 
-func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *claim.Namespaces {
+func namespacesOf(t testing.TB, s v1beta1.NamespaceSelector) *claim.Namespaces {
 	t.Helper()
 	n, err := claim.NewNamespaces(s, "classbind-system")
 	require.NoError(t, err)
@@ -179,11 +179,11 @@ func namespacesOf(t testing.TB, s v1alpha1.NamespaceSelector) *claim.Namespaces 
 }
 
 // newLateWatch returns a watch of claims, with a binder.
-func newLateWatch(t testing.TB, change ...func(*v1alpha1.ClaimKind)) *claimWatch {
+func newLateWatch(t testing.TB, change ...func(*v1beta1.ClaimKind)) *claimWatch {
 	t.Helper()
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
-	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
 	t.Cleanup(w.stop)
 	w.state.useBinder(&Binder{}, time.Now())
 	return w

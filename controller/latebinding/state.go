@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -42,7 +42,7 @@ type claimState struct {
 func newClaimState(namespaces *claim.Namespaces, tally *selector.Tally) *claimState {
 	return &claimState{
 		bound: boundClaims{tally, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
-		room: room{limit: v1alpha1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
+		room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -46,14 +46,14 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 	registration, err := registry.NewRegistration(config, reader, reader)
 	require.NoError(t, err)
 	inventory := registration.Inventory
-	all, err := NewClaims(registration, reader, config, "", v1alpha1.DefaultLateMemory)
+	all, err := NewClaims(registration, reader, config, "", v1beta1.DefaultLateMemory)
 	require.NoError(t, err)
-	golds := selector.NewClassKind(&v1alpha1.ClassKind{Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{lateKind, "others.example.org"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	golds := selector.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}, {Name: "others.example.org"}}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	add := func(name string) *claimWatch {
-		k := lateClaimKind(func(k *v1alpha1.ClaimKind) { k.Name = name })
+		k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
 		inventory.SetClaimKind(compiled)
-		w := newClaimWatch(t.Context(), compiled, claimResource, namespacesOf(t, v1alpha1.NamespaceSelector{}), func() {})
+		w := newClaimWatch(t.Context(), compiled, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
 		t.Cleanup(w.stop)
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w

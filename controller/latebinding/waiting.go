@@ -45,7 +45,7 @@ type group struct {
 	claims    map[*waitingClaim]struct{}
 	// matched reports whether they had a candidate in the view.
 	matched bool
-	// notYet says that bindWhen was false for them in the view, so nobody is told that they wait.
+	// notYet says that claims.when was false for them in the view, so nobody is told that they wait.
 	notYet bool
 	view   *selector.View
 	// failed says that its selector caused a panic: it is not asked about again.

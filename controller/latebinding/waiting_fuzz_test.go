@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
@@ -21,7 +21,7 @@ func FuzzWaitingClaim(f *testing.F) {
 	claim := func(selector, annotation string) []byte {
 		annotations := map[string]string{}
 		if annotation != "" {
-			annotations[v1alpha1.ClassSelectorAnnotation] = annotation
+			annotations[v1beta1.ClassSelectorAnnotation] = annotation
 		}
 		text, _ := json.Marshal(annotations)
 		return []byte(`{"metadata":{"uid":"1","name":"db","namespace":"n","resourceVersion":"1","annotations":` + string(text) + `},"spec":{"classSelector":` + selector + `}}`)
@@ -45,7 +45,7 @@ func FuzzWaitingClaim(f *testing.F) {
 	}
 	meter := cost.NewMeter(f)
 	kind := selector.NewClaimKind(lateClaimKind())
-	namespaces := namespacesOf(f, v1alpha1.NamespaceSelector{})
+	namespaces := namespacesOf(f, v1beta1.NamespaceSelector{})
 	w := newClaimWatch(context.Background(), kind, claimResource, namespaces, func() {})
 	f.Cleanup(w.stop)
 	w.state.binder = &Binder{} // So that the claims stand in the lines of their namespaces.
@@ -110,7 +110,7 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 		return // Its claims are not bound, and nothing of their selectors is held.
 	}
 	ask := seen.group.ask
-	if len(ask) > 2*v1alpha1.MaxSelectorBytes || len(ask.Problem()) > v1alpha1.MaxMessageBytes {
+	if len(ask) > 2*v1beta1.MaxSelectorBytes || len(ask.Problem()) > v1beta1.MaxMessageBytes {
 		t.Errorf("We should hold little of a claim: %d bytes", len(ask))
 	}
 	if !isObject && u.Object["spec"] != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -250,7 +250,7 @@ func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector
 // ErrReferenceRemoved says that a claim was stored without the reference to its class.
 // It names no claim, because all readers of the ClaimKind are told.
 var ErrReferenceRemoved error = &selector.Fault{
-	Reason: v1alpha1.ReasonReferencePruned,
+	Reason: v1beta1.ReasonReferencePruned,
 	Text: "the API server stores claims without the reference to their class: the schema lacks the field, " +
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
 }

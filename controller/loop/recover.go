@@ -9,7 +9,7 @@ import (
 
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -30,7 +30,7 @@ func Recovered(do func() error) (err error) {
 			return
 		}
 		if p != nil {
-			err = fmt.Errorf("%w: %s", ErrPanic, truncate.String(fmt.Sprint(p), v1alpha1.MaxMessageBytes))
+			err = fmt.Errorf("%w: %s", ErrPanic, truncate.String(fmt.Sprint(p), v1beta1.MaxMessageBytes))
 			stack := debug.Stack()
 			logf.Log.Error(err, "Recovered from a panic", "stack", string(stack[:min(len(stack), longestStack)]))
 		}

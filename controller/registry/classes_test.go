@@ -15,7 +15,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -38,7 +38,7 @@ func TestDeepClasses(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	})})
 	require.NoError(t, err)
-	kind := selector.NewClassKind(&v1alpha1.ClassKind{Spec: v1alpha1.ClassKindSpec{Weight: v1alpha1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	kind := selector.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	list, err := client.list(t.Context(), kind, "", metav1.ListOptions{})
 	require.NoError(t, err, "We should read a list with a deep class in it.")
 	all, err := classes(nil, kind, list)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -21,18 +21,18 @@ const claims, plans = "claims.example.org", plansResource
 
 // newInvalidWorld returns a function that registers plans as classes, and waits.
 func newInvalidWorld(t *testing.T) (
-	w *relatedWorld, classKind func(generation int64, offerWhen v1alpha1.Expression, claimKinds ...string),
+	w *relatedWorld, classKind func(generation int64, offerWhen v1beta1.Expression, claimKinds ...string),
 ) {
 	t.Helper()
 	w = newRelatedWorld(t)
-	w.cache.ClaimKinds = []v1alpha1.ClaimKind{*controllertest.NewClaimKind(claims)}
+	w.cache.ClaimKinds = []v1beta1.ClaimKind{*controllertest.NewClaimKind(claims)}
 	_, err := w.reconcileClaimKind(t.Context(), claims)
 	require.NoError(t, err)
-	return w, func(generation int64, offerWhen v1alpha1.Expression, claimKinds ...string) {
+	return w, func(generation int64, offerWhen v1beta1.Expression, claimKinds ...string) {
 		t.Helper()
-		k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
-		k.Spec.ClaimKinds, k.Spec.OfferWhen = claimKinds, offerWhen
-		w.cache.ClassKinds = []v1alpha1.ClassKind{k}
+		k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
+		k.Spec.ClaimKinds, k.Spec.OfferWhen = controllertest.Links(claimKinds...), offerWhen
+		w.cache.ClassKinds = []v1beta1.ClassKind{k}
 		_, err := w.reconcileClassKind(t.Context(), plans)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -46,12 +46,12 @@ func TestInvalidClassKind(t *testing.T) {
 		w, classKind := newInvalidWorld(t)
 		classKind(1, "class.", claims)
 		state := w.State(plans)
-		assert.Equal(t, v1alpha1.ReasonInvalidExpression, state.Reason)
+		assert.Equal(t, v1beta1.ReasonInvalidExpression, state.Reason)
 		assert.Contains(t, state.Message, "spec.offerWhen: line 1, column 7", "We should say what is wrong, and where.")
 		assert.Empty(t, w.fault(claims), "We should go on without classes that were never offered.")
 
 		classKind(2, "", claims)
-		assert.Equal(t, v1alpha1.ReasonServed, w.State(plans).Reason, "We should offer the classes once that is mended.")
+		assert.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason, "We should offer the classes once that is mended.")
 
 		classKind(3, "class.", claims)
 		assert.Nil(t, w.State(plans).Classes)
@@ -76,7 +76,7 @@ func TestInvalidClassKindStaysMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, classKind := newInvalidWorld(t)
 		classKind(1, "", claims)
-		require.Equal(t, v1alpha1.ReasonServed, w.State(plans).Reason)
+		require.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason)
 		w.OnChange(t.Context(), func(*selector.ClassKind) {
 			assert.True(t, w.fault(claims) != "" || len(w.Inventory.Snapshot()[claims].Classes) > 0, "We should have the classes, or the fault.")
 		})

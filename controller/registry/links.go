@@ -6,33 +6,32 @@ import (
 	"reflect"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// What is read of a claim depends on the expressions of the ClassKinds that name its
-// ClaimKind, and what is held of a class on those of the ClaimKinds that its ClassKind names.
+// What is read of a claim depends on the expressions of the ClassKinds that serve its
+// ClaimKind, and what is held of a class on those of the ClaimKinds that its ClassKind serves.
 // So a change of one is a change of the other.
 
 // registeredClaimKind is a ClaimKind, and what it was compiled to.
 type registeredClaimKind struct {
-	object *v1alpha1.ClaimKind
-	linked map[string][]v1alpha1.Fit // of the class kinds that name it
+	object *v1beta1.ClaimKind
+	linked map[string][]v1beta1.Fit // of the class kinds that serve it
 	paths  Paths
 	kind   *selector.ClaimKind
 }
 
-// register a new or changed claim kind, compiled with the class kinds that name it. One that is
+// register a new or changed claim kind, compiled with the class kinds that serve it. One that is
 // the same stays, with what its strategy remembers. It keeps its serial if only the status or the
 // schema of its claims differs.
-func (r *Registration) register(k *v1alpha1.ClaimKind, classKinds []*v1alpha1.ClassKind, paths Paths) {
-	next := registeredClaimKind{object: k, linked: map[string][]v1alpha1.Fit{}, paths: paths}
+func (r *Registration) register(k *v1beta1.ClaimKind, classKinds []*v1beta1.ClassKind, paths Paths) {
+	next := registeredClaimKind{object: k, linked: map[string][]v1beta1.Fit{}, paths: paths}
 	for _, c := range classKinds {
 		if len(c.Spec.Fits) > 0 {
 			next.linked[c.Name] = c.Spec.Fits
@@ -76,80 +75,85 @@ func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind str
 	r.registered.Add(ctx, call)
 }
 
-// classKindsNaming are the ClassKinds that name a ClaimKind.
-func classKindsNaming(ctx context.Context, cache client.Reader, claimKind string) ([]*v1alpha1.ClassKind, error) {
-	all := &v1alpha1.ClassKindList{}
+// classKindsServing are the ClassKinds that serve a ClaimKind.
+func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.ClaimKind) ([]*v1beta1.ClassKind, error) {
+	all := &v1beta1.ClassKindList{}
 	if err := cache.List(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	return rules.Naming(claimKind, all.Items), nil
+	return rules.Serving(k, all.Items), nil
+}
+
+// claimKindsServed are the ClaimKinds that a ClassKind serves, and that are registered.
+func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.ClassKind) ([]*v1beta1.ClaimKind, error) {
+	all := &v1beta1.ClaimKindList{}
+	if err := cache.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	return rules.Served(k, all.Items), nil
 }
 
 // classSource is what a class kind is compiled from.
 type classSource struct {
-	object     *v1alpha1.ClassKind
+	object     *v1beta1.ClassKind
 	found      cluster.Resource
-	claimKinds []*v1alpha1.ClaimKind // that it names
+	claimKinds []*v1beta1.ClaimKind // that it serves
 }
 
 // same reports whether classes of both are read and offered in the same way.
 func (s classSource) same(o classSource) bool {
 	return selector.RevisionOf(s.object) == selector.RevisionOf(o.object) && s.found == o.found &&
-		slices.EqualFunc(s.looking(), o.looking(), func(a, b *v1alpha1.ClaimKind) bool {
+		slices.Equal(rules.ServedNames(s.object, s.claimKinds), rules.ServedNames(o.object, o.claimKinds)) &&
+		slices.EqualFunc(s.looking(), o.looking(), func(a, b *v1beta1.ClaimKind) bool {
 			return a.Name == b.Name && reflect.DeepEqual(looksOf(a), looksOf(b))
 		})
 }
 
 // looking are the claim kinds that look at fields of classes.
-func (s classSource) looking() []*v1alpha1.ClaimKind {
-	return slices.DeleteFunc(slices.Clone(s.claimKinds), func(k *v1alpha1.ClaimKind) bool { return !looksAtClasses(k) })
+func (s classSource) looking() []*v1beta1.ClaimKind {
+	return slices.DeleteFunc(slices.Clone(s.claimKinds), func(k *v1beta1.ClaimKind) bool { return !looksAtClasses(k) })
 }
 
 // looksOf has what decides which fields of classes a claim kind looks at.
-func looksOf(k *v1alpha1.ClaimKind) v1alpha1.ClaimKindSpec {
+func looksOf(k *v1beta1.ClaimKind) v1beta1.ClaimKindSpec {
 	s := k.Spec
-	return v1alpha1.ClaimKindSpec{
-		Fits: s.Fits, Partition: s.Partition, Score: s.Score, Related: s.Related, WhenUnmatched: s.WhenUnmatched,
+	return v1beta1.ClaimKindSpec{
+		Classes: v1beta1.Classes{Fits: s.Classes.Fits, Partition: s.Classes.Partition, Related: s.Classes.Related},
+		Choice:  v1beta1.Choice{Score: s.Choice.Score}, WhenUnmatched: s.WhenUnmatched,
 	}
 }
 
-func looksAtClasses(k *v1alpha1.ClaimKind) bool {
-	return len(k.Spec.Fits) > 0 || k.Spec.Partition != nil || k.Spec.Score != ""
-}
-
-// claimKindsNamedBy are the ClaimKinds that a ClassKind names, and that are registered.
-func claimKindsNamedBy(ctx context.Context, cache client.Reader, k *v1alpha1.ClassKind) (named []*v1alpha1.ClaimKind, err error) {
-	for _, name := range k.Spec.ClaimKinds {
-		claimKind := &v1alpha1.ClaimKind{}
-		switch err := cache.Get(ctx, client.ObjectKey{Name: name}, claimKind); {
-		case err == nil:
-			named = append(named, claimKind)
-		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("cannot get claim kind %q: %w", name, err)
-		}
-	}
-	return named, nil
+func looksAtClasses(k *v1beta1.ClaimKind) bool {
+	return len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != ""
 }
 
 // claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
-func claimKindsLookedAt(_ context.Context, classKind client.Object) (requests []ctrl.Request) {
-	if k, ok := classKind.(*v1alpha1.ClassKind); ok && len(k.Spec.Fits) > 0 {
-		for _, name := range k.Spec.ClaimKinds {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
-		}
+func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (requests []ctrl.Request) {
+	k, ok := classKind.(*v1beta1.ClassKind)
+	if !ok || len(k.Spec.Fits) == 0 {
+		return nil
+	}
+	served, _ := claimKindsServed(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
+	for _, c := range served {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
 	}
 	return requests
 }
 
-// classKindsLookedAt requests the ClassKinds whose classes a ClaimKind may look at.
+// classKindsLookedAt requests the ClassKinds that a ClaimKind names, and those whose classes it may look at.
 func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.Object) (requests []ctrl.Request) {
-	k, ok := claimKind.(*v1alpha1.ClaimKind)
-	if !ok || !looksAtClasses(k) {
+	k, ok := claimKind.(*v1beta1.ClaimKind)
+	if !ok {
 		return nil
 	}
-	naming, _ := classKindsNaming(ctx, r.reader, k.Name) // From the cache; what fails here fails in the reconciliation, too.
-	for _, k := range naming {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
+	for _, named := range k.Spec.Classes.Kinds {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: named.Name}})
+	}
+	if looksAtClasses(k) {
+		serving, _ := classKindsServing(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
+		for _, c := range serving {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		}
 	}
 	return requests
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
@@ -100,7 +100,7 @@ func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim
 func (l *LiveReads) refused(classKind string, err error) bool {
 	answered := apierrors.APIStatus(nil)
 	return apierrors.IsForbidden(err) ||
-		errors.As(err, &answered) && l.classKinds.State(classKind).Reason != v1alpha1.ReasonServed
+		errors.As(err, &answered) && l.classKinds.State(classKind).Reason != v1beta1.ReasonServed
 }
 
 // read returns the classes that a shared read asks for, or sets its object.
@@ -129,8 +129,8 @@ func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *selector.Classe
 
 // readNamespace visits the classes page by page, so that it holds only one page of whole objects.
 func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
-	o := metav1.ListOptions{Limit: v1alpha1.LiveReadPage}
-	if len(url.QueryEscape(s.key.selector)) <= v1alpha1.MaxPushedSelectorBytes {
+	o := metav1.ListOptions{Limit: v1beta1.LiveReadPage}
+	if len(url.QueryEscape(s.key.selector)) <= v1beta1.MaxPushedSelectorBytes {
 		o.LabelSelector = s.key.selector
 	}
 	for {
@@ -159,8 +159,8 @@ func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace 
 // deletes the registrations, our rights, our account, and last the entries by which we
 // are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
 // gone.
-func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1alpha1.ClaimKind, error) {
-	k := &v1alpha1.ClaimKind{}
+func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1beta1.ClaimKind, error) {
+	k := &v1beta1.ClaimKind{}
 	err := l.get(ctx, claimKind, k)
 	_, deleted := l.deleted.Load(claimKind)
 	if apierrors.IsNotFound(err) || deleted && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) {

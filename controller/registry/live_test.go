@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -237,7 +237,7 @@ func TestReadsHaveADeadline(t *testing.T) {
 		start := time.Now()
 		a := <-ask(t.Context(), r, readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")})
 		require.ErrorIs(t, a.err, context.DeadlineExceeded, "We should give up on an API server that does not answer.")
-		assert.Equal(t, v1alpha1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
+		assert.Equal(t, v1beta1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
 		assertNothingLeft(t, r)
 	})
 }
@@ -312,7 +312,7 @@ func TestLive(t *testing.T) {
 			r := newRegistration(nil, nil, cluster.Resolver{}, client)
 			r.kinds[golds.Name] = watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true)
 			r.kinds[silvers.Name] = tc.silvers
-			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.ObjectReference}}})
+			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.ObjectReference}}})
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
 
@@ -349,13 +349,13 @@ func TestLiveAsks(t *testing.T) {
 	requirement, err = labels.NewRequirement("tier", selection.In, append(long[:400:400], "gold"))
 	require.NoError(t, err)
 	escaped := labels.NewSelector().Add(*requirement)
-	require.Less(t, len(escaped.String()), v1alpha1.MaxPushedSelectorBytes)
+	require.Less(t, len(escaped.String()), v1beta1.MaxPushedSelectorBytes)
 
 	for name, tc := range map[string]struct {
 		reason     string
 		namespaced bool
-		from       v1alpha1.ClassNamespacesFrom
-		format     v1alpha1.ReferenceForm
+		from       v1beta1.ClassNamespacesFrom
+		format     v1beta1.ReferenceForm
 		namespace  string
 		selector   labels.Selector // nil asks for the default class
 		pages      []string        // the labels and annotations of the class on each
@@ -364,43 +364,43 @@ func TestLiveAsks(t *testing.T) {
 		want       []string
 	}{
 		"Pages": {
-			reason: "We should read page by page.", format: v1alpha1.ObjectReference, selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
+			reason: "We should read page by page.", format: v1beta1.ObjectReference, selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
 			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`},
 			paths: []string{resource, resource, resource}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
 		},
 		"Defaults": {
-			reason: "We should keep the default classes alone for a claim without a selector.", format: v1alpha1.ObjectReference,
+			reason: "We should keep the default classes alone for a claim without a selector.", format: v1beta1.ObjectReference,
 			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/1"},
 		},
 		"Everything": {
-			reason: "We should keep every class for a claim that takes any.", format: v1alpha1.ObjectReference, selector: labels.Everything(),
+			reason: "We should keep every class for a claim that takes any.", format: v1beta1.ObjectReference, selector: labels.Everything(),
 			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/0", "Gold/1"},
 		},
 		"LongSelector": {
-			reason: "We should match here what is too long for a URL.", format: v1alpha1.ObjectReference, selector: twoMegabytes,
+			reason: "We should match here what is too long for a URL.", format: v1beta1.ObjectReference, selector: twoMegabytes,
 			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`}, paths: []string{resource, resource}, want: []string{"Gold/0"},
 		},
 		"LongSelectorMatchesNothing": {
-			reason: "We should say that there is no class, rather than that we could not ask.", format: v1alpha1.ObjectReference, selector: twoMegabytes,
+			reason: "We should say that there is no class, rather than that we could not ask.", format: v1beta1.ObjectReference, selector: twoMegabytes,
 			pages: []string{`"labels":{"tier":"silver"}`}, paths: []string{resource},
 		},
 		"LongOnceItIsEscaped": {
-			reason: "We should go by the length of what is written in a URL.", format: v1alpha1.ObjectReference, selector: escaped,
+			reason: "We should go by the length of what is written in a URL.", format: v1beta1.ObjectReference, selector: escaped,
 			pages: []string{`"labels":{"tier":"gold"}`}, paths: []string{resource}, want: []string{"Gold/0"},
 		},
 		"AllNamespaces": {
-			reason: "We should read of all namespaces where the claim is offered the classes of each.", from: v1alpha1.FromAll, format: v1alpha1.ObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
+			reason: "We should read of all namespaces where the claim is offered the classes of each.", from: v1beta1.FromAll, format: v1beta1.ObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
 			pages: []string{`"namespace":"other"`}, paths: []string{resource}, want: []string{"Gold/other/0"},
 		},
 		"OwnNamespace": {
-			reason: "We should read of no namespace whose classes the claim cannot get.", format: v1alpha1.LocalObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
+			reason: "We should read of no namespace whose classes the claim cannot get.", format: v1beta1.LocalObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
 			pages: []string{`"namespace":"team"`}, paths: []string{"/apis/example.org/v1/namespaces/team/golds"}, want: []string{"Gold/team/0"},
 		},
 		"NoNamespace": {
-			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", format: v1alpha1.LocalObjectReference, namespaced: true, selector: labels.Everything(),
+			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", format: v1beta1.LocalObjectReference, namespaced: true, selector: labels.Everything(),
 		},
 		"ClusterScoped": {
-			reason: "We should read of the cluster where classes are in no namespace.", format: v1alpha1.LocalObjectReference, namespace: "team", selector: labels.Everything(),
+			reason: "We should read of the cluster where classes are in no namespace.", format: v1beta1.LocalObjectReference, namespace: "team", selector: labels.Everything(),
 			pages: []string{`"labels":{}`}, paths: []string{resource}, want: []string{"Gold/0"},
 		},
 	} {
@@ -429,8 +429,10 @@ func TestLiveAsks(t *testing.T) {
 			golds := controllertest.NewClassKind("golds.example.org", "Gold")
 			golds.Namespaced = tc.namespaced
 			r := newRegistration(nil, nil, cluster.Resolver{}, client)
-			claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{
-				Reference: v1alpha1.Reference{Form: tc.format}, ClassNamespaces: v1alpha1.ClassNamespaces{From: tc.from}, Strategy: v1alpha1.Random,
+			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{
+				Reference: v1beta1.Reference{Form: tc.format},
+				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: tc.from}},
+				Choice:    v1beta1.Choice{Strategy: v1beta1.Random},
 			}})
 			asking := claim.Claim{Namespace: tc.namespace, Selector: tc.selector}
 
@@ -461,7 +463,7 @@ func TestLiveSaysNoURL(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	golds.Namespaced = true
 	r := newRegistration(nil, nil, cluster.Resolver{}, client)
-	claimKind := selector.NewClaimKind(&v1alpha1.ClaimKind{Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.LocalObjectReference}}})
+	claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.LocalObjectReference}}})
 	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
 	require.NoError(t, err)
 	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), claim.Claim{Namespace: "team", Selector: asked})
@@ -511,9 +513,9 @@ func TestRegisteredIsBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
-		assert.EqualValues(t, v1alpha1.MaxRegistrationReads, h.asked.Load(), "We should not ask for whatever somebody makes up all at once.")
-		assert.EqualValues(t, v1alpha1.MaxWaitingRegistrationReads, late.Load(), "We should have so many wait.")
-		assert.EqualValues(t, 300-v1alpha1.MaxWaitingRegistrationReads, refused.Load(), "We should tell the others at once.")
+		assert.EqualValues(t, v1beta1.MaxRegistrationReads, h.asked.Load(), "We should not ask for whatever somebody makes up all at once.")
+		assert.EqualValues(t, v1beta1.MaxWaitingRegistrationReads, late.Load(), "We should have so many wait.")
+		assert.EqualValues(t, 300-v1beta1.MaxWaitingRegistrationReads, refused.Load(), "We should tell the others at once.")
 	})
 }
 
@@ -529,7 +531,7 @@ func TestRegistered(t *testing.T) {
 	}{
 		"RegisteredAgain": {
 			reason:  "We should find what is registered again, though we have seen it deleted.",
-			deleted: true, api: &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}, want: true,
+			deleted: true, api: &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}, want: true,
 		},
 		"NotPermitted": {
 			reason: "We should not say that there is none when we may not look.",
@@ -549,11 +551,11 @@ func TestRegistered(t *testing.T) {
 		},
 		"Registered": {
 			reason: "We should find what was registered a moment ago.",
-			api:    &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("others.example.org"), *controllertest.NewClaimKind("claims.example.org")}}, want: true,
+			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org"), *controllertest.NewClaimKind("claims.example.org")}}, want: true,
 		},
 		"NotRegistered": {
 			reason: "We should take the API server's word that there is none.",
-			api:    &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("others.example.org")}},
+			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org")}},
 		},
 		"NotAnswered": {
 			reason: "We should not say that there is none when we could not ask.",

@@ -8,11 +8,10 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Memory is what was served. Replicas that start go by it. The leader keeps it in an annotation of
@@ -27,64 +26,50 @@ type Memory struct {
 	ClassKinds []string `json:"classKinds,omitempty"`
 }
 
-// MemoryOf a configuration, nil if nothing was written yet.
+// MemoryOf a configuration, empty if nothing was written yet.
 func MemoryOf(configuration metav1.Object) *Memory {
-	text, written := configuration.GetAnnotations()[v1alpha1.MemoryAnnotation]
 	m := &Memory{}
-	if !written || json.Unmarshal([]byte(text), m) != nil {
-		return nil
+	if json.Unmarshal([]byte(configuration.GetAnnotations()[v1beta1.MemoryAnnotation]), m) != nil {
+		return &Memory{}
 	}
 	return m
 }
 
-// memory as this replica knows it, nil if there is none.
+// memory as this replica knows it.
 func (r *Resources) memory(ctx context.Context) *Memory {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if r.reader == nil || r.reader.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, c) != nil {
-		return nil
+	if r.reader != nil {
+		// From the cache. Where there is none, nothing was served.
+		_ = r.reader.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c)
 	}
 	return MemoryOf(c)
 }
 
 // VersionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
 // API server prefers.
-func (m *Memory) VersionOf(k *v1alpha1.ClaimKind) string { return cmp.Or(k.Spec.Version, m.version(k)) }
-
-// version that was served last, whatever the spec says now.
-func (m *Memory) version(k *v1alpha1.ClaimKind) string {
-	if m == nil { // The release before wrote the status alone.
-		return k.Status.Version
-	}
-	return m.Versions[k.Name]
+func (m *Memory) VersionOf(k *v1beta1.ClaimKind) string {
+	return cmp.Or(k.Spec.Claims.Version, m.Versions[k.Name])
 }
 
 // ServedClaims reports whether claims of a kind were bound.
-func (m *Memory) ServedClaims(k *v1alpha1.ClaimKind) bool {
-	if m == nil {
-		return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
-	}
-	return m.Versions[k.Name] != ""
-}
+func (m *Memory) ServedClaims(k *v1beta1.ClaimKind) bool { return m.Versions[k.Name] != "" }
 
 // ServedClasses reports whether the classes of a kind were offered to claims.
-func (m *Memory) ServedClasses(k *v1alpha1.ClassKind) bool {
-	if m == nil {
-		return k.Status.Served || meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
-	}
+func (m *Memory) ServedClasses(k *v1beta1.ClassKind) bool {
 	return slices.Contains(m.ClassKinds, k.Name)
 }
 
 // Served reports whether the classes of a kind were offered to claims.
-func (r *Resources) Served(ctx context.Context, k *v1alpha1.ClassKind) bool {
+func (r *Resources) Served(ctx context.Context, k *v1beta1.ClassKind) bool {
 	return r.memory(ctx).ServedClasses(k)
 }
 
 // Remember what is served now, beside what was, as the MemoryAnnotation has it.
-func (r *Registration) Remember(before *Memory, claimKinds []v1alpha1.ClaimKind, classKinds []v1alpha1.ClassKind) (string, error) {
+func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, classKinds []v1beta1.ClassKind) (string, error) {
 	now := &Memory{Versions: map[string]string{}}
 	for i := range claimKinds {
 		k := &claimKinds[i]
-		if version := cmp.Or(r.claimKind(k.Name).paths.served, before.version(k)); version != "" {
+		if version := cmp.Or(r.claimKind(k.Name).paths.served, before.Versions[k.Name]); version != "" {
 			now.Versions[k.Name] = version
 		}
 	}

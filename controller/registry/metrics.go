@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 var (
@@ -23,8 +23,8 @@ var (
 		"Whether the claims of a kind are bound when they are created, 1 or 0: the condition Ready of the ClaimKind.",
 		[]string{"claim_kind"}, nil)
 	claimKindUnserved = prometheus.NewDesc("classbind_claim_kind_unserved",
-		"Whether claims of a kind are not bound at all, or without the classes of a class kind that names it, 1 or 0: "+
-			"the conditions of the ClaimKind say why. A resource that is not installed does not count.",
+		"Whether claims of a kind are not bound at all, or without the classes of a class kind that serves it, 1 or 0. "+
+			"The conditions of the ClaimKind say why. A resource that is not installed does not count.",
 		[]string{"claim_kind"}, nil)
 	classKindReady = prometheus.NewDesc("classbind_class_kind_ready",
 		"Whether this replica sees the classes of a kind as they are now, 1 or 0: with 0 it offers those that it last saw, or none.",
@@ -33,8 +33,8 @@ var (
 		"Classes of a kind that this replica knows.",
 		[]string{"class_kind"}, nil)
 	relatedReady = prometheus.NewDesc("classbind_related_ready",
-		"Whether this replica sees the objects of a resource, which claims name, as they are now, 1 or 0: "+
-			"with 0 expressions see those that it last saw, or no claim is bound that could name one.",
+		"Whether this replica sees the objects of a resource, which claims name, as they are now, 1 or 0. "+
+			"With 0, expressions see those that it last saw, or no claim is bound that could name one.",
 		[]string{"resource"}, nil)
 	relatedObjects = prometheus.NewDesc("classbind_related_objects",
 		"Objects of a resource, which claims name, that this replica knows.",
@@ -79,7 +79,7 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 	m.ClassKinds.mu.Unlock()
 	for _, name := range names {
 		state := m.State(name)
-		gauge(classKindReady, number(state.Reason == v1alpha1.ReasonServed), name)
+		gauge(classKindReady, number(state.Reason == v1beta1.ReasonServed), name)
 		known := 0
 		if state.Classes != nil {
 			known = state.Classes.Len()
@@ -96,21 +96,21 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 	// The cache does not answer until it is filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	claimKinds := &v1alpha1.ClaimKindList{}
+	claimKinds := &v1beta1.ClaimKindList{}
 	if err := m.reader.List(ctx, claimKinds); err != nil {
 		return
 	}
 	for i := range claimKinds.Items {
 		k := &claimKinds.Items[i]
-		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)), k.Name)
+		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady)), k.Name)
 		gauge(claimKindUnserved, number(unserved(k)), k.Name)
 	}
 }
 
-func unserved(k *v1alpha1.ClaimKind) bool {
-	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
-	return meta.IsStatusConditionFalse(k.Status.Conditions, v1alpha1.ConditionClassKindsRead) ||
-		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonNotInstalled
+func unserved(k *v1beta1.ClaimKind) bool {
+	ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
+	return meta.IsStatusConditionFalse(k.Status.Conditions, v1beta1.ConditionClassKindsRead) ||
+		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1beta1.ReasonNotInstalled
 }
 
 // relatedNumbers are those of one related kind.
@@ -128,7 +128,7 @@ func (r *RelatedKinds) relatedStates() map[string]relatedNumbers {
 			continue
 		}
 		s := k.state(k.kind)
-		n := relatedNumbers{ready: s.Known && s.Reason != v1alpha1.ReasonStale}
+		n := relatedNumbers{ready: s.Known && s.Reason != v1beta1.ReasonStale}
 		if k.objects != nil {
 			n.objects = k.objects.Len()
 		}

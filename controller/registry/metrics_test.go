@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -50,8 +50,8 @@ func testMetrics(t *testing.T) {
 	}, controllertest.Scraped(t, registry), "We should not count defaults before all classes are known.")
 
 	r.Inventory.Open()
-	reader.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
-	reader.ClaimKinds[1].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClassKind}}
+	reader.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue}}
+	reader.ClaimKinds[1].Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNoClassKind}}
 	isDefault := []string{"default", "true"}
 	classKind(golds, nil, map[string][]string{"a": isDefault, "b": nil})
 	classKind(silvers, errors.New("refused"), map[string][]string{"a": isDefault})

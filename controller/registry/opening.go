@@ -12,8 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -76,7 +77,7 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing []missingKind, ok 
 			before = why.Error()
 			log.Info("Not ready yet", "because", before)
 		}
-		if err != nil || time.Since(began) < v1alpha1.StartPatience {
+		if err != nil || time.Since(began) < v1beta1.StartPatience {
 			return false, nil //nolint:nilerr // It is logged, and tried again.
 		}
 		for _, k := range a.related {
@@ -186,7 +187,7 @@ func (a awaited) problem() error {
 
 // awaited compares the registrations in the cache with the inventory.
 func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
-	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	if err := o.reader.List(ctx, claimKinds); err != nil {
 		return a, fmt.Errorf("cannot list claim kinds: %w", truncate.Error(err))
 	}
@@ -206,7 +207,8 @@ func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 	for i := range classKinds.Items {
 		k := &classKinds.Items[i]
 		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k) {
-			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: k.Spec.ClaimKinds}, s.Message})
+			served := rules.ServedNames(k, rules.Served(k, claimKinds.Items))
+			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: served}, s.Message})
 		}
 	}
 	return a, nil
@@ -217,14 +219,14 @@ func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 // waiting if the API server says for good that it does not serve the resource. Where it does not
 // serve it to us, only an admin ends that.
 func (s State) Pending() bool {
-	return s.Reason == v1alpha1.ReasonNotPermitted ||
-		s.Reason == v1alpha1.ReasonNotSynced && (!s.Refused || s.JustRefused())
+	return s.Reason == v1beta1.ReasonNotPermitted ||
+		s.Reason == v1beta1.ReasonNotSynced && (!s.Refused || s.JustRefused())
 }
 
 // gone reports whether the API server says for good that it does not serve the classes.
 func (s State) gone() bool {
-	return s.Reason == v1alpha1.ReasonNotInstalled || s.Reason == v1alpha1.ReasonUnsuitable ||
-		s.Reason == v1alpha1.ReasonNotSynced && s.Refused && !s.JustRefused()
+	return s.Reason == v1beta1.ReasonNotInstalled || s.Reason == v1beta1.ReasonUnsuitable ||
+		s.Reason == v1beta1.ReasonNotSynced && s.Refused && !s.JustRefused()
 }
 
 // JustRefused reports whether a refusal of the API server may yet pass by itself.

@@ -10,10 +10,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -27,17 +28,17 @@ func TestPending(t *testing.T) {
 		age     time.Duration // of the refusal
 		want    bool
 	}{
-		"NotSynced":         {reason: "We should wait for an answer.", state: v1alpha1.ReasonNotSynced, want: true},
-		"NotSyncedForLong":  {reason: "We should wait for an answer for as long as it takes.", state: v1alpha1.ReasonNotSynced, age: time.Hour, want: true},
-		"JustRefused":       {reason: "We should not believe at once that we may not list what was listed before.", state: v1alpha1.ReasonNotPermitted, refused: true, want: true},
-		"RefusedForAMoment": {reason: "We should wait until the grace has passed.", state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
-		"RefusedForGood":    {reason: "We should bind no claim without classes that were offered, until an admin says so.", state: v1alpha1.ReasonNotPermitted, refused: true, age: RefusalGrace, want: true},
-		"JustNotServed":     {reason: "We should not believe at once that a CRD that is there is not served.", state: v1alpha1.ReasonNotSynced, refused: true, want: true},
-		"NotServedForGood":  {reason: "We should believe that a CRD is not served if that lasts.", state: v1alpha1.ReasonNotSynced, refused: true, age: RefusalGrace},
-		"NotInstalled":      {reason: "We should believe that there is no such resource.", state: v1alpha1.ReasonNotInstalled},
-		"Unsuitable":        {reason: "We should believe that the resource cannot be used.", state: v1alpha1.ReasonUnsuitable},
-		"Served":            {reason: "We should not wait for what is here.", state: v1alpha1.ReasonServed},
-		"Stale":             {reason: "We should not wait for news of what is here.", state: v1alpha1.ReasonStale},
+		"NotSynced":         {reason: "We should wait for an answer.", state: v1beta1.ReasonNotSynced, want: true},
+		"NotSyncedForLong":  {reason: "We should wait for an answer for as long as it takes.", state: v1beta1.ReasonNotSynced, age: time.Hour, want: true},
+		"JustRefused":       {reason: "We should not believe at once that we may not list what was listed before.", state: v1beta1.ReasonNotPermitted, refused: true, want: true},
+		"RefusedForAMoment": {reason: "We should wait until the grace has passed.", state: v1beta1.ReasonNotPermitted, refused: true, age: RefusalGrace - 1, want: true},
+		"RefusedForGood":    {reason: "We should bind no claim without classes that were offered, until an admin says so.", state: v1beta1.ReasonNotPermitted, refused: true, age: RefusalGrace, want: true},
+		"JustNotServed":     {reason: "We should not believe at once that a CRD that is there is not served.", state: v1beta1.ReasonNotSynced, refused: true, want: true},
+		"NotServedForGood":  {reason: "We should believe that a CRD is not served if that lasts.", state: v1beta1.ReasonNotSynced, refused: true, age: RefusalGrace},
+		"NotInstalled":      {reason: "We should believe that there is no such resource.", state: v1beta1.ReasonNotInstalled},
+		"Unsuitable":        {reason: "We should believe that the resource cannot be used.", state: v1beta1.ReasonUnsuitable},
+		"Served":            {reason: "We should not wait for what is here.", state: v1beta1.ReasonServed},
+		"Stale":             {reason: "We should not wait for news of what is here.", state: v1beta1.ReasonStale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // For a clock that stands still.
@@ -66,15 +67,15 @@ func TestOpening(t *testing.T) {
 	const databases, queues = "databases.example.org", "queues.example.org"
 	golds, bads := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("bads.example.org", "Bad")
 	golds.ClaimKinds, bads.ClaimKinds = []string{databases, queues}, []string{databases}
-	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
-	classKind := func(k *selector.ClassKind) v1alpha1.ClassKind {
-		return v1alpha1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: k.Name}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: k.ClaimKinds}, Status: v1alpha1.ClassKindStatus{Conditions: ready},
-		}
+	served := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: v1beta1.ClassConfiguration, Annotations: map[string]string{v1beta1.MemoryAnnotation: `{"classKinds":["bads.example.org","golds.example.org"]}`},
+	}}
+	classKind := func(k *selector.ClassKind) v1beta1.ClassKind {
+		return v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: k.Name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(k.ClaimKinds...)}}
 	}
-	whole := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind(databases), *controllertest.NewClaimKind(queues)}, ClassKinds: []v1alpha1.ClassKind{classKind(golds), classKind(bads)}}
-	withoutBads := &controllertest.Cached{ClaimKinds: whole.ClaimKinds, ClassKinds: whole.ClassKinds[:1]}
-	moved := &controllertest.Cached{ClaimKinds: whole.ClaimKinds, ClassKinds: []v1alpha1.ClassKind{classKind(golds), classKind(&selector.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})}}
+	whole := &controllertest.Cached{Guarding: served, ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind(databases), *controllertest.NewClaimKind(queues)}, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(bads)}}
+	withoutBads := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: whole.ClassKinds[:1]}
+	moved := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(&selector.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})}}
 
 	// running is a replica that starts.
 	type running struct {
@@ -116,27 +117,27 @@ func TestOpening(t *testing.T) {
 		"Missing": {
 			reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.",
 			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) },
-			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
+			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
 		},
 		"NothingLookedUp": {
 			reason: "We should name every claim kind that waits for classes.",
 			cache:  whole, known: []string{databases, queues},
-			opens: v1alpha1.StartPatience, faults: []string{databases, queues}, later: []string{databases, queues},
+			opens: v1beta1.StartPatience, faults: []string{databases, queues}, later: []string{databases, queues},
 		},
 		"Found": {
 			reason: "We should bind claims again once the classes are there.",
 			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { found(r, bads) },
-			opens: v1alpha1.StartPatience, faults: []string{databases},
+			opens: v1beta1.StartPatience, faults: []string{databases},
 		},
 		"Unregistered": {
 			reason: "We should wait no more for what is registered no more.",
 			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(withoutBads) },
-			opens: v1alpha1.StartPatience, faults: []string{databases},
+			opens: v1beta1.StartPatience, faults: []string{databases},
 		},
 		"RegisteredForAnother": {
 			reason: "We should go by what the missing class kind serves now.",
 			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(moved) },
-			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{queues},
+			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{queues},
 		},
 		"RegisteredSince": {
 			reason: "We should not wait for a class kind that is registered once we are open.",
@@ -149,7 +150,7 @@ func TestOpening(t *testing.T) {
 				found(r, golds)
 				time.AfterFunc(time.Second, func() { refuse(r) })
 			},
-			opens: v1alpha1.StartPatience, faults: []string{databases},
+			opens: v1beta1.StartPatience, faults: []string{databases},
 		},
 		"RefusedSince": {
 			reason: "We should not believe a refusal at once, though we open meanwhile.",
@@ -158,22 +159,22 @@ func TestOpening(t *testing.T) {
 				found(r, golds)
 				time.AfterFunc(20*time.Second, func() { refuse(r) })
 			},
-			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
+			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
 		},
 		"AtFaultSince": {
 			reason: "We should bind no claim without classes that were offered, once it turns out that their registration is at fault.",
 			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) },
 			after: func(r running) {
 				faulty := *bads
-				faulty.Fault = &selector.Fault{Reason: v1alpha1.ReasonInvalidExpression, Text: "it does not compile"}
+				faulty.Fault = &selector.Fault{Reason: v1beta1.ReasonInvalidExpression, Text: "it does not compile"}
 				r.reject(&faulty, true)
 			},
-			opens: v1alpha1.StartPatience, faults: []string{databases}, later: []string{databases},
+			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
 		},
 		"ClaimKindNeverRegistered": {
 			reason: "We should not wait for ever for a claim kind that cannot be registered.",
 			cache:  whole, known: []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
-			opens: v1alpha1.StartPatience,
+			opens: v1beta1.StartPatience,
 		},
 		"RegistrationsUnknown": {
 			reason: "We should not open before we know what is registered.",
@@ -188,7 +189,7 @@ func TestOpening(t *testing.T) {
 				r := running{newRegistration(reader, nil, cluster.Resolver{}, nil), reader}
 				for _, name := range tc.known {
 					k := controllertest.NewClaimKind(name)
-					k.Spec.Strategy, k.Spec.Reference.Form = v1alpha1.Random, v1alpha1.ObjectReference
+					k.Spec.Choice.Strategy, k.Spec.Reference.Form = v1beta1.Random, v1beta1.ObjectReference
 					r.Inventory.SetClaimKind(selector.NewClaimKind(k))
 				}
 				if tc.before != nil {
@@ -199,7 +200,7 @@ func TestOpening(t *testing.T) {
 				faults := func() (names []string) {
 					for _, name := range []string{databases, queues} {
 						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {
-							assert.Equal(t, v1alpha1.ReasonClassKindMissing, view.Fault.Reason)
+							assert.Equal(t, v1beta1.ReasonClassKindMissing, view.Fault.Reason)
 							names = append(names, name)
 						}
 					}

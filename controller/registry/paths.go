@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/openapi"
@@ -32,7 +32,7 @@ type Paths struct {
 
 // comparePaths of a registration with the schema of its claims. Every replica does that by itself:
 // whoever may write the status must not stop claims.
-func (r *Registration) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind) Paths {
+func (r *Registration) comparePaths(ctx context.Context, k *v1beta1.ClaimKind) Paths {
 	before := r.claimKind(k.Name)
 	paths := Paths{Check: before.paths.Check, Version: r.versionOf(ctx, k), served: before.paths.served}
 	found, err := r.LookUpClaims(ctx, k, "create")
@@ -58,13 +58,13 @@ func (r *Registration) comparePaths(ctx context.Context, k *v1alpha1.ClaimKind) 
 
 // versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
 // API server prefers.
-func (r *Registration) versionOf(ctx context.Context, k *v1alpha1.ClaimKind) string {
+func (r *Registration) versionOf(ctx context.Context, k *v1beta1.ClaimKind) string {
 	return cmp.Or(r.memory(ctx).VersionOf(k), r.claimKind(k.Name).paths.served)
 }
 
 // LookUpClaims resolves the resource of claims, as LookUp does, in the version for which their
 // paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
-func (r *Registration) LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
+func (r *Registration) LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if err := cluster.CheckBindable(k); err != nil {
 		return cluster.Resource{}, err
 	}
@@ -83,14 +83,14 @@ func (p Paths) recheckAfter() time.Duration {
 }
 
 // PathsOf the revision of a claim kind, false if they are not compared yet.
-func (r *Registration) PathsOf(k *v1alpha1.ClaimKind) (Paths, bool) {
+func (r *Registration) PathsOf(k *v1beta1.ClaimKind) (Paths, bool) {
 	known := r.claimKind(k.Name)
 	return known.paths, known.kind != nil && known.kind.Revision == selector.RevisionOf(k)
 }
 
 // Condition PathsValid of a claim kind.
 func (p Paths) Condition(view *selector.View) metav1.Condition {
-	condition := metav1.Condition{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSchemaUnknown}
+	condition := metav1.Condition{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonSchemaUnknown}
 	reason, problem := view.PathsProblem(p.Check)
 	switch {
 	case reason != "" && (p.Err == nil || selector.OfPaths(reason)):
@@ -103,7 +103,7 @@ func (p Paths) Condition(view *selector.View) metav1.Condition {
 	case p.Check.Unknown != "":
 		condition.Message = p.Check.Unknown
 	default:
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonPathsValid
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1beta1.ReasonPathsValid
 		condition.Message = "the schema of the claims has the fields of every path"
 		if len(p.Check.Absent) > 0 {
 			condition.Message += ", but for the defaults " + strings.Join(p.Check.Absent, " and ") + ", which no claim needs"

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
@@ -107,13 +107,13 @@ func (r *reads) ask(
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.claims.Of(namespace) >= v1alpha1.MaxClaimsInLiveReadsOfNamespace:
+	case r.claims.Of(namespace) >= v1beta1.MaxClaimsInLiveReadsOfNamespace:
 		return nil, errTooManyReads
-	case r.claims.All() >= v1alpha1.MaxClaimsInLiveReads:
+	case r.claims.All() >= v1beta1.MaxClaimsInLiveReads:
 		return nil, errTooManyClaims
 	}
 	asked := make([]*sharedRead, 0, len(keys))
-	full := r.waiting.LenOf(namespace) >= v1alpha1.MaxWaitingLiveReads
+	full := r.waiting.LenOf(namespace) >= v1beta1.MaxWaitingLiveReads
 	for _, k := range keys {
 		next := r.next[k]
 		if full && (next == nil || next.readers[namespace] == 0) {
@@ -185,10 +185,10 @@ func (r *reads) drop(s *sharedRead, namespace string) {
 // begin starts as many reads as may run at once. The caller holds mu.
 func (r *reads) begin() {
 	mayBegin := func(namespace string, s *sharedRead) bool {
-		return r.running.Of(namespace) < v1alpha1.MaxLiveReadsOfNamespace &&
-			r.busy[s.key] == nil && r.ofGroup.Of(s.key.group()) < v1alpha1.MaxLiveReadsOfAPIGroup
+		return r.running.Of(namespace) < v1beta1.MaxLiveReadsOfNamespace &&
+			r.busy[s.key] == nil && r.ofGroup.Of(s.key.group()) < v1beta1.MaxLiveReadsOfAPIGroup
 	}
-	for r.running.All() < v1alpha1.MaxLiveReads {
+	for r.running.All() < v1beta1.MaxLiveReads {
 		namespace, s, ok := r.waiting.Pop(mayBegin)
 		if !ok {
 			return
@@ -201,7 +201,7 @@ func (r *reads) begin() {
 		r.running.Add(namespace, 1)
 		r.ofGroup.Add(s.key.group(), 1)
 		// No claim's context: the end of one claim must not end a shared read.
-		ctx, stop := context.WithTimeout(context.Background(), v1alpha1.WebhookTimeoutSeconds*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), v1beta1.WebhookTimeoutSeconds*time.Second)
 		s.stop = stop
 		go r.run(ctx, namespace, s)
 	}

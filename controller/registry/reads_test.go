@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -100,7 +100,7 @@ func kindsOf(n int) (all []*selector.ClassKind) {
 }
 
 func kindOf(group, plural string) *selector.ClassKind {
-	return selector.NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"}, false)
+	return selector.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"}, false)
 }
 
 func keysOf(kinds []*selector.ClassKind, text string) (keys []readKey) {
@@ -122,7 +122,7 @@ func TestReadsOfManyClaims(t *testing.T) {
 		}
 		synctest.Wait()
 		now, _, _ := s.seen()
-		assert.Equal(t, v1alpha1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
+		assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
 
 		start := time.Now()
 		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...), "We should read for another namespace's claim in time.")
@@ -142,7 +142,7 @@ func TestReadsOfManyClaims(t *testing.T) {
 		assert.Positive(t, failed, "We should have some wait in vain who ask for more than can be read.")
 		synctest.Wait()
 		_, most, began := s.seen()
-		assert.LessOrEqual(t, most, v1alpha1.MaxLiveReads, "We should read no more at once.")
+		assert.LessOrEqual(t, most, v1beta1.MaxLiveReads, "We should read no more at once.")
 		time.Sleep(time.Minute)
 		_, _, later := s.seen()
 		assert.Len(t, later, len(began), "We should not read for those who have gone.")
@@ -170,10 +170,10 @@ func TestReadsTakeTurns(t *testing.T) {
 		assert.Len(t, of, 3)
 		for _, names := range of {
 			for i, k := range kinds { // Reads that begin together are noted in any order.
-				assert.InDelta(t, i, slices.Index(names, k.Name), v1alpha1.MaxLiveReadsOfNamespace-1, "We should begin the reads of one namespace in their order: %v", names)
+				assert.InDelta(t, i, slices.Index(names, k.Name), v1beta1.MaxLiveReadsOfNamespace-1, "We should begin the reads of one namespace in their order: %v", names)
 			}
 		}
-		assert.LessOrEqual(t, most, v1alpha1.MaxLiveReads)
+		assert.LessOrEqual(t, most, v1beta1.MaxLiveReads)
 		last := map[string]int{}
 		for i, k := range began {
 			last[k.selector] = i
@@ -196,7 +196,7 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 			synctest.Wait() // Otherwise the first ones may all be of one namespace, and take its share.
 		}
 		now, _, _ := s.seen()
-		assert.Equal(t, v1alpha1.MaxLiveReadsOfAPIGroup, now, "We should not have one API group take every place.")
+		assert.Equal(t, v1beta1.MaxLiveReadsOfAPIGroup, now, "We should not have one API group take every place.")
 		start := time.Now()
 		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...))
 		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read of the other class kinds meanwhile.")
@@ -238,7 +238,7 @@ func TestReadsThatWaitAreBounded(t *testing.T) {
 		_, r := newSlowReads()
 		kinds := kindsOf(8)
 		var all []<-chan error
-		for i := range v1alpha1.MaxWaitingLiveReads/len(kinds) + 1 {
+		for i := range v1beta1.MaxWaitingLiveReads/len(kinds) + 1 {
 			all = append(all, claimant(r, "hostile", keysOf(kinds, fmt.Sprint("a=", i))...))
 			synctest.Wait()
 		}
@@ -276,7 +276,7 @@ func TestClaimsThatWaitAreBounded(t *testing.T) {
 			}
 			return refused
 		}
-		const most, share = v1alpha1.MaxClaimsInLiveReads, v1alpha1.MaxClaimsInLiveReadsOfNamespace
+		const most, share = v1beta1.MaxClaimsInLiveReads, v1beta1.MaxClaimsInLiveReadsOfNamespace
 		assert.Len(t, ask("hostile", 2*most), 2*most-share, "We should have as many wait as one namespace may.")
 		assert.Empty(t, ask("honest", 1), "We should have others wait, too.")
 		assert.Len(t, ask("third", share), 1, "We should have no more wait than may in all.")

@@ -12,9 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // registered is what is known of one ClassKind.
@@ -53,7 +54,7 @@ func (c *ClassKinds) OnChange(ctx context.Context, call func(*selector.ClassKind
 }
 
 func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1alpha1.ClassKind{}
+	k := &v1beta1.ClassKind{}
 	err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) {
 		c.drop(name)
@@ -62,17 +63,15 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
 	}
+	served, err := claimKindsServed(ctx, c.reader, k)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	found, err := c.resources.LookUp(ctx, name, "list", "watch")
 	return Followed{
 		Withdraw:   func(why error) { c.withdraw(name, why) },
-		Unanswered: func(why error) { c.unanswered(name, k.Spec.ClaimKinds, why) },
-		Follow: func() (bool, error) {
-			claimKinds, err := claimKindsNamedBy(ctx, c.reader, k)
-			if err != nil {
-				return false, err
-			}
-			return c.follow(ctx, classSource{k, found, claimKinds}), nil
-		},
+		Unanswered: func(why error) { c.unanswered(name, rules.ServedNames(k, served), why) },
+		Follow:     func() (bool, error) { return c.follow(ctx, classSource{k, found, served}), nil },
 	}.LookedUp(err)
 }
 
@@ -95,7 +94,7 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 		entry.objects, entry.offered = old.objects, old.offered
 	}
 	c.kinds[kind.Name] = entry
-	c.setUnread(kind.Name, kind.ClaimKinds, entry, v1alpha1.ReasonNotSynced)
+	c.setUnread(kind.Name, kind.ClaimKinds, entry, v1beta1.ReasonNotSynced)
 	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: selector.NewClasses(kind, nil),
 		publish: func(classes *selector.Classes, changed *seen[*selector.Class]) { c.publish(entry, classes, changed) },
@@ -114,9 +113,9 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 
 // answered records why the classes of a kind cannot be read.
 func (c *ClassKinds) answered(entry *registered, kind *selector.ClassKind, err error) {
-	reason := v1alpha1.ReasonNotSynced
+	reason := v1beta1.ReasonNotSynced
 	if apierrors.IsForbidden(err) {
-		reason = v1alpha1.ReasonNotPermitted
+		reason = v1beta1.ReasonNotPermitted
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +250,7 @@ func Permit(classKind string) string {
 	role := "classbind-" + classKind
 	return fmt.Sprintf("apply the ClusterRole of the registration, or run: "+
 		"kubectl create clusterrole %s --verb=get,list,watch --resource=%s && "+
-		"kubectl label clusterrole %s %s=true", role, classKind, role, v1alpha1.AggregateLabel)
+		"kubectl label clusterrole %s %s=true", role, classKind, role, v1beta1.AggregateLabel)
 }
 
 // State of a class kind.
@@ -276,7 +275,7 @@ func (c *ClassKinds) State(name string) State {
 	defer c.mu.Unlock()
 	k := c.kinds[name]
 	if k == nil {
-		return State{Reason: v1alpha1.ReasonNotSynced, Message: "not looked up yet"}
+		return State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}
 	}
 	if k.watch == nil {
 		return State{Reason: ReasonFor(k.err), Message: k.err.Error(), Refused: errors.Is(k.err, ErrCRDNotServed), Since: k.since}
@@ -292,18 +291,18 @@ func (c *ClassKinds) State(name string) State {
 	}
 	switch {
 	case k.synced && err == nil:
-		s.Reason, s.Message = v1alpha1.ReasonServed, "the classes are offered to claims"
+		s.Reason, s.Message = v1beta1.ReasonServed, "the classes are offered to claims"
 	case k.synced:
-		s.Reason = v1alpha1.ReasonStale
+		s.Reason = v1beta1.ReasonStale
 		s.Message = "the last known classes are offered, because the API server no longer answers: " + why
 	case k.objects != nil:
-		s.Reason = v1alpha1.ReasonStale
+		s.Reason = v1beta1.ReasonStale
 		s.Message = "the classes are offered as they were registered before the last change, " +
 			"because the API server does not answer: " + why
 	case apierrors.IsForbidden(err):
-		s.Reason, s.Message, s.Refused = v1alpha1.ReasonNotPermitted, why, true
+		s.Reason, s.Message, s.Refused = v1beta1.ReasonNotPermitted, why, true
 	default:
-		s.Reason, s.Message = v1alpha1.ReasonNotSynced, "the API server does not list the classes: "+why
+		s.Reason, s.Message = v1beta1.ReasonNotSynced, "the API server does not list the classes: "+why
 	}
 	return s
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -52,7 +52,7 @@ func TestState(t *testing.T) {
 	const permit = "golds.example.org is forbidden: no rule: apply the ClusterRole of the registration, or run: kubectl create clusterrole classbind-golds.example.org --verb=get,list,watch " +
 		"--resource=golds.example.org && kubectl label clusterrole classbind-golds.example.org classbind.io/aggregate-to-classbind=true"
 	watched := func(reason, message string, none *selector.Classes) State {
-		no := reason == v1alpha1.ReasonNotPermitted
+		no := reason == v1beta1.ReasonNotPermitted
 		return State{Reason: reason, Message: message, Classes: none, Revision: golds.Revision, Refused: no}
 	}
 	for name, tc := range map[string]struct {
@@ -62,70 +62,70 @@ func TestState(t *testing.T) {
 	}{
 		"Unknown": {
 			reason: "We should say that we have not looked yet.",
-			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: "not looked up yet"},
+			want:   State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"},
 		},
 		"NotInstalled": {
 			reason: "We should say that there is no such resource, and what would help.",
 			kind:   notFollowed(cluster.ErrNotInstalled, time.Time{}),
-			want:   State{Reason: v1alpha1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
+			want:   State{Reason: v1beta1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
 		},
 		"NotServed": {
 			reason: "We should not say that it is not installed while its CRD is.",
 			kind:   notFollowed(ErrCRDNotServed, since),
-			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
+			want:   State{Reason: v1beta1.ReasonNotSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
 		},
 		"Unsuitable": {
 			reason: "We should say which verbs are missing.",
 			kind:   notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
-			want:   State{Reason: v1alpha1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
+			want:   State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
 		"NotLookedUp": {
 			reason: "We should say why it could not be looked up.",
 			kind:   notFollowed(refused, time.Time{}),
-			want:   State{Reason: v1alpha1.ReasonNotSynced, Message: "connection refused"},
+			want:   State{Reason: v1beta1.ReasonNotSynced, Message: "connection refused"},
 		},
 		"NotAnswered": {
 			reason: "We should say that the first list is under way.",
 			kind:   watchedKind(golds, watching(nil), nil, false),
-			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
+			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
 		},
 		"NotSynced": {
 			reason: "We should say why the first list failed.",
 			kind:   watchedKind(golds, watching(refused), nil, false),
-			want:   watched(v1alpha1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
+			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
 		},
 		"NotPermitted": {
 			reason: "We should say how to permit it.",
 			kind:   watchedKind(golds, watching(forbidden), nil, false),
-			want:   watched(v1alpha1.ReasonNotPermitted, permit, nil),
+			want:   watched(v1beta1.ReasonNotPermitted, permit, nil),
 		},
 		"Served": {
 			reason: "We should say that all is well.",
 			kind:   watchedKind(golds, watching(nil), none, true),
-			want:   watched(v1alpha1.ReasonServed, "the classes are offered to claims", none),
+			want:   watched(v1beta1.ReasonServed, "the classes are offered to claims", none),
 		},
 		"Stale": {
 			reason: "We should say that we offer what we last knew, and why.",
 			kind:   watchedKind(golds, watching(refused), none, true),
-			want: watched(v1alpha1.ReasonStale,
+			want: watched(v1beta1.ReasonStale,
 				"the last known classes are offered, because the API server no longer answers: connection refused", none),
 		},
 		"StaleForbidden": {
 			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
 			kind:   watchedKind(golds, watching(forbidden), none, true),
-			want: watched(v1alpha1.ReasonStale,
+			want: watched(v1beta1.ReasonStale,
 				"the last known classes are offered, because the API server no longer answers: "+permit, none),
 		},
 		"ChangedAndNotAnswered": {
 			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
 			kind:   watchedKind(golds, watching(nil), none, false),
-			want: watched(v1alpha1.ReasonStale,
+			want: watched(v1beta1.ReasonStale,
 				"the classes are offered as they were registered before the last change, because the API server does not answer: it has not answered yet", none),
 		},
 		"ChangedAndRefused": {
 			reason: "We should say why what was known before a change of the registration is still offered.",
 			kind:   watchedKind(golds, watching(forbidden), none, false),
-			want: watched(v1alpha1.ReasonStale,
+			want: watched(v1beta1.ReasonStale,
 				"the classes are offered as they were registered before the last change, because the API server does not answer: "+permit, none),
 		},
 	} {
@@ -152,32 +152,32 @@ func TestPublishPanics(t *testing.T) {
 }
 
 func TestClassSource(t *testing.T) {
-	source := func(change func(*v1alpha1.ClassKind, *cluster.Resource, *v1alpha1.ClaimKindSpec)) classSource {
-		k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 7}}
+	source := func(change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)) classSource {
+		k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 7}}
 		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
 		claimKind := controllertest.NewClaimKind("claims.example.org")
 		change(k, &found, &claimKind.Spec)
-		return classSource{k, found, []*v1alpha1.ClaimKind{claimKind}}
+		return classSource{k, found, []*v1beta1.ClaimKind{claimKind}}
 	}
-	as := source(func(*v1alpha1.ClassKind, *cluster.Resource, *v1alpha1.ClaimKindSpec) {})
+	as := source(func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec) {})
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*v1alpha1.ClassKind, *cluster.Resource, *v1alpha1.ClaimKindSpec)
+		change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)
 		want   bool
 	}{
-		"StatusOrMetadata": {"We should go on when only status or metadata changed.", func(k *v1alpha1.ClassKind, _ *cluster.Resource, _ *v1alpha1.ClaimKindSpec) {
+		"StatusOrMetadata": {"We should go on when only status or metadata changed.", func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) {
 			k.ResourceVersion, k.Labels, k.Status.Classes = "1001", map[string]string{"a": "b"}, 3
 		}, true},
-		"Generation": {"We should notice a change of the spec.", func(k *v1alpha1.ClassKind, _ *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { k.Generation = 8 }, false},
-		"UID":        {"We should notice another registration of the same name.", func(k *v1alpha1.ClassKind, _ *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { k.UID = "c0ffee" }, false},
-		"Version":    {"We should notice another preferred version.", func(_ *v1alpha1.ClassKind, r *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { r.Version = "v2" }, false},
-		"Kind":       {"We should notice another kind of the same plural.", func(_ *v1alpha1.ClassKind, r *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { r.Kind = "Au" }, false},
-		"Scope":      {"We should notice another scope.", func(_ *v1alpha1.ClassKind, r *cluster.Resource, _ *v1alpha1.ClaimKindSpec) { r.Namespaced = true }, false},
-		"Fits": {"We should notice that claims look at other fields.", func(_ *v1alpha1.ClassKind, _ *cluster.Resource, s *v1alpha1.ClaimKindSpec) {
-			s.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "class.spec.size > 1"}}
+		"Generation": {"We should notice a change of the spec.", func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.Generation = 8 }, false},
+		"UID":        {"We should notice another registration of the same name.", func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.UID = "c0ffee" }, false},
+		"Version":    {"We should notice another preferred version.", func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Version = "v2" }, false},
+		"Kind":       {"We should notice another kind of the same plural.", func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Kind = "Au" }, false},
+		"Scope":      {"We should notice another scope.", func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Namespaced = true }, false},
+		"Fits": {"We should notice that claims look at other fields.", func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
+			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size > 1"}}
 		}, false},
-		"ClaimKind": {"We should go on where the claim kind looks at no class.", func(_ *v1alpha1.ClassKind, _ *cluster.Resource, s *v1alpha1.ClaimKindSpec) {
-			s.WhenUnmatched = v1alpha1.BindLater
+		"ClaimKind": {"We should go on where the claim kind looks at no class.", func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
+			s.WhenUnmatched = v1beta1.BindLater
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,14 +187,14 @@ func TestClassSource(t *testing.T) {
 	}
 	more := as
 	more.claimKinds = append(slices.Clone(as.claimKinds), controllertest.NewClaimKind("others.example.org"))
-	assert.True(t, as.same(more), "We should go on for another claim kind that looks at no class.")
+	assert.False(t, as.same(more), "We should notice that another claim kind is offered the classes.")
 }
 
 // TestSerial registers a claim kind again and again.
 func TestSerial(t *testing.T) {
 	r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
 	k := controllertest.NewClaimKind("claims.example.org")
-	golds := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
+	golds := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}}
 	compiled, paths, kept := 0, Paths{}, (*selector.ClaimKind)(nil)
 	r.OnRegistered(t.Context(), func(string) { compiled++ })
 	for i, step := range []struct {
@@ -206,17 +206,17 @@ func TestSerial(t *testing.T) {
 		{"We should begin.", func() {}, 1, 1},
 		{"We should compile nothing again that is the same.", func() { golds.Generation++ }, 1, 1},
 		{"We should compile nothing again where only the status changed.", func() {
-			k.Status.Version, k.Status.Conditions = "v1", []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: metav1.ConditionFalse}}
+			k.Status.Version, k.Status.Conditions = "v1", []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
 		}, 1, 1},
 		{"We should go on with the claims where only the schema changed.", func() { paths.Check.SelectorAbsent = true }, 1, 2},
 		{"We should only tell that the schema cannot be read, and keep what the strategy remembers.", func() { paths.Err, kept = errors.New("no answer"), r.Inventory.ClaimKind(k.Name) }, 1, 3},
 		{"We should read the claims again where a class kind looks at other fields.", func() {
-			golds.Spec.Fits = []v1alpha1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
+			golds.Spec.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.size > 1"}}
 		}, 2, 4},
 		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 5},
 	} {
 		step.change()
-		r.register(k.DeepCopy(), []*v1alpha1.ClassKind{golds.DeepCopy()}, paths)
+		r.register(k.DeepCopy(), []*v1beta1.ClassKind{golds.DeepCopy()}, paths)
 		if paths.Err != nil && step.serial == 1 {
 			assert.Same(t, kept, r.Inventory.ClaimKind(k.Name), step.reason)
 		}
@@ -244,11 +244,11 @@ func TestFollow(t *testing.T) {
 		})
 		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
 		r.Inventory.Open()
-		golds := &v1alpha1.ClassKind{
+		golds := &v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 1},
-			Spec: v1alpha1.ClassKindSpec{
-				ClaimKinds: []string{"claims.example.org"},
-				Default:    v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"},
+			Spec: v1beta1.ClassKindSpec{
+				ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.example.org"}},
+				Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 			},
 		}
 		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
@@ -279,7 +279,7 @@ func TestFollow(t *testing.T) {
 		}
 		server.Serves("old")
 		require.True(t, follow(), "We should begin to watch.")
-		until(v1alpha1.ReasonServed, "")
+		until(v1beta1.ReasonServed, "")
 		assert.Equal(t, []string{"old"}, offered(), "We should offer what the API server lists.")
 
 		first := r.kinds[golds.Name]
@@ -289,8 +289,8 @@ func TestFollow(t *testing.T) {
 		server.Refuses(http.StatusForbidden, metav1.StatusReasonForbidden)
 		golds.Generation = 2
 		require.True(t, follow())
-		until(v1alpha1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
-		until(v1alpha1.ReasonStale, "kubectl create clusterrole")
+		until(v1beta1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
+		until(v1beta1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")
 
@@ -303,13 +303,13 @@ func TestFollow(t *testing.T) {
 		assert.Equal(t, []string{"old"}, offered(), "We should keep what is offered over two changes, of which the first was never answered.")
 
 		server.Serves("new")
-		until(v1alpha1.ReasonServed, "")
+		until(v1beta1.ReasonServed, "")
 		assert.Equal(t, []string{"new"}, offered(), "We should offer what is listed once it is.")
 
 		server.Refuses(http.StatusNotFound, metav1.StatusReasonNotFound)
 		golds.Generation = 4
 		require.True(t, follow())
-		until(v1alpha1.ReasonStale, string(metav1.StatusReasonNotFound))
+		until(v1beta1.ReasonStale, string(metav1.StatusReasonNotFound))
 		synctest.Wait()
 		require.Len(t, again, 1, "We should look a resource up again, once, that is not there for the watch.")
 		assert.Equal(t, golds.Name, <-again)
@@ -345,52 +345,52 @@ func TestWithdraw(t *testing.T) {
 		"LeaveWatched": {
 			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
 			watched: true, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1alpha1.ReasonNotInstalled, stopped: true, notified: []*selector.ClassKind{golds}},
+			want: want{reason: v1beta1.ReasonNotInstalled, stopped: true, notified: []*selector.ClassKind{golds}},
 		},
 		"LeaveUnknown": {
 			reason: "We should tell that we have looked.",
 			do:     withdraw(cluster.ErrNotInstalled),
-			want:   want{reason: v1alpha1.ReasonNotInstalled, notified: unwatched},
+			want:   want{reason: v1beta1.ReasonNotInstalled, notified: unwatched},
 		},
 		"LeaveAgain": {
 			reason: "We should not tell what has been told.",
 			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1alpha1.ReasonNotInstalled},
+			want: want{reason: v1beta1.ReasonNotInstalled},
 		},
 		"LeaveForAnotherReason": {
 			reason: "We should tell that it is for another reason.",
 			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrUnsuitable),
-			want: want{reason: v1alpha1.ReasonUnsuitable, notified: unwatched},
+			want: want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
 		},
 		"DropWatched": {
 			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
 			watched: true, do: drop,
-			want: want{reason: v1alpha1.ReasonNotSynced, stopped: true, notified: []*selector.ClassKind{golds}},
+			want: want{reason: v1beta1.ReasonNotSynced, stopped: true, notified: []*selector.ClassKind{golds}},
 		},
 		"DropUnwatched": {
 			reason: "We should forget why there is no watch.",
 			before: cluster.ErrNotInstalled, do: drop,
-			want: want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+			want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
 		},
 		"DropUnknown": {
 			reason: "We should not mind a CRD that nobody registered.",
 			do:     drop,
-			want:   want{reason: v1alpha1.ReasonNotSynced},
+			want:   want{reason: v1beta1.ReasonNotSynced},
 		},
 		"UnansweredWatched": {
 			reason:  "We should go on with what is watched, and have the status written.",
 			watched: true, do: unanswered(refused),
-			want: want{reason: v1alpha1.ReasonServed, offered: true, notified: unwatched},
+			want: want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched},
 		},
 		"UnansweredUnwatched": {
 			reason: "We should say why we cannot tell any more whether it is installed.",
 			before: cluster.ErrNotInstalled, do: unanswered(refused),
-			want: want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+			want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
 		},
 		"UnansweredUnknown": {
 			reason: "We should say why we cannot tell yet, and have the status written.",
 			do:     unanswered(ErrCRDNotServed),
-			want:   want{reason: v1alpha1.ReasonNotSynced, notified: unwatched},
+			want:   want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {

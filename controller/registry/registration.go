@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
@@ -97,18 +97,18 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		// One API server that hangs while its schema is read delays no other kind.
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
-		For(&v1alpha1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
+		For(&v1beta1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
 		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.remembered), memoryChanged).
-		Watches(&v1alpha1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(claimKindsLookedAt), loop.RevisionChanged).
+		Watches(&v1beta1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(r.claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
-		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
-		Watches(&v1alpha1.ClaimKind{}, handler.EnqueueRequestsFromMapFunc(r.classKindsLookedAt), loop.RevisionChanged).
+		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
+		Watches(&v1beta1.ClaimKind{}, handler.EnqueueRequestsFromMapFunc(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(loop.RequestsFrom(r.requeued.Add, 0)).
 		Complete(loop.ByName(r.reconcileClassKind))
@@ -131,7 +131,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 // ClaimKindsOfCRD requests the ClaimKinds of the resource that a CRD defines.
 func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, crd client.Object) (requests []ctrl.Request) {
-		kinds := &v1alpha1.ClaimKindList{}
+		kinds := &v1beta1.ClaimKindList{}
 		_ = registrations.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
 		for i := range kinds.Items {
 			if k := &kinds.Items[i]; k.Resource() == crd.GetName() {
@@ -144,7 +144,7 @@ func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 
 // remembered requests the ClaimKinds whose paths are written for another version than this replica took.
 func (r *Registration) remembered(ctx context.Context, configuration client.Object) (requests []ctrl.Request) {
-	memory, kinds := MemoryOf(configuration), &v1alpha1.ClaimKindList{}
+	memory, kinds := MemoryOf(configuration), &v1beta1.ClaimKindList{}
 	_ = r.reader.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
 	for i := range kinds.Items {
 		k := &kinds.Items[i]
@@ -157,19 +157,19 @@ func (r *Registration) remembered(ctx context.Context, configuration client.Obje
 
 // memoryChanged ignores updates of the configuration that do not change the Memory in it.
 var memoryChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetAnnotations()[v1alpha1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.MemoryAnnotation]
+	return e.ObjectOld.GetAnnotations()[v1beta1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1beta1.MemoryAnnotation]
 }})
 
 // lateBindingChanged ignores updates of claim kinds that change neither the registration, nor
 // whether claims can be bound later, which texts tell.
 var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
-	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
+	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
+	after, also := e.ObjectNew.(*v1beta1.ClaimKind)
 	return ok && also && selector.CannotBindLater(before) != selector.CannotBindLater(after)
 }})
 
 func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	err := r.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -179,7 +179,7 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:
 		r.deleted.Delete(name)
-		classKinds, err := classKindsNaming(ctx, r.reader, name)
+		classKinds, err := classKindsServing(ctx, r.reader, k)
 		if err != nil {
 			return ctrl.Result{}, err
 		}

@@ -135,7 +135,7 @@ func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.
 	return Followed{
 		Withdraw: func(why error) {
 			if errors.Is(why, cluster.ErrVersionNotServed) {
-				why = fmt.Errorf("%w, %q: set the version in spec.related to one that is served, or leave it out",
+				why = fmt.Errorf("%w, %q: set the version in spec.classes.related to one that is served, or leave it out",
 					errRelatedVersion, version)
 			}
 			r.withdrawRelated(key, why)

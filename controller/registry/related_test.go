@@ -16,11 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fields"
@@ -228,11 +229,11 @@ func (w *relatedWorld) names(name, version string, fields ...string) {
 	k := controllertest.NewClaimKind(name)
 	k.UID = "5e1f"
 	k.Generation = 1
-	k.Spec.Related = []v1alpha1.Related{{Name: "plan", Resource: plansResource, Version: version, NameExpression: "claim.spec.planId"}}
+	k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: plansResource, Version: version, NameExpression: "claim.spec.planId"}}
 	for _, f := range fields {
-		k.Spec.Fits = append(k.Spec.Fits, v1alpha1.Fit{Name: "F", Expression: v1alpha1.Expression("class.metadata.name == related.plan." + f)})
+		k.Spec.Classes.Fits = append(k.Spec.Classes.Fits, v1beta1.Fit{Name: "F", Expression: v1beta1.Expression("class.metadata.name == related.plan." + f)})
 	}
-	if i := slices.IndexFunc(w.cache.ClaimKinds, func(o v1alpha1.ClaimKind) bool { return o.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(w.cache.ClaimKinds, func(o v1beta1.ClaimKind) bool { return o.Name == name }); i >= 0 {
 		k.Generation = w.cache.ClaimKinds[i].Generation + 1
 		w.cache.ClaimKinds = slices.Delete(w.cache.ClaimKinds, i, i+1)
 	}
@@ -244,7 +245,7 @@ func (w *relatedWorld) names(name, version string, fields ...string) {
 
 func (w *relatedWorld) forget(name string) {
 	w.t.Helper()
-	w.cache.ClaimKinds = slices.DeleteFunc(w.cache.ClaimKinds, func(o v1alpha1.ClaimKind) bool { return o.Name == name })
+	w.cache.ClaimKinds = slices.DeleteFunc(w.cache.ClaimKinds, func(o v1beta1.ClaimKind) bool { return o.Name == name })
 	_, err := w.reconcileClaimKind(w.t.Context(), name)
 	require.NoError(w.t, err)
 }
@@ -289,13 +290,13 @@ func TestRelatedIsWatched(t *testing.T) {
 		const a, b = "as.example.org", "bs.example.org"
 		w := newRelatedWorld(t)
 		w.names(a, "", "spec.tier")
-		assert.Equal(t, v1alpha1.ReasonNotSynced, w.RelatedState(a).Reason)
+		assert.Equal(t, v1beta1.ReasonNotSynced, w.RelatedState(a).Reason)
 		assert.True(t, w.RelatedState(a).pending(), "We should start only when we know what claims name.")
 		w.run()
 		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
 		assert.Empty(t, w.fault(a))
 		assert.Equal(t, "gold", w.tier("", "p"), "We should know what is listed.")
-		assert.Equal(t, RelatedState{Reason: v1alpha1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
+		assert.Equal(t, RelatedState{Reason: v1beta1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
 
 		metrics := prometheus.NewPedanticRegistry()
 		require.NoError(t, metrics.Register(registrationMetrics{w.Registration}))
@@ -353,12 +354,12 @@ func TestRelatedIsNotKnown(t *testing.T) {
 		"NotInstalled": {
 			reason: "We should take the objects of a resource that is not there for absent.",
 			server: func(s *planServer) { s.version = "" }, after: RetryAfter,
-			state: v1alpha1.ReasonNotInstalled, message: `the API server serves no "plans.example.org": to expressions, the related object is absent`,
+			state: v1beta1.ReasonNotInstalled, message: `the API server serves no "plans.example.org": to expressions, the related object is absent`,
 		},
 		"VersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.", version: "v2",
-			server: func(*planServer) {}, after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version in spec.related`,
-			state: v1alpha1.ReasonVersionNotServed, message: `"plans.example.org/v2": the API server does not serve this version`,
+			server: func(*planServer) {}, after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version in spec.classes.related`,
+			state: v1beta1.ReasonVersionNotServed, message: `"plans.example.org/v2": the API server does not serve this version`,
 		},
 		"Forbidden": {
 			reason: "We should say what admins can do.",
@@ -366,19 +367,19 @@ func TestRelatedIsNotKnown(t *testing.T) {
 				s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 			},
 			fault: "label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true",
-			state: v1alpha1.ReasonNotPermitted, message: "label a ClusterRole", pending: false,
+			state: v1beta1.ReasonNotPermitted, message: "label a ClusterRole", pending: false,
 		},
 		"Down": {
 			reason: "We should wait for an API server that does not answer.",
 			server: func(s *planServer) {
 				s.refusal = controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 			},
-			fault: "ServiceUnavailable", state: v1alpha1.ReasonNotSynced, message: "does not list the objects of \"plans.example.org\"", pending: true,
+			fault: "ServiceUnavailable", state: v1beta1.ReasonNotSynced, message: "does not list the objects of \"plans.example.org\"", pending: true,
 		},
 		"CRDNotServed": {
 			reason: "We should wait for a CRD that is about to be served.",
 			server: func(s *planServer) { s.version = "" }, after: RetryCRDAfter, fault: ErrCRDNotServed.Error(),
-			state: v1alpha1.ReasonNotSynced, message: ErrCRDNotServed.Error(), pending: false, // Not any more, a minute later.
+			state: v1beta1.ReasonNotSynced, message: ErrCRDNotServed.Error(), pending: false, // Not any more, a minute later.
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -430,7 +431,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Equal(t, "gold", w.tier("", "p"))
 					w.reconcile()
 					s := w.RelatedState(a)
-					assert.Equal(t, v1alpha1.ReasonStale, s.Reason)
+					assert.Equal(t, v1beta1.ReasonStale, s.Reason)
 					assert.True(t, s.Known)
 					assert.False(t, s.pending())
 				}
@@ -526,21 +527,23 @@ func TestRelatedObjectIsShared(t *testing.T) {
 func TestOpeningAwaitsRelated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		ready  metav1.ConditionStatus
+		served string        // as it is remembered
 		known  time.Duration // negative means never
 		opens  time.Duration
 		fault  bool
 	}{
-		"Known":     {reason: "We should open once what claims name is known.", ready: metav1.ConditionTrue, known: 10 * time.Second, opens: 10 * time.Second},
-		"NotKnown":  {reason: "We should let others be bound.", ready: metav1.ConditionTrue, known: -1, opens: v1alpha1.StartPatience, fault: true},
-		"NotBefore": {reason: "We should not wait for what was not known before.", ready: metav1.ConditionFalse, known: -1, fault: true},
+		"Known":     {reason: "We should open once what claims name is known.", served: `{"versions":{"as.example.org":"v1"}}`, known: 10 * time.Second, opens: 10 * time.Second},
+		"NotKnown":  {reason: "We should let others be bound.", served: `{"versions":{"as.example.org":"v1"}}`, known: -1, opens: v1beta1.StartPatience, fault: true},
+		"NotBefore": {reason: "We should not wait for what was not known before.", served: `{}`, known: -1, fault: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const a = "as.example.org"
 				w := newStartingWorld(t)
 				w.names(a, "", "spec.tier")
-				w.cache.ClaimKinds[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: tc.ready}}
+				w.cache.Guarding = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+					Name: v1beta1.ClassConfiguration, Annotations: map[string]string{v1beta1.MemoryAnnotation: tc.served},
+				}}
 				w.run()
 				if tc.known >= 0 {
 					time.AfterFunc(tc.known, func() { w.reconcile() })

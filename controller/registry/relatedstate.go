@@ -7,7 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -27,7 +27,7 @@ func (s RelatedState) pending() bool {
 	if s.refused {
 		return time.Since(s.since) < RefusalGrace
 	}
-	return !s.Known && s.Reason == v1alpha1.ReasonNotSynced
+	return !s.Known && s.Reason == v1beta1.ReasonNotSynced
 }
 
 // RelatedState of a claim kind is that of the first RelatedKind which is not known, or else
@@ -41,7 +41,7 @@ func (r *RelatedKinds) RelatedState(claimKind string) (state RelatedState) {
 	}
 	for _, needed := range k.RelatedKinds() {
 		s := r.related[needed.Key()].state(needed)
-		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1alpha1.ReasonServed {
+		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1beta1.ReasonServed {
 			state = s
 		}
 	}
@@ -57,8 +57,8 @@ func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 		s.refused, s.since = errors.Is(k.err, ErrCRDNotServed), k.since
 		switch {
 		case errors.Is(k.err, errRelatedVersion):
-			s.Reason = v1alpha1.ReasonVersionNotServed
-		case s.Known && s.Reason == v1alpha1.ReasonNotInstalled:
+			s.Reason = v1beta1.ReasonVersionNotServed
+		case s.Known && s.Reason == v1beta1.ReasonNotInstalled:
 			s.Message = fmt.Sprintf("the API server serves no %q: to expressions, the related object is absent", resource)
 		case s.Known: // A CRD is about to be served.
 			s.refused = false
@@ -69,15 +69,15 @@ func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 	why := whyRefused(err)
 	switch {
 	case s.Known && err == nil:
-		s.Reason, s.Message = v1alpha1.ReasonServed, "the objects that claims name are known"
+		s.Reason, s.Message = v1beta1.ReasonServed, "the objects that claims name are known"
 	case s.Known:
-		s.Reason = v1alpha1.ReasonStale
+		s.Reason = v1beta1.ReasonStale
 		s.Message = fmt.Sprintf("expressions see the last known objects of %q, because the API server no longer answers: %s",
 			resource, why)
 	case apierrors.IsForbidden(err):
-		s.Reason, s.Message, s.refused, s.since = v1alpha1.ReasonNotPermitted, fmt.Sprintf("%q: %s", resource, why), true, since
+		s.Reason, s.Message, s.refused, s.since = v1beta1.ReasonNotPermitted, fmt.Sprintf("%q: %s", resource, why), true, since
 	default:
-		s.Reason, s.Message = v1alpha1.ReasonNotSynced, fmt.Sprintf("the API server does not list the objects of %q: %s", resource, why)
+		s.Reason, s.Message = v1beta1.ReasonNotSynced, fmt.Sprintf("the API server does not list the objects of %q: %s", resource, why)
 	}
 	return s
 }
@@ -88,7 +88,7 @@ func whyRefused(err error) string {
 	case err == nil:
 		return "it has not answered yet"
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1alpha1.AggregateLabel)
+		return fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1beta1.AggregateLabel)
 	}
 	return err.Error()
 }

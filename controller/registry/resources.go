@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/openapi"
@@ -50,17 +50,17 @@ func ReasonFor(err error) string {
 	case errors.As(err, &fault):
 		return fault.Reason
 	case errors.Is(err, cluster.ErrNotInstalled):
-		return v1alpha1.ReasonNotInstalled
+		return v1beta1.ReasonNotInstalled
 	case errors.Is(err, cluster.ErrUnsuitable):
-		return v1alpha1.ReasonUnsuitable
+		return v1beta1.ReasonUnsuitable
 	case errors.Is(err, cluster.ErrVersionNotServed):
-		return v1alpha1.ReasonVersionNotServed
+		return v1beta1.ReasonVersionNotServed
 	}
-	return v1alpha1.ReasonNotSynced
+	return v1beta1.ReasonNotSynced
 }
 
 // schema returns the schema of a kind of claim in a version.
-func (r *Resources) schema(ctx context.Context, k *v1alpha1.ClaimKind, found cluster.Resource) (*openapi.Schema, error) {
+func (r *Resources) schema(ctx context.Context, k *v1beta1.ClaimKind, found cluster.Resource) (*openapi.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
 	defer cancel()
 	crd, err := r.resolver.CRD(ctx, k.Resource())

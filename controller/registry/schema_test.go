@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -39,7 +39,7 @@ func TestSchema(t *testing.T) {
 	for tcName, tc := range map[string]struct {
 		reason  string
 		answers map[string]any
-		want    v1alpha1.FieldPath // which the schema has
+		want    v1beta1.FieldPath // which the schema has
 		err     string
 	}{
 		"CRD":     {"We should read the version that the API server prefers.", map[string]any{crdPath: crd, apiPath: document}, ".spec.byCRD", ""},
@@ -69,8 +69,8 @@ func TestSchema(t *testing.T) {
 			}
 			require.NoError(t, err, tc.reason)
 			k := controllertest.NewClaimKind(name)
-			k.Spec.Reference, k.Spec.SkipIfSet = v1alpha1.Reference{Path: tc.want, Form: v1alpha1.Name}, nil
-			k.Spec.ClassSelector.Path = ".spec.classSelector"
+			k.Spec.Reference, k.Spec.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: tc.want}, Form: v1beta1.Name}, nil
+			k.Spec.Selector.Path = ".spec.classSelector"
 			assert.Empty(t, selector.CheckPaths(selector.NewClaimKind(k), s).Problems, tc.reason)
 		})
 	}
@@ -89,7 +89,7 @@ func TestComparePaths(t *testing.T) {
 	resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
 	require.NoError(t, err)
 	k := controllertest.NewClaimKind(name)
-	k.Spec.Reference, k.Spec.ClassSelector.Path = v1alpha1.Reference{Path: ".spec.class", Form: v1alpha1.Name}, ".spec.classSelector"
+	k.Spec.Reference, k.Spec.Selector.Path = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.class"}, Form: v1beta1.Name}, ".spec.classSelector"
 	cache := &exchanged{}
 	r := newRegistration(cache, nil, resolver, nil)
 	for i, step := range []struct {
@@ -98,19 +98,19 @@ func TestComparePaths(t *testing.T) {
 		nonsense string
 		again    time.Duration
 		fault    string
-		required []v1alpha1.FieldPath
+		required []v1beta1.FieldPath
 	}{
-		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1alpha1.ReasonReferencePruned, recheckPaths, "", nil},
-		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string"}}`), "", recheckPaths, "", []v1alpha1.FieldPath{".spec.class"}},
-		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1alpha1.ReasonPathsValid, recheckPaths, v1alpha1.ReasonReferencePruned, nil},
-		{"We should keep to that while the API server does not answer.", controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1alpha1.ReasonReferencePruned, nil},
+		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1beta1.ReasonReferencePruned, recheckPaths, "", nil},
+		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string"}}`), "", recheckPaths, "", []v1beta1.FieldPath{".spec.class"}},
+		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1beta1.ReasonPathsValid, recheckPaths, v1beta1.ReasonReferencePruned, nil},
+		{"We should keep to that while the API server does not answer.", controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1beta1.ReasonReferencePruned, nil},
 		{"We should bind claims that have no schema any more.", controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound), "", RetryAfter, "", nil},
 	} {
 		answers[crdPath] = step.answer
-		k.Status = v1alpha1.ClaimKindStatus{Required: []v1alpha1.FieldPath{".spec.class"}, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: step.nonsense},
+		k.Status = v1beta1.ClaimKindStatus{Required: []v1beta1.FieldPath{".spec.class"}, Conditions: []metav1.Condition{
+			{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: step.nonsense},
 		}}
-		cache.Store(&controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}})
+		cache.Store(&controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}})
 		result, err := r.reconcileClaimKind(t.Context(), name)
 		require.NoError(t, err, "%s (%d)", step.reason, i)
 		assert.Equal(t, step.again, result.RequeueAfter, "%s (%d)", step.reason, i)
@@ -129,15 +129,15 @@ func TestComparePaths(t *testing.T) {
 }
 
 func TestLateBindingChanged(t *testing.T) {
-	kind := func(generation int64, late metav1.ConditionStatus) *v1alpha1.ClaimKind {
+	kind := func(generation int64, late metav1.ConditionStatus) *v1beta1.ClaimKind {
 		k := controllertest.NewClaimKind("claims.example.org")
 		k.Generation, k.Status.Version = generation, string(late)
-		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLateBinding, Status: late}}
+		k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: late}}
 		return k
 	}
 	for _, tc := range []struct {
 		reason string
-		after  *v1alpha1.ClaimKind
+		after  *v1beta1.ClaimKind
 		want   bool
 	}{
 		{"We should promise nothing that late binding cannot keep.", kind(1, metav1.ConditionFalse), true},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
@@ -21,7 +21,7 @@ import (
 // ClassKind returns a class kind as this replica knows it, nil if it is not registered
 // or its resource is not installed.
 func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
-	k := &v1alpha1.ClassKind{}
+	k := &v1beta1.ClassKind{}
 	err := l.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
 		if err = l.get(ctx, name, k); apierrors.IsNotFound(err) {
@@ -35,7 +35,7 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.Class
 	if watched != nil && watched.Revision == selector.RevisionOf(k) { // To compile expressions takes milliseconds.
 		return watched, nil
 	}
-	claimKinds, err := claimKindsNamedBy(ctx, l.reader, k)
+	claimKinds, err := claimKindsServed(ctx, l.reader, k)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 // them, with made-up names.
 func newReadLimiter() *fair.Limiter {
 	return fair.NewLimiter(fair.Limits{
-		Running: v1alpha1.MaxRegistrationReads, RunningOfKey: v1alpha1.MaxRegistrationReads,
-		Waiting: v1alpha1.MaxWaitingRegistrationReads, WaitingOfKey: v1alpha1.MaxWaitingRegistrationReads,
+		Running: v1beta1.MaxRegistrationReads, RunningOfKey: v1beta1.MaxRegistrationReads,
+		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: v1beta1.MaxWaitingRegistrationReads,
 	})
 }
 

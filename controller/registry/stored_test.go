@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
@@ -22,9 +22,9 @@ import (
 
 func TestClassKind(t *testing.T) {
 	const name = "golds.example.org"
-	stored := v1alpha1.ClassKind{
+	stored := v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 8},
-		Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{"others.example.org"}, Default: v1alpha1.Source{Path: ".default"}},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "others.example.org"}}, Default: v1beta1.Source{Path: ".default"}},
 	}
 	// watched is the registration as it was before, with a kind that the API server does not serve.
 	watched := func(uid types.UID) *registered {
@@ -56,7 +56,7 @@ func TestClassKind(t *testing.T) {
 		},
 		"NotHeardOf": {
 			reason: "We should ask the API server for one that we have not heard of.",
-			client: &controllertest.Cached{}, api: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, answers: served,
+			client: &controllertest.Cached{}, api: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, answers: served,
 			want: want{kind: "Gold"},
 		},
 		"NotHeardOfNorAnswered": {
@@ -66,7 +66,7 @@ func TestClassKind(t *testing.T) {
 		},
 		"HeardOf": {
 			reason: "We should not ask the API server for what we know.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, api: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, api: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),
 			want: want{kind: "Watched", namespaced: true},
 		},
 		"NotAnswered": {
@@ -76,36 +76,36 @@ func TestClassKind(t *testing.T) {
 		},
 		"Watched": {
 			reason: "We should not look up a resource that we watch, but take the registration as it is now.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, watched: watched("5e1f"),
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, watched: watched("5e1f"),
 			want: want{kind: "Watched", namespaced: true},
 		},
 		"WatchedBefore": {
 			reason: "We should look up the resource of a registration that was deleted and made again.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, watched: watched("c0ffee"), answers: served,
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, watched: watched("c0ffee"), answers: served,
 			want: want{kind: "Gold"},
 		},
 		"NotWatched": {
 			reason: "We should look up a resource that we do not watch yet.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, watched: unfollowed(cluster.ErrNotInstalled), answers: served,
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, watched: unfollowed(cluster.ErrNotInstalled), answers: served,
 			want: want{kind: "Gold"},
 		},
 		"Unknown": {
 			reason: "We should look up a resource that we have not heard of.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, answers: served,
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, answers: served,
 			want: want{kind: "Gold"},
 		},
 		"NotInstalled": {
 			reason: "We should say that there are no classes of a kind that is not installed.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}},
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}},
 		},
 		"NotServed": {
 			reason: "We should not say that there are no classes of a kind whose CRD is there.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}, CRDs: []string{name}},
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}, CRDs: []string{name}},
 			want:   want{err: `cannot look up class kind "golds.example.org": ` + ErrCRDNotServed.Error()},
 		},
 		"NotLookedUp": {
 			reason: "We should not say that there are no classes when we could not ask.",
-			client: &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{stored}}, answers: map[string]any{"/apis/example.org": controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
+			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, answers: map[string]any{"/apis/example.org": controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
 			want: want{err: `cannot look up class kind "golds.example.org": cannot look up the API group "example.org": ServiceUnavailable`},
 		},
 	} {
@@ -128,7 +128,7 @@ func TestClassKind(t *testing.T) {
 			}
 			require.NotNil(t, kind, tc.reason)
 			assert.Equal(t, tc.want, want{kind: kind.GroupVersionKind.Kind, namespaced: kind.Namespaced}, tc.reason)
-			assert.Equal(t, stored.Spec.ClaimKinds, kind.ClaimKinds, "We should say which claim kinds it serves now.")
+			assert.Equal(t, stored.Spec.ClaimKinds, controllertest.Links(kind.ClaimKinds...), "We should say which claim kinds it serves now.")
 			assert.Equal(t, stored.Spec.Default, kind.DefaultMark, "We should say where it is marked now.")
 		})
 	}
@@ -160,8 +160,8 @@ func TestNamespace(t *testing.T) {
 
 func TestClass(t *testing.T) {
 	metadataOnly := controllertest.NewClassKind("golds.example.org", "Gold")
-	whole := selector.NewClassKind(&v1alpha1.ClassKind{
-		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}},
+	whole := selector.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Path: ".default"}},
 	}, metadataOnly.GroupVersionKind, false)
 	list := func(kind string, items ...string) json.RawMessage {
 		return json.RawMessage(fmt.Sprintf(`{"apiVersion":"meta.k8s.io/v1","kind":%q,"items":[%s]}`, kind, strings.Join(items, ",")))

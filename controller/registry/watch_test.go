@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -91,8 +91,8 @@ func TestWatchHasNews(t *testing.T) {
 
 // A default class that is gone again was stored nevertheless.
 func TestWatchTellsOfStoredDefaults(t *testing.T) {
-	kind := selector.NewClassKind(&v1alpha1.ClassKind{
-		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "default"}},
+	kind := selector.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	var stored []string
 	w := newClassWatch(kind)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
@@ -20,14 +20,14 @@ import (
 
 // faultsOfClaims are the reasons of a fault for which no claim is bound, neither now nor later.
 var faultsOfClaims = []string{
-	v1alpha1.ReasonConflict, v1alpha1.ReasonInvalidExpression, v1alpha1.ReasonRelatedMissing,
-	v1alpha1.ReasonReferencePruned, v1alpha1.ReasonPathsInvalid,
+	v1beta1.ReasonConflict, v1beta1.ReasonInvalidExpression, v1beta1.ReasonRelatedMissing,
+	v1beta1.ReasonReferencePruned, v1beta1.ReasonPathsInvalid,
 }
 
 // describeClaims writes what is known of a kind's claims into its status.
-func (s *Writer) describeClaims(k *v1alpha1.ClaimKind) {
+func (s *Writer) describeClaims(k *v1beta1.ClaimKind) {
 	status := &k.Status
-	later, counted := k.Spec.WhenUnmatched == v1alpha1.BindLater, selector.CountsClaims(k.Spec.Strategy)
+	later, counted := k.Spec.WhenUnmatched == v1beta1.BindLater, selector.CountsClaims(k.Spec.Choice.Strategy)
 	if n, known := s.Claims.CountsOf(k.Name); known { // Until then, the numbers of the last leader stay.
 		status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
 	}
@@ -49,22 +49,22 @@ func (s *Writer) describeClaims(k *v1alpha1.ClaimKind) {
 		setCondition(&status.Conditions, condition(err, conditionType, message, unmet), k.Generation)
 	}
 	late := func(name string) error {
-		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
 		if ready != nil && slices.Contains(faultsOfClaims, ready.Reason) {
 			return &selector.Fault{Reason: ready.Reason, Text: ready.Message}
 		}
 		return s.Claims.LateProblem(name)
 	}
-	describe(later, late, v1alpha1.ConditionLateBinding,
+	describe(later, late, v1beta1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
-	describe(counted, s.Claims.Problem, v1alpha1.ConditionClaimsCounted,
+	describe(counted, s.Claims.Problem, v1beta1.ConditionClaimsCounted,
 		"the claims of each class are counted",
 		"the claims of each class are not counted, so only those bound in the last 40 seconds count")
 }
 
 // countClaims writes how many claims have a class of a kind, nil classes if those are not
 // known.
-func (s *Writer) countClaims(k *v1alpha1.ClassKind, classes *selector.Classes) {
+func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *selector.Classes) {
 	if classes == nil {
 		k.Status.Claims = nil
 		return
@@ -95,7 +95,7 @@ func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string))
 // condition has the message without an error, and unmet with one.
 func condition(err error, conditionType, message, unmet string) metav1.Condition {
 	if err == nil {
-		return met(conditionType, v1alpha1.ReasonWatched, message)
+		return met(conditionType, v1beta1.ReasonWatched, message)
 	}
 	result := metav1.Condition{
 		Type: conditionType, Status: metav1.ConditionFalse,
@@ -105,18 +105,18 @@ func condition(err error, conditionType, message, unmet string) metav1.Condition
 		result.Reason = fault.Reason
 	}
 	if apierrors.IsForbidden(err) {
-		result.Reason = v1alpha1.ReasonNotPermitted
+		result.Reason = v1beta1.ReasonNotPermitted
 		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true",
-			v1alpha1.AggregateLabel)
+			v1beta1.AggregateLabel)
 	}
 	return result
 }
 
 // describeClassKinds reports whether the classes of every class kind that names a claim kind are
 // known, and what lets classbind read them.
-func (s *Writer) describeClassKinds(k *v1alpha1.ClaimKind, view *selector.View) {
-	c := met(v1alpha1.ConditionClassKindsRead, v1alpha1.ReasonClassKindsRead,
-		"the classes of every installed class kind that names it are known")
+func (s *Writer) describeClassKinds(k *v1beta1.ClaimKind, view *selector.View) {
+	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
+		"the classes of every installed class kind that serves it are known")
 	if len(view.Unread) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, view.Unread[0].Reason
 		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
@@ -128,18 +128,18 @@ func (s *Writer) describeClassKinds(k *v1alpha1.ClaimKind, view *selector.View) 
 
 // describeExpressions writes whether the expressions of a claim kind compile, and whether the
 // objects that its claims name are known.
-func (s *Writer) describeExpressions(k *v1alpha1.ClaimKind, view *selector.View) {
+func (s *Writer) describeExpressions(k *v1beta1.ClaimKind, view *selector.View) {
 	if k.Spec.HasExpressions() {
 		setCondition(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions()), k.Generation)
 	} else {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	}
 	related := s.Registration.RelatedState(k.Name)
 	if related.Reason == "" {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionRelatedKnown)
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionRelatedKnown)
 		return
 	}
-	c := met(v1alpha1.ConditionRelatedKnown, related.Reason, related.Message)
+	c := met(v1beta1.ConditionRelatedKnown, related.Reason, related.Message)
 	if !related.Known {
 		c.Status = metav1.ConditionFalse
 	}
@@ -148,20 +148,20 @@ func (s *Writer) describeExpressions(k *v1alpha1.ClaimKind, view *selector.View)
 
 // describeDefaulting writes whether the API server itself gives the default class, for a kind
 // that asks for it. Until the leader knows, the condition of the last one stays.
-func (s *Writer) describeDefaulting(k *v1alpha1.ClaimKind) {
-	if k.Spec.Defaulting != v1alpha1.DefaultingPolicy {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy)
+func (s *Writer) describeDefaulting(k *v1beta1.ClaimKind) {
+	if k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
 		return
 	}
 	outcome, known := s.Policies.Outcome(k.Name)
 	if !known {
 		return
 	}
-	c := met(v1alpha1.ConditionDefaultedByPolicy, v1alpha1.ReasonConfigured,
+	c := met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
 		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class))
 	if fault := outcome.Fault; fault != nil {
 		c.Status, c.Reason = metav1.ConditionFalse, fault.Reason
-		if fault.Reason == v1alpha1.ReasonNotConfigured { // It is a matter of seconds.
+		if fault.Reason == v1beta1.ReasonNotConfigured { // It is a matter of seconds.
 			c.Status = metav1.ConditionUnknown
 		}
 		c.Message = "claims without a selector come to classbind: " + fault.Text
@@ -171,9 +171,9 @@ func (s *Writer) describeDefaulting(k *v1alpha1.ClaimKind) {
 
 // describeStorage says of PersistentVolumeClaims whether their selectors are heeded. It
 // is false for other claims. Nothing tells of a change, so it is to be asked again.
-func (s *Writer) describeStorage(ctx context.Context, k *v1alpha1.ClaimKind) bool {
+func (s *Writer) describeStorage(ctx context.Context, k *v1beta1.ClaimKind) bool {
 	if !cluster.GetsStorageClass(k) {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionSelectorsHeeded)
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionSelectorsHeeded)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
@@ -184,13 +184,13 @@ func (s *Writer) describeStorage(ctx context.Context, k *v1alpha1.ClaimKind) boo
 }
 
 func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
-	c := met(v1alpha1.ConditionSelectorsHeeded, v1alpha1.ReasonNoDefaultStorageClass,
+	c := met(v1beta1.ConditionSelectorsHeeded, v1beta1.ReasonNoDefaultStorageClass,
 		"no StorageClass is the default, so claims without one are bound")
 	switch {
 	case err != nil:
-		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotSynced
+		c.Status, c.Reason = metav1.ConditionUnknown, v1beta1.ReasonNotSynced
 		if apierrors.IsForbidden(err) {
-			c.Reason = v1alpha1.ReasonNotPermitted
+			c.Reason = v1beta1.ReasonNotPermitted
 		}
 		c.Message = fmt.Sprintf("cannot tell whether there is a default StorageClass: %v", err)
 	case len(defaults) > 0:
@@ -198,7 +198,7 @@ func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.
 		if len(defaults) > 1 {
 			of = fmt.Sprintf(" the newest of %d,", len(defaults))
 		}
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonDefaultStorageClass
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonDefaultStorageClass
 		c.Message = fmt.Sprintf("the API server gives every claim without a StorageClass the default one, %q,%s before classbind is "+
 			"asked, so its class selector does nothing: %s", defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
 	}

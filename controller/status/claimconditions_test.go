@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
@@ -62,7 +62,7 @@ func TestCountClaims(t *testing.T) {
 		"NoClasses":  {"We should write no number for classes that are not known.", nil, watched{ofClasses: seven}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &v1alpha1.ClassKind{Status: v1alpha1.ClassKindStatus{Claims: two}}
+			k := &v1beta1.ClassKind{Status: v1beta1.ClassKindStatus{Claims: two}}
 			(&Writer{Claims: tc.claims}).countClaims(k, tc.classes)
 			assert.Equal(t, tc.want, k.Status.Claims, tc.reason)
 		})
@@ -83,7 +83,7 @@ func TestOnClassCounts(t *testing.T) {
 	inventory.SetClasses(selector.NewClasses(others, nil))
 	inventory.Open()
 	var counted []string
-	c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
+	c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
 	s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
 	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
 	s.counted.Notify("nobody.example.org")
@@ -94,7 +94,7 @@ func TestOnClassCounts(t *testing.T) {
 }
 
 func TestDescribeClaims(t *testing.T) {
-	const later, counted = v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted
+	const later, counted = v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted
 	const bound, known = "claims without a class are bound when there is one for them", "the claims of each class are counted"
 	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count: "
 	const permit = ": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
@@ -102,12 +102,12 @@ func TestDescribeClaims(t *testing.T) {
 		return metav1.Condition{Type: conditionType, Status: met, Reason: reason, Message: message}
 	}
 	well := []metav1.Condition{
-		condition(later, metav1.ConditionTrue, v1alpha1.ReasonWatched, bound), condition(counted, metav1.ConditionTrue, v1alpha1.ReasonWatched, known),
+		condition(later, metav1.ConditionTrue, v1beta1.ReasonWatched, bound), condition(counted, metav1.ConditionTrue, v1beta1.ReasonWatched, known),
 	}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
 	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
-	pruned := condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, "no field")
+	pruned := condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, "no field")
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
 	type args struct {
 		admit, random  bool // instead of BindLater and LeastClaims
@@ -133,22 +133,22 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should not say that claims are bound whose reference would be removed.",
 			args:   args{random: true, before: []metav1.Condition{pruned}},
 			want: want{conditions: []metav1.Condition{
-				pruned, condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+"no field"),
+				pruned, condition(later, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, unbound+"no field"),
 			}},
 		},
 		"ReferenceRemoved": {
 			reason: "We should say that claims lose what is written.",
 			args:   args{random: true, claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)}},
 			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, unbound+"cannot write: "+latebinding.ErrReferenceRemoved.Error()),
+				condition(later, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, unbound+"cannot write: "+latebinding.ErrReferenceRemoved.Error()),
 			}},
 		},
 		"NotWatchedYet": {
 			reason: "We should say that we do not watch yet.",
 			args:   args{claims: watched{err: notWatched, late: notWatched}},
 			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1alpha1.ReasonNotSynced, unbound+"they are not watched yet"),
-				condition(counted, metav1.ConditionFalse, v1alpha1.ReasonNotSynced, unknown+"they are not watched yet"),
+				condition(later, metav1.ConditionFalse, v1beta1.ReasonNotSynced, unbound+"they are not watched yet"),
+				condition(counted, metav1.ConditionFalse, v1beta1.ReasonNotSynced, unknown+"they are not watched yet"),
 			}},
 		},
 		"NotWatchedYetByThisLeader": {
@@ -160,15 +160,15 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should say that we may not, and how to permit it.",
 			args:   args{before: well, claims: watched{err: forbidden, late: forbidden}},
 			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, unbound+"claims.example.org is forbidden: no rule"+permit),
-				condition(counted, metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, unknown+"claims.example.org is forbidden: no rule"+permit),
+				condition(later, metav1.ConditionFalse, v1beta1.ReasonNotPermitted, unbound+"claims.example.org is forbidden: no rule"+permit),
+				condition(counted, metav1.ConditionFalse, v1beta1.ReasonNotPermitted, unknown+"claims.example.org is forbidden: no rule"+permit),
 			}},
 		},
 		"CountedThoughNotWritable": {
 			reason: "We should say of each condition what concerns it.",
 			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}, late: unsuitable}},
 			want: want{[]metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1alpha1.ReasonUnsuitable, unbound+unsuitable.Error()), well[1],
+				condition(later, metav1.ConditionFalse, v1beta1.ReasonUnsuitable, unbound+unsuitable.Error()), well[1],
 			}, two, three},
 		},
 		"Admit": {
@@ -183,12 +183,12 @@ func TestDescribeClaims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
-			k.Spec.WhenUnmatched, k.Spec.Strategy = v1alpha1.BindLater, v1alpha1.LeastClaims
+			k.Spec.WhenUnmatched, k.Spec.Choice.Strategy = v1beta1.BindLater, v1beta1.LeastClaims
 			if tc.args.admit {
-				k.Spec.WhenUnmatched = v1alpha1.Admit
+				k.Spec.WhenUnmatched = v1beta1.Admit
 			}
 			if tc.args.random {
-				k.Spec.Strategy = v1alpha1.WeightedRandom
+				k.Spec.Choice.Strategy = v1beta1.WeightedRandom
 			}
 			status := &k.Status
 			status.BoundClaims, status.WaitingClaims = tc.args.bound, tc.args.waiting

@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 )
 
-// namedKinds are the claim kinds that a class kind names.
+// namedKinds are the claim kinds that a class kind serves.
 type namedKinds struct {
 	unregistered []string
 	// refusing are those that are not offered the classes, and fault is why the first is
@@ -26,17 +25,19 @@ type namedKinds struct {
 }
 
 // namedKinds is false while the inventory is about to be updated.
-func (s *Writer) namedKinds(ctx context.Context, k *v1alpha1.ClassKind) (named namedKinds, known bool, err error) {
-	for _, name := range k.Spec.ClaimKinds {
-		claimKind := &v1alpha1.ClaimKind{}
-		err := s.Client.Get(ctx, client.ObjectKey{Name: name}, claimKind)
-		if apierrors.IsNotFound(err) {
+func (s *Writer) namedKinds(ctx context.Context, k *v1beta1.ClassKind) (named namedKinds, known bool, err error) {
+	all := &v1beta1.ClaimKindList{}
+	if err := s.Client.List(ctx, all); err != nil {
+		return named, false, fmt.Errorf("cannot list claim kinds: %w", err)
+	}
+	served := rules.Served(k, all.Items)
+	for _, name := range rules.ServedNames(k, served) {
+		i := slices.IndexFunc(served, func(c *v1beta1.ClaimKind) bool { return c.Name == name })
+		if i < 0 {
 			named.unregistered = append(named.unregistered, name)
 			continue
 		}
-		if err != nil {
-			return named, false, fmt.Errorf("cannot get claim kind %q: %w", name, err)
-		}
+		claimKind := served[i]
 		view := s.Snapshot()[name]
 		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) {
 			return named, false, nil
@@ -67,19 +68,19 @@ func (n namedKinds) qualify(ready *metav1.Condition) {
 
 // registered reports whether every claim kind that a class kind names is registered.
 func (n namedKinds) registered() metav1.Condition {
-	c := met(v1alpha1.ConditionClaimKindsRegistered, v1alpha1.ReasonRegistered, "every claim kind is registered")
+	c := met(v1beta1.ConditionClaimKindsRegistered, v1beta1.ReasonRegistered, "every claim kind is registered")
 	switch {
 	case len(n.unregistered) > 0:
 		quoted := make([]string, len(n.unregistered))
 		for i, name := range slices.Sorted(slices.Values(n.unregistered)) {
 			quoted[i] = fmt.Sprintf("%q", name)
 		}
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotRegistered
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
 		c.Message = fmt.Sprintf("spec.claimKinds has names that no ClaimKind has: %s: correct the name, which is <plural>.<group>, "+
 			"or create the ClaimKind", strings.Join(quoted, ", "))
 	case n.offered+len(n.refusing) == 0:
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoClaimKinds
-		c.Message = "no claim is offered the classes: name a ClaimKind in spec.claimKinds"
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNoClaimKinds
+		c.Message = "no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one"
 	}
 	return c
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -21,7 +21,7 @@ func TestNamedKinds(t *testing.T) {
 	const names, others, refs, mistyped = "names.example.org", "others.example.org", "refs.example.org", "nmaes.example.org"
 	const leftOut = `the classes of "golds.example.org" are not offered to claims of "names.example.org": a reference of the form Name cannot tell them from those of "firsts.example.org", ` +
 		`whose name comes first: set spec.reference.form of the ClaimKind to one that can (ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference), or let one class kind serve it`
-	register := func(name string, format v1alpha1.ReferenceForm) *v1alpha1.ClaimKind {
+	register := func(name string, format v1beta1.ReferenceForm) *v1beta1.ClaimKind {
 		k := controllertest.NewClaimKind(name)
 		k.Spec.Reference.Form = format
 		return k
@@ -30,8 +30,8 @@ func TestNamedKinds(t *testing.T) {
 		again             time.Duration
 		ready, registered metav1.Condition
 	}
-	served := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}
-	all := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRegistered, Message: "every claim kind is registered"}
+	served := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonServed}
+	all := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRegistered, Message: "every claim kind is registered"}
 	for name, tc := range map[string]struct {
 		reason   string
 		of       []string // spec.claimKinds
@@ -41,28 +41,28 @@ func TestNamedKinds(t *testing.T) {
 		"Registered": {reason: "We should find nothing wrong.", of: []string{refs}, want: want{ready: served, registered: all}},
 		"None": {
 			reason: "We should say that the classes are of no use.", want: want{ready: served, registered: metav1.Condition{
-				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoClaimKinds, Message: "no claim is offered the classes: name a ClaimKind in spec.claimKinds",
+				Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNoClaimKinds, Message: "no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one",
 			}},
 		},
 		"Mistyped": {
 			reason: "We should name what is not registered, once in a while in vain: the ClaimKind may come later.", of: []string{refs, mistyped, "a.example.org"},
 			want: want{ready: served, registered: metav1.Condition{
-				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotRegistered,
+				Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotRegistered,
 				Message: `spec.claimKinds has names that no ClaimKind has: "a.example.org", "nmaes.example.org": correct the name, which is <plural>.<group>, or create the ClaimKind`,
 			}},
 		},
 		"LeftOut": {
 			reason: "We should say that the classes are offered to no claim, and what would help.", of: []string{names},
-			want: want{ready: metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
+			want: want{ready: metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
 		},
 		"LeftOutOfOne": {
 			reason: "We should stay ready for the other claims, for which replicas that start must wait.", of: []string{names, refs},
-			want: want{ready: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
+			want: want{ready: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonAmbiguousReference, Message: leftOut}, registered: all},
 		},
 		"LeftOutOfSeveral": {
 			reason: "We should name each claim kind that is not offered the classes.", of: []string{names, refs, others},
 			want: want{ready: metav1.Condition{
-				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAmbiguousReference, Message: leftOut + "; nor are they offered to claims of others.example.org",
+				Status: metav1.ConditionTrue, Reason: v1beta1.ReasonAmbiguousReference, Message: leftOut + "; nor are they offered to claims of others.example.org",
 			}, registered: all},
 		},
 		"Outdated": {
@@ -79,7 +79,7 @@ func TestNamedKinds(t *testing.T) {
 			golds := kind("golds.example.org", "Gold", tc.of...)
 			inventory := selector.NewInventory()
 			c := &controllertest.Cached{}
-			for _, k := range []*v1alpha1.ClaimKind{register(names, v1alpha1.Name), register(others, v1alpha1.LocalObjectReference), register(refs, v1alpha1.ObjectReference)} {
+			for _, k := range []*v1beta1.ClaimKind{register(names, v1beta1.Name), register(others, v1beta1.LocalObjectReference), register(refs, v1beta1.ObjectReference)} {
 				inventory.SetClaimKind(selector.NewClaimKind(k))
 				if tc.outdated {
 					k.Generation++
@@ -89,8 +89,8 @@ func TestNamedKinds(t *testing.T) {
 			inventory.SetClasses(kind("firsts.example.org", "First", names, others))
 			inventory.SetClasses(golds)
 			inventory.Open()
-			c.ClassKinds = []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: tc.of}}}
-			state := registry.State{Reason: v1alpha1.ReasonServed, Classes: golds}
+			c.ClassKinds = []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(tc.of...)}}}
+			state := registry.State{Reason: v1beta1.ReasonServed, Classes: golds}
 			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{of: state}, Claims: watched{}, ClassEntries: said{}, Client: c}
 			result, err := s.reconcileClassKind(t.Context(), "golds.example.org")
 			require.NoError(t, err, tc.reason)
@@ -100,9 +100,9 @@ func TestNamedKinds(t *testing.T) {
 				return
 			}
 			require.Len(t, c.Updated, 1, tc.reason)
-			conditions := c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions
+			conditions := c.Updated[0].(*v1beta1.ClassKind).Status.Conditions
 			for conditionType, want := range map[string]metav1.Condition{
-				v1alpha1.ConditionReady: tc.want.ready, v1alpha1.ConditionClaimKindsRegistered: tc.want.registered,
+				v1beta1.ConditionReady: tc.want.ready, v1beta1.ConditionClaimKindsRegistered: tc.want.registered,
 			} {
 				got := meta.FindStatusCondition(conditions, conditionType)
 				require.NotNil(t, got, tc.reason)
@@ -115,7 +115,7 @@ func TestNamedKinds(t *testing.T) {
 // TestRivals are to be looked at when one of them comes or goes.
 func TestRivals(t *testing.T) {
 	inventory := selector.NewInventory()
-	for name, format := range map[string]v1alpha1.ReferenceForm{"claims.example.org": v1alpha1.Name, "others.example.org": v1alpha1.ObjectReference} {
+	for name, format := range map[string]v1beta1.ReferenceForm{"claims.example.org": v1beta1.Name, "others.example.org": v1beta1.ObjectReference} {
 		k := controllertest.NewClaimKind(name)
 		k.Spec.Reference.Form = format
 		inventory.SetClaimKind(selector.NewClaimKind(k))

@@ -7,25 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
-func describeClasses(k *v1alpha1.ClassKind, classes *selector.Classes) {
+func describeClasses(k *v1beta1.ClassKind, classes *selector.Classes) {
 	if classes != nil {
 		for _, c := range []metav1.Condition{weightsValid(classes), marksValid(classes), labelsHeld(classes)} {
 			setCondition(&k.Status.Conditions, c, k.Generation)
 		}
 	} else {
-		for _, c := range []string{v1alpha1.ConditionWeightsValid, v1alpha1.ConditionMarksValid, v1alpha1.ConditionLabelsHeld} {
+		for _, c := range []string{v1beta1.ConditionWeightsValid, v1beta1.ConditionMarksValid, v1beta1.ConditionLabelsHeld} {
 			meta.RemoveStatusCondition(&k.Status.Conditions, c)
 		}
 	}
 	switch {
 	case !k.Spec.HasExpressions():
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	case classes == nil:
 		setCondition(&k.Status.Conditions, expressionsValid(rules.InvalidOfClasses(k)), k.Generation)
 	default: // Classes are not read by expressions that do not compile.
@@ -35,10 +35,10 @@ func describeClasses(k *v1alpha1.ClassKind, classes *selector.Classes) {
 
 // weightsValid reports whether the weights of all classes can be read, and what they count as otherwise.
 func weightsValid(classes *selector.Classes) metav1.Condition {
-	c := met(v1alpha1.ConditionWeightsValid, v1alpha1.ReasonWeightsValid, "every weight can be read")
+	c := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
 	if invalid := classes.Malformed(); len(invalid) > 0 {
 		counts := selector.ListFunc(invalid, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedWeight
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonMalformedWeight
 		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", counted(invalid, "has", "have"), counts, invalid[0].WeightErr)
 	}
 	return c
@@ -46,20 +46,20 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 
 // labelsHeld reports whether the labels of all classes are held.
 func labelsHeld(classes *selector.Classes) metav1.Condition {
-	c := met(v1alpha1.ConditionLabelsHeld, v1alpha1.ReasonLabelsHeld, "no class has too many labels")
+	c := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
 	if over := classes.WithTooManyLabels(); len(over) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooManyLabels
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonTooManyLabels
 		c.Message = fmt.Sprintf("%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
-			counted(over, "is", "are"), v1alpha1.MaxClassLabels, v1alpha1.MaxClassLabelBytes, named(over))
+			counted(over, "is", "are"), v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes, named(over))
 	}
 	return c
 }
 
 // marksValid reports whether the marks of all classes, for default and cordoned, can be read.
 func marksValid(classes *selector.Classes) metav1.Condition {
-	c := met(v1alpha1.ConditionMarksValid, v1alpha1.ReasonMarksValid, "every mark is true or false")
+	c := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
 	if invalid := classes.WithInvalidMark(); len(invalid) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonMalformedMark
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonMalformedMark
 		c.Message = fmt.Sprintf("%s a mark that is neither true nor false: %s; the first: %v",
 			counted(invalid, "has", "have"), named(invalid), invalid[0].MarkErr)
 	}
@@ -70,7 +70,7 @@ func marksValid(classes *selector.Classes) metav1.Condition {
 func expressionsSucceed(classes *selector.Classes) metav1.Condition {
 	c := expressionsValid(nil)
 	if failed := classes.Failed(); len(failed) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonExpressionFailed
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonExpressionFailed
 		c.Message = fmt.Sprintf("%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
 			counted(failed, "is", "are"), named(failed), failed[0].OfferErr.Detail)
 	}
@@ -79,18 +79,18 @@ func expressionsSucceed(classes *selector.Classes) metav1.Condition {
 
 // expressionsValid names at most MaxErrors of the invalid expressions.
 func expressionsValid(invalid []rules.Invalid) metav1.Condition {
-	c := met(v1alpha1.ConditionExpressionsValid, v1alpha1.ReasonExpressionsValid, "every expression compiles")
+	c := met(v1beta1.ConditionExpressionsValid, v1beta1.ReasonExpressionsValid, "every expression compiles")
 	if len(invalid) == 0 {
 		return c
 	}
 	var texts []string
-	for _, e := range invalid[:min(len(invalid), v1alpha1.MaxErrors)] {
+	for _, e := range invalid[:min(len(invalid), v1beta1.MaxErrors)] {
 		texts = append(texts, e.Error())
 	}
 	if more := len(invalid) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidExpression, strings.Join(texts, "; ")
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonInvalidExpression, strings.Join(texts, "; ")
 	return c
 }
 

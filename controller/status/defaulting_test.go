@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 )
@@ -26,45 +26,45 @@ func (decided) OnChange(context.Context, func(string)) {}
 
 func TestDefaultedByPolicy(t *testing.T) {
 	const name = "claims.example.org"
-	old := metav1.Condition{Type: v1alpha1.ConditionDefaultedByPolicy, Status: metav1.ConditionTrue, Reason: "Old", Message: "as it was"}
+	old := metav1.Condition{Type: v1beta1.ConditionDefaultedByPolicy, Status: metav1.ConditionTrue, Reason: "Old", Message: "as it was"}
 	for test, tc := range map[string]struct {
 		reason     string
-		defaulting v1alpha1.Defaulting
+		defaulting v1beta1.Defaulting
 		decided    decided
 		want       *metav1.Condition
 	}{
-		"Webhook":     {reason: "We should say nothing of a policy that nobody asked for.", defaulting: v1alpha1.DefaultingWebhook},
+		"Webhook":     {reason: "We should say nothing of a policy that nobody asked for.", defaulting: v1beta1.DefaultingWebhook},
 		"Unsaid":      {reason: "We should take what is not said for Webhook."},
-		"NotKnownYet": {reason: "We should leave what the last leader said.", defaulting: v1alpha1.DefaultingPolicy, want: &old},
+		"NotKnownYet": {reason: "We should leave what the last leader said.", defaulting: v1beta1.DefaultingPolicy, want: &old},
 		"Written": {
-			reason: "We should say what the API server gives.", defaulting: v1alpha1.DefaultingPolicy, decided: decided{name: {Class: "Gold/gold"}},
+			reason: "We should say what the API server gives.", defaulting: v1beta1.DefaultingPolicy, decided: decided{name: {Class: "Gold/gold"}},
 			want: &metav1.Condition{
-				Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured,
+				Status: metav1.ConditionTrue, Reason: v1beta1.ReasonConfigured,
 				Message: "the API server itself gives the default class Gold/gold to claims without a selector",
 			},
 		},
 		"NotWritten": {
-			reason: "We should say why it gives none.", defaulting: v1alpha1.DefaultingPolicy,
-			decided: decided{name: {Fault: &selector.Fault{Reason: v1alpha1.ReasonNoDefault, Text: "no class is marked default"}}},
+			reason: "We should say why it gives none.", defaulting: v1beta1.DefaultingPolicy,
+			decided: decided{name: {Fault: &selector.Fault{Reason: v1beta1.ReasonNoDefault, Text: "no class is marked default"}}},
 			want: &metav1.Condition{
-				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoDefault,
+				Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNoDefault,
 				Message: "claims without a selector come to classbind: no class is marked default",
 			},
 		},
 		"TooEarly": {
-			reason: "We should not call a failure what takes a moment.", defaulting: v1alpha1.DefaultingPolicy,
-			decided: decided{name: {Fault: &selector.Fault{Reason: v1alpha1.ReasonNotConfigured, Text: "the CRD is new"}}},
+			reason: "We should not call a failure what takes a moment.", defaulting: v1beta1.DefaultingPolicy,
+			decided: decided{name: {Fault: &selector.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the CRD is new"}}},
 			want: &metav1.Condition{
-				Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured,
+				Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNotConfigured,
 				Message: "claims without a selector come to classbind: the CRD is new",
 			},
 		},
 	} {
 		t.Run(test, func(t *testing.T) {
-			k := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1alpha1.ClaimKindSpec{Defaulting: tc.defaulting}}
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: tc.defaulting}}}
 			k.Status.Conditions = []metav1.Condition{old}
 			(&Writer{Policies: tc.decided}).describeDefaulting(k)
-			got := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionDefaultedByPolicy)
+			got := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
 			if tc.want == nil {
 				assert.Nil(t, got, tc.reason)
 				return

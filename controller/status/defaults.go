@@ -8,18 +8,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
 // setDefaults writes the default classes of all seats into the status.
-func setDefaults(k *v1alpha1.ClaimKind, view *selector.View) {
+func setDefaults(k *v1beta1.ClaimKind, view *selector.View) {
 	const most = 16 // in the schema
 	of := view.DefaultsBySeat()
 	ofAll, counts := of[selector.Seat{ClaimKind: k.Name}], count{}
 	k.Status.Defaults, k.Status.DefaultCount = nil, int32(len(ofAll)) //nolint:gosec // No API server holds two thousand million classes.
 	for _, c := range ofAll[:min(len(ofAll), most)] {
-		k.Status.Defaults = append(k.Status.Defaults, v1alpha1.DefaultClass{
+		k.Status.Defaults = append(k.Status.Defaults, v1beta1.DefaultClass{
 			Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name, Cordoned: c.Cordoned,
 		})
 	}
@@ -63,7 +63,7 @@ func singleDefault(claimKind string, of map[selector.Seat][]*selector.Class) met
 			}))
 		}
 		return metav1.Condition{
-			Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSeveralDefaults, Message: message,
+			Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSeveralDefaults, Message: message,
 		}
 	}
 	var cordoned []*selector.Class
@@ -75,17 +75,17 @@ func singleDefault(claimKind string, of map[selector.Seat][]*selector.Class) met
 			offered.add(seat)
 		}
 	}
-	condition := met(v1alpha1.ConditionSingleDefault, v1alpha1.ReasonOneDefault, whoGetsDefault(offered))
+	condition := met(v1beta1.ConditionSingleDefault, v1beta1.ReasonOneDefault, whoGetsDefault(offered))
 	switch {
 	case len(cordoned) == 1:
 		condition.Message += fmt.Sprintf("; the default class %s is cordoned", cordoned[0])
 	case len(cordoned) > 1:
 		condition.Message += fmt.Sprintf("; %d default classes are cordoned: %s; of the first", len(cordoned), named(cordoned))
 	case len(seats) == 0:
-		condition.Reason = v1alpha1.ReasonNoDefault
+		condition.Reason = v1beta1.ReasonNoDefault
 	}
 	if len(cordoned) > 0 {
-		condition.Reason = v1alpha1.ReasonDefaultCordoned
+		condition.Reason = v1beta1.ReasonDefaultCordoned
 		condition.Message += ": " + cordoned[0].Uncordon(claimKind)
 	}
 	return condition

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -19,45 +19,45 @@ import (
 
 func TestDescribeExpressions(t *testing.T) {
 	before := []metav1.Condition{
-		{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse}, {Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionFalse},
+		{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse}, {Type: v1beta1.ConditionRelatedKnown, Status: metav1.ConditionFalse},
 	}
-	many := make([]v1alpha1.Fit, v1alpha1.MaxErrors+2)
+	many := make([]v1beta1.Fit, v1beta1.MaxErrors+2)
 	for n := range many {
-		many[n] = v1alpha1.Fit{Name: fmt.Sprintf("F%d", n), Expression: "class"}
+		many[n] = v1beta1.Fit{Name: fmt.Sprintf("F%d", n), Expression: "class"}
 	}
 	for name, tc := range map[string]struct {
 		reason  string
-		spec    v1alpha1.ClaimKindSpec
+		spec    v1beta1.ClaimKindSpec
 		related registry.RelatedState
 		want    []metav1.Condition
 	}{
 		"None": {reason: "We should say nothing of expressions that are not there.", want: []metav1.Condition{}},
 		"Valid": {
-			reason: "We should say that all is well.", spec: v1alpha1.ClaimKindSpec{BindWhen: "claim.spec.ready"},
-			want: []metav1.Condition{{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonExpressionsValid, Message: "every expression compiles"}},
+			reason: "We should say that all is well.", spec: v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}},
+			want: []metav1.Condition{{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonExpressionsValid, Message: "every expression compiles"}},
 		},
 		"Invalid": {
 			reason: "We should say which expressions are wrong, and where.",
-			spec:   v1alpha1.ClaimKindSpec{BindWhen: "claim.spec.ready &&", Fits: []v1alpha1.Fit{{Name: "Same", Expression: "class.a == related.b.c"}}},
+			spec:   v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready &&"}, Classes: v1beta1.Classes{Fits: []v1beta1.Fit{{Name: "Same", Expression: "class.a == related.b.c"}}}},
 			want: []metav1.Condition{{
-				Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidExpression,
-				Message: "spec.bindWhen: line 1, column 20: mismatched input '<EOF>'; spec.fits[Same].expression: line 1, column 12: there is no related.b here",
+				Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonInvalidExpression,
+				Message: "spec.claims.when: line 1, column 20: mismatched input '<EOF>'; spec.classes.fits[Same].expression: line 1, column 12: there is no related.b here",
 			}},
 		},
 		"Known": {
-			reason: "We should say that the objects are known.", spec: v1alpha1.ClaimKindSpec{BindWhen: "claim.spec.ready"},
-			related: registry.RelatedState{Reason: v1alpha1.ReasonServed, Message: "known", Known: true},
+			reason: "We should say that the objects are known.", spec: v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}},
+			related: registry.RelatedState{Reason: v1beta1.ReasonServed, Message: "known", Known: true},
 			want: []metav1.Condition{
-				{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonExpressionsValid, Message: "every expression compiles"},
-				{Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed, Message: "known"},
+				{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonExpressionsValid, Message: "every expression compiles"},
+				{Type: v1beta1.ConditionRelatedKnown, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonServed, Message: "known"},
 			},
 		},
 		"Unknown": {
-			reason: "We should say why the objects are not known.", spec: v1alpha1.ClaimKindSpec{BindWhen: "claim.spec.ready"},
-			related: registry.RelatedState{Reason: v1alpha1.ReasonNotPermitted, Message: "forbidden"},
+			reason: "We should say why the objects are not known.", spec: v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}},
+			related: registry.RelatedState{Reason: v1beta1.ReasonNotPermitted, Message: "forbidden"},
 			want: []metav1.Condition{
-				{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonExpressionsValid, Message: "every expression compiles"},
-				{Type: v1alpha1.ConditionRelatedKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPermitted, Message: "forbidden"},
+				{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonExpressionsValid, Message: "every expression compiles"},
+				{Type: v1beta1.ConditionRelatedKnown, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotPermitted, Message: "forbidden"},
 			},
 		},
 	} {
@@ -75,15 +75,15 @@ func TestDescribeExpressions(t *testing.T) {
 		})
 	}
 	k := controllertest.NewClaimKind("claims.example.org")
-	k.Spec.Fits = many
+	k.Spec.Classes.Fits = many
 	(&Writer{Registration: fixed{}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
-	c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionExpressionsValid)
-	assert.Equal(t, v1alpha1.MaxErrors, strings.Count(c.Message, "name a field of class"), "We should not write errors without end.")
+	c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionExpressionsValid)
+	assert.Equal(t, v1beta1.MaxErrors, strings.Count(c.Message, "name a field of class"), "We should not write errors without end.")
 	assert.True(t, strings.HasSuffix(c.Message, "; and 2 more"), c.Message)
 }
 
 func TestDescribeClassExpressions(t *testing.T) {
-	k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}, Spec: v1alpha1.ClassKindSpec{OfferWhen: "class.ready"}}
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}, Spec: v1beta1.ClassKindSpec{OfferWhen: "class.ready"}}
 	compiled := selector.NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	class := func(name string, content map[string]any) *selector.Class {
 		return compiled.NewClass(&metav1.ObjectMeta{Name: name}, content)
@@ -95,25 +95,25 @@ func TestDescribeClassExpressions(t *testing.T) {
 	plain.Spec.OfferWhen = ""
 	for name, tc := range map[string]struct {
 		reason  string
-		kind    *v1alpha1.ClassKind
+		kind    *v1beta1.ClassKind
 		classes *selector.Classes
 		want    string
 		status  metav1.ConditionStatus
 	}{
 		"None":       {"We should say nothing of expressions that are not there.", plain, selector.NewClasses(compiled, nil), "", ""},
-		"Valid":      {"We should say that all is well.", k, selector.NewClasses(compiled, []*selector.Class{ready}), v1alpha1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
-		"NotServed":  {"We should know without classes that an expression compiles.", k, nil, v1alpha1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
-		"Invalid":    {"We should say what is wrong, and where.", invalid, nil, v1alpha1.ReasonInvalidExpression + ": spec.offerWhen: line 1, column 15: mismatched input '<EOF>'", metav1.ConditionFalse},
-		"FailsOne":   {"We should name the class for which it fails.", k, selector.NewClasses(compiled, []*selector.Class{ready, class("a", nil)}), v1alpha1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/a; the first: no such key: ready", metav1.ConditionFalse},
-		"FailsMany":  {"We should name a few of the classes, whoever makes how many of them.", k, selector.NewClasses(compiled, []*selector.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), v1alpha1.ReasonExpressionFailed + ": 6 classes are offered to no claim, because the expression spec.offerWhen fails: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", metav1.ConditionFalse},
-		"NoLonger":   {"We should forget a class that is mended.", k, selector.NewClasses(compiled, []*selector.Class{class("ready", nil)}).With(ready), v1alpha1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
-		"FromNowOn":  {"We should hear of a class that is broken.", k, selector.NewClasses(compiled, []*selector.Class{ready}).With(class("ready", nil)), v1alpha1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/ready; the first: no such key: ready", metav1.ConditionFalse},
-		"NotOffered": {"We should not complain of a class that is not to be offered.", k, selector.NewClasses(compiled, []*selector.Class{class("a", map[string]any{"ready": false})}), v1alpha1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
+		"Valid":      {"We should say that all is well.", k, selector.NewClasses(compiled, []*selector.Class{ready}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
+		"NotServed":  {"We should know without classes that an expression compiles.", k, nil, v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
+		"Invalid":    {"We should say what is wrong, and where.", invalid, nil, v1beta1.ReasonInvalidExpression + ": spec.offerWhen: line 1, column 15: mismatched input '<EOF>'", metav1.ConditionFalse},
+		"FailsOne":   {"We should name the class for which it fails.", k, selector.NewClasses(compiled, []*selector.Class{ready, class("a", nil)}), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/a; the first: no such key: ready", metav1.ConditionFalse},
+		"FailsMany":  {"We should name a few of the classes, whoever makes how many of them.", k, selector.NewClasses(compiled, []*selector.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), v1beta1.ReasonExpressionFailed + ": 6 classes are offered to no claim, because the expression spec.offerWhen fails: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", metav1.ConditionFalse},
+		"NoLonger":   {"We should forget a class that is mended.", k, selector.NewClasses(compiled, []*selector.Class{class("ready", nil)}).With(ready), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
+		"FromNowOn":  {"We should hear of a class that is broken.", k, selector.NewClasses(compiled, []*selector.Class{ready}).With(class("ready", nil)), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/ready; the first: no such key: ready", metav1.ConditionFalse},
+		"NotOffered": {"We should not complain of a class that is not to be offered.", k, selector.NewClasses(compiled, []*selector.Class{class("a", map[string]any{"ready": false})}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.kind.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}
+			tc.kind.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}
 			describeClasses(tc.kind, tc.classes)
-			c := meta.FindStatusCondition(tc.kind.Status.Conditions, v1alpha1.ConditionExpressionsValid)
+			c := meta.FindStatusCondition(tc.kind.Status.Conditions, v1beta1.ConditionExpressionsValid)
 			if tc.want == "" {
 				assert.Nil(t, c, tc.reason)
 				return

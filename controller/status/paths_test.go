@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
@@ -19,7 +19,7 @@ import (
 )
 
 // checkOf compares a claim kind with the schema of its claims.
-func checkOf(t *testing.T, k v1alpha1.ClaimKind, schema string) selector.PathsCheck {
+func checkOf(t *testing.T, k v1beta1.ClaimKind, schema string) selector.PathsCheck {
 	t.Helper()
 	s, err := openapi.OfCRD([]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":`+schema+`}}]}}`), "v1")
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestPathsValid(t *testing.T) {
 		requires = `{"type":"object","properties":{"spec":{"type":"object","required":["class"],"properties":{"class":{"type":"string"},"skip":{"type":"object"}}}}}`
 		empty    = `{"type":"object"}`
 		pruned   = "no claim is bound, because the API server would remove the reference to its class: reference.path: the schema has no field .spec; " +
-			"skipIfSet: the schema has no field .spec: correct spec.reference.path and spec.reference.form, or the schema"
+			"claims.skipIfSet: the schema has no field .spec: correct spec.reference.path and spec.reference.form, or the schema"
 		allButSelector = "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"
 		notCompared    = "the paths cannot be compared with the schema of the claims: "
 	)
@@ -46,59 +46,59 @@ func TestPathsValid(t *testing.T) {
 		status        metav1.ConditionStatus
 		reason, ready string // of the conditions
 		message       string
-		required      []v1alpha1.FieldPath
+		required      []v1beta1.FieldPath
 	}
 	for tcName, tc := range map[string]struct {
 		reason string
 		schema string // the last that was read
 		err    error
-		spec   v1alpha1.FieldPath
+		spec   v1beta1.FieldPath
 		want   want
 	}{
 		"Fits": {
 			reason: "We should say that all is there, but for what no claim needs.", schema: fitting,
-			want: want{metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, nil},
+			want: want{metav1.ConditionTrue, v1beta1.ReasonPathsValid, v1beta1.ReasonServed, allButSelector, nil},
 		},
 		"Pruned": {
 			reason: "We should not be ready where no claim would keep its reference.", schema: empty,
-			want: want{metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, pruned, nil},
+			want: want{metav1.ConditionFalse, v1beta1.ReasonReferencePruned, v1beta1.ReasonReferencePruned, pruned, nil},
 		},
 		"Required": {
 			reason: "We should tell what no claim may be stored without.", schema: requires,
-			want: want{metav1.ConditionTrue, v1alpha1.ReasonPathsValid, v1alpha1.ReasonServed, allButSelector, []v1alpha1.FieldPath{".spec.class"}},
+			want: want{metav1.ConditionTrue, v1beta1.ReasonPathsValid, v1beta1.ReasonServed, allButSelector, []v1beta1.FieldPath{".spec.class"}},
 		},
 		"RequiredBefore": {
 			reason: "We should not forget it because the API server does not answer.", schema: requires, err: errors.New("connection refused"),
-			want: want{metav1.ConditionUnknown, v1alpha1.ReasonNotSynced, v1alpha1.ReasonServed, notCompared + "connection refused", []v1alpha1.FieldPath{".spec.class"}},
+			want: want{metav1.ConditionUnknown, v1beta1.ReasonNotSynced, v1beta1.ReasonServed, notCompared + "connection refused", []v1beta1.FieldPath{".spec.class"}},
 		},
 		"Invalid": {
 			reason: "We should not be ready where a path leads nowhere.", schema: fitting, spec: ".spec.ckass",
-			want: want{metav1.ConditionFalse, v1alpha1.ReasonPathsInvalid, v1alpha1.ReasonPathsInvalid, "no claim is bound: classSelector.path: the schema has no field .spec.ckass: correct the ClaimKind, or the schema", nil},
+			want: want{metav1.ConditionFalse, v1beta1.ReasonPathsInvalid, v1beta1.ReasonPathsInvalid, "no claim is bound: selector.path: the schema has no field .spec.ckass: correct the ClaimKind, or the schema", nil},
 		},
 		"Open": {
 			reason: "We should not know of what may be anything.", schema: `{"x-kubernetes-preserve-unknown-fields":true}`,
-			want: want{metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, "reference.path: the schema does not say what may be in .spec", nil},
+			want: want{metav1.ConditionUnknown, v1beta1.ReasonSchemaUnknown, v1beta1.ReasonServed, "reference.path: the schema does not say what may be in .spec", nil},
 		},
 		"NoAnswerAnyMore": {
 			reason: "We should not bind claims whose reference was removed, until we see another schema.", schema: empty, err: errors.New("connection refused"),
-			want: want{metav1.ConditionFalse, v1alpha1.ReasonReferencePruned, v1alpha1.ReasonReferencePruned, pruned, nil},
+			want: want{metav1.ConditionFalse, v1beta1.ReasonReferencePruned, v1beta1.ReasonReferencePruned, pruned, nil},
 		},
 		"NoSchema": {
 			reason: "We should bind claims of a kind for which there is no schema.", err: openapi.ErrNoSchema,
-			want: want{metav1.ConditionUnknown, v1alpha1.ReasonSchemaUnknown, v1alpha1.ReasonServed, notCompared + "there is no schema for it", nil},
+			want: want{metav1.ConditionUnknown, v1beta1.ReasonSchemaUnknown, v1beta1.ReasonServed, notCompared + "there is no schema for it", nil},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
-			k.Generation, k.Spec.Reference = 7, v1alpha1.Reference{Path: ".spec.class", Form: v1alpha1.Name}
-			k.Spec.ClassSelector.Path, k.Spec.SkipIfSet = ".spec.classSelector", []v1alpha1.Place{{Path: ".spec.skip"}}
+			k.Generation, k.Spec.Reference = 7, v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.class"}, Form: v1beta1.Name}
+			k.Spec.Selector.Path, k.Spec.Claims.SkipIfSet = ".spec.classSelector", []v1beta1.Place{{Path: ".spec.skip"}}
 			if tc.spec != "" {
-				k.Spec.ClassSelector.Path = tc.spec
+				k.Spec.Selector.Path = tc.spec
 			}
-			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: "Before", Message: "before", ObservedGeneration: 7}}
-			k.Status.Required, k.Status.SelectorAbsent = []v1alpha1.FieldPath{".before"}, true
-			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
-			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}
+			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: "Before", Message: "before", ObservedGeneration: 7}}
+			k.Status.Required, k.Status.SelectorAbsent = []v1beta1.FieldPath{".before"}, true
+			entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
+			c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: entry}}
 			paths := registry.Paths{Err: tc.err}
 			if tc.schema != "" {
 				paths.Check = checkOf(t, *k, tc.schema)
@@ -112,11 +112,11 @@ func TestPathsValid(t *testing.T) {
 			_, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
-			status := c.Updated[0].(*v1alpha1.ClaimKind).Status
-			valid, ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPathsValid), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+			status := c.Updated[0].(*v1beta1.ClaimKind).Status
+			valid, ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionPathsValid), meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
 			require.NotNil(t, valid, tc.reason)
 			assert.Equal(t, tc.want, want{valid.Status, valid.Reason, ready.Reason, valid.Message, status.Required}, tc.reason)
-			assert.Equal(t, tc.want.ready == v1alpha1.ReasonServed, ready.Status == metav1.ConditionTrue, tc.reason)
+			assert.Equal(t, tc.want.ready == v1beta1.ReasonServed, ready.Status == metav1.ConditionTrue, tc.reason)
 			assert.Equal(t, paths.Check.SelectorAbsent, status.SelectorAbsent, tc.reason)
 		})
 	}

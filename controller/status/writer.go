@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/loop"
@@ -67,11 +67,11 @@ type Writer struct {
 type registration interface {
 	State(classKind string) registry.State
 	RelatedState(claimKind string) registry.RelatedState
-	LookUpClaims(ctx context.Context, k *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error)
+	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
 	OnChange(ctx context.Context, call func(*selector.ClassKind))
 	OnRelatedChange(ctx context.Context, call func(claimKind string))
-	PathsOf(k *v1alpha1.ClaimKind) (registry.Paths, bool)
-	Served(ctx context.Context, k *v1alpha1.ClassKind) bool
+	PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
+	Served(ctx context.Context, k *v1beta1.ClassKind) bool
 	OnRegistered(ctx context.Context, call func(claimKind string))
 }
 
@@ -100,10 +100,10 @@ type policies interface {
 // SetupWithManager adds the two controllers.
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
-		For(&v1alpha1.ClassKind{}, loop.RevisionChanged).
-		Watches(&v1alpha1.ClassKind{}, loop.RequestAfterUpdate(repairDelay)).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1alpha1.ClassKindList{})).
-		Watches(&v1alpha1.ClaimKind{}, s.all(&v1alpha1.ClassKindList{}), loop.RevisionChanged).
+		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
+		Watches(&v1beta1.ClassKind{}, loop.RequestAfterUpdate(repairDelay)).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1beta1.ClassKindList{})).
+		Watches(&v1beta1.ClaimKind{}, s.all(&v1beta1.ClassKindList{}), loop.RevisionChanged).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
@@ -112,9 +112,9 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("cannot set up the status of class kinds: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
-		For(&v1alpha1.ClaimKind{}, loop.RevisionChanged).
-		Watches(&v1alpha1.ClaimKind{}, loop.RequestAfterUpdate(repairDelay)).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1alpha1.ClaimKindList{})).
+		For(&v1beta1.ClaimKind{}, loop.RevisionChanged).
+		Watches(&v1beta1.ClaimKind{}, loop.RequestAfterUpdate(repairDelay)).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1beta1.ClaimKindList{})).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
@@ -157,17 +157,17 @@ func (s *Writer) changes(touched func(*selector.ClassKind) []string) source.Sour
 }
 
 func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1alpha1.ClassKind{}
+	k := &v1beta1.ClassKind{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	state := s.Registration.State(name)
 	served := s.Registration.Served(ctx, k)
-	if served && state.Pending() && (state.Reason != v1alpha1.ReasonNotPermitted || state.JustRefused()) {
+	if served && state.Pending() && (state.Reason != v1beta1.ReasonNotPermitted || state.JustRefused()) {
 		// The status stays until we know, or an admin has to act.
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}
-	if state.Reason == v1alpha1.ReasonServed && state.Revision != selector.RevisionOf(k) {
+	if state.Reason == v1beta1.ReasonServed && state.Revision != selector.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
 	named, known, err := s.namedKinds(ctx, k)
@@ -182,7 +182,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	s.countClaims(k, state.Classes)
 	k.Status.Classes = 0
 	ready := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
+		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
 	}
 	if state.Classes != nil {
 		k.Status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
@@ -209,20 +209,20 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 
 // guarded reports whether the API server asks us before it stores a default class.
 func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
-	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, v1alpha1.ClassConfiguration)
+	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, v1beta1.ClassConfiguration)
 	if err != nil {
 		return metav1.Condition{}, err
 	}
-	c := met(v1alpha1.ConditionGuarded, v1alpha1.ReasonConfigured, "a second default class, or a malformed weight, is refused")
+	c := met(v1beta1.ConditionGuarded, v1beta1.ReasonConfigured, "a second default class, or a malformed weight, is refused")
 	if configurations.ClassEntry(classKind) == nil {
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotConfigured
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotConfigured
 		c.Message = "the webhook configuration has no entry for it yet; it gets one once it is ready"
 	}
 	problem := s.ClassEntries.Problem()
 	tooLarge := s.ClassEntries.TooLarge(classKind)
 	switch {
 	case tooLarge != "" && c.Status == metav1.ConditionFalse:
-		c.Reason, c.Message = v1alpha1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
+		c.Reason, c.Message = v1beta1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
 	case problem != "" && c.Status == metav1.ConditionTrue:
 		c.Message += "; a change of the registration may not be in force: " + problem
 	case problem != "":
@@ -232,7 +232,7 @@ func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Conditio
 }
 
 func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1alpha1.ClaimKind{}
+	k := &v1beta1.ClaimKind{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -270,8 +270,8 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 }
 
 // claimsReady is the condition that reports whether claims of a kind are bound.
-func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
-	ready = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
+	ready = metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
 	if err != nil {
 		return ready, err
@@ -286,19 +286,19 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *s
 			ready.Message += registry.NotEnforced
 		}
 	case e != nil && !webhookconfig.IsOfAnyVersion(e):
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonServed, "claims are bound when they are created"
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1beta1.ReasonServed, "claims are bound when they are created"
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
 	case s.ClaimEntries.TooLarge(k.Name) != "":
-		ready.Reason, ready.Message = v1alpha1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
+		ready.Reason, ready.Message = v1beta1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
 	default:
 		unservable := registry.Unservable(ctx, s.Registration, k, view)
 		if unservable != nil {
 			ready.Reason, ready.Message = unservable.Reason, unservable.Text
 			break
 		}
-		ready.Reason, ready.Message = v1alpha1.ReasonNotConfigured, "the webhook configuration has no entry for it yet"
+		ready.Reason, ready.Message = v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet"
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += ": " + problem
 		}
@@ -310,13 +310,13 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1alpha1.ClaimKind, view *s
 // ClassKind may have.
 var (
 	conditionsOfClaims = []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionSingleDefault, v1alpha1.ConditionPathsValid, v1alpha1.ConditionClassKindsRead,
-		v1alpha1.ConditionLateBinding, v1alpha1.ConditionClaimsCounted, v1alpha1.ConditionSelectorsHeeded,
-		v1alpha1.ConditionExpressionsValid, v1alpha1.ConditionRelatedKnown, v1alpha1.ConditionDefaultedByPolicy,
+		v1beta1.ConditionReady, v1beta1.ConditionSingleDefault, v1beta1.ConditionPathsValid, v1beta1.ConditionClassKindsRead,
+		v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted, v1beta1.ConditionSelectorsHeeded,
+		v1beta1.ConditionExpressionsValid, v1beta1.ConditionRelatedKnown, v1beta1.ConditionDefaultedByPolicy,
 	}
 	conditionsOfClasses = []string{
-		v1alpha1.ConditionReady, v1alpha1.ConditionClaimKindsRegistered, v1alpha1.ConditionGuarded, v1alpha1.ConditionWeightsValid,
-		v1alpha1.ConditionLabelsHeld, v1alpha1.ConditionMarksValid, v1alpha1.ConditionExpressionsValid,
+		v1beta1.ConditionReady, v1beta1.ConditionClaimKindsRegistered, v1beta1.ConditionGuarded, v1beta1.ConditionWeightsValid,
+		v1beta1.ConditionLabelsHeld, v1beta1.ConditionMarksValid, v1beta1.ConditionExpressionsValid,
 	}
 )
 
@@ -342,7 +342,7 @@ func (s *Writer) update(ctx context.Context, before, now client.Object, result c
 	if equality.Semantic.DeepEqual(before, now) {
 		return result, nil
 	}
-	err := s.Client.Status().Update(ctx, now, client.FieldOwner(v1alpha1.FieldManager))
+	err := s.Client.Status().Update(ctx, now, client.FieldOwner(v1beta1.FieldManager))
 	switch {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: statusDelay}, nil

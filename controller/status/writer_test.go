@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
@@ -36,17 +36,17 @@ func TestSetDefaults(t *testing.T) {
 	type want struct {
 		status                            metav1.ConditionStatus
 		reason, message                   string
-		defaults                          []v1alpha1.DefaultClass
+		defaults                          []v1beta1.DefaultClass
 		count, ofNamespaces, ofPartitions int32
 	}
-	gold := func(names string) (all []v1alpha1.DefaultClass) {
+	gold := func(names string) (all []v1beta1.DefaultClass) {
 		for _, name := range names {
-			all = append(all, v1alpha1.DefaultClass{Kind: "Gold", Name: string(name)})
+			all = append(all, v1beta1.DefaultClass{Kind: "Gold", Name: string(name)})
 		}
 		return all
 	}
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
-	const one, several, cordoned = v1alpha1.ReasonOneDefault, v1alpha1.ReasonSeveralDefaults, v1alpha1.ReasonDefaultCordoned
+	const one, several, cordoned = v1beta1.ReasonOneDefault, v1beta1.ReasonSeveralDefaults, v1beta1.ReasonDefaultCordoned
 	for name, tc := range map[string]struct {
 		reason  string
 		classes []string
@@ -55,7 +55,7 @@ func TestSetDefaults(t *testing.T) {
 		"None": {
 			"We should say what becomes of a claim without a selector where there is no default.",
 			[]string{"Gold/a plain"},
-			want{isTrue, v1alpha1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
+			want{isTrue, v1beta1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
 		},
 		"One": {
 			"We should name the default class.",
@@ -65,7 +65,7 @@ func TestSetDefaults(t *testing.T) {
 		"Several": {
 			"We should name the default classes of all kinds in their order, and say what would help.",
 			[]string{"Silver/a", "Gold/b", "Gold/a"},
-			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1alpha1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
+			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
 		},
 		"Many": {
 			"We should list the first, and count all.",
@@ -92,7 +92,7 @@ func TestSetDefaults(t *testing.T) {
 			"We should say that the default class is cordoned, and what would help.",
 			[]string{"Gold/a cordoned"},
 			want{isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
-				"or move the default: classbind set-default CLASS --for claims.example.org", []v1alpha1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, 1, 0, 0},
+				"or move the default: classbind set-default CLASS --for claims.example.org", []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, 1, 0, 0},
 		},
 		"CordonedOfNamespaces": {
 			"We should name those of namespaces, whose claims get the default of all instead.",
@@ -143,13 +143,13 @@ func TestSetDefaults(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
 			k.Generation = 7
 			if strings.Contains(tc.classes[0], "@") {
-				k.Spec.Partition = &v1alpha1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
+				k.Spec.Classes.Partition = &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
 			}
 			kinds, classes := map[string]*selector.ClassKind{}, map[string][]*selector.Class{}
 			for _, name := range []string{"Silver", "Near", "Gold"} {
-				kinds[name] = selector.NewClassKind(&v1alpha1.ClassKind{
+				kinds[name] = selector.NewClassKind(&v1beta1.ClassKind{
 					ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(name) + "s.example.org"},
-					Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{k.Name}, Default: v1alpha1.Source{Annotation: "default"}},
+					Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: k.Name}}, Default: v1beta1.Source{Annotation: "default"}},
 				}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: name}, name == "Near", k)
 			}
 			for _, text := range tc.classes {
@@ -163,7 +163,7 @@ func TestSetDefaults(t *testing.T) {
 				if len(names) == 3 {
 					o.Namespace = names[1]
 				}
-				o.Annotations = map[string]string{"default": strconv.FormatBool(mark != "plain"), v1alpha1.CordonedAnnotation: strconv.FormatBool(mark == "cordoned")}
+				o.Annotations = map[string]string{"default": strconv.FormatBool(mark != "plain"), v1beta1.CordonedAnnotation: strconv.FormatBool(mark == "cordoned")}
 				classes[names[0]] = append(classes[names[0]], kinds[names[0]].NewClass(o, nil))
 			}
 			var all []*selector.Classes
@@ -171,7 +171,7 @@ func TestSetDefaults(t *testing.T) {
 				all = append(all, selector.NewClasses(kinds[name], classes[name]))
 			}
 			setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
-			c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault)
+			c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
 			require.NotNil(t, c)
 			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, k.Status.Defaults, k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
 			assert.EqualValues(t, 7, c.ObservedGeneration)
@@ -183,7 +183,7 @@ func TestClassConditions(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	var over []*selector.Class
 	for _, name := range []string{"f", "e", "d", "c", "b", "a"} {
-		labels := map[string]string{"a": strings.Repeat("x", v1alpha1.MaxClassLabelBytes)}
+		labels := map[string]string{"a": strings.Repeat("x", v1beta1.MaxClassLabelBytes)}
 		over = append(over, golds.NewClass(&metav1.ObjectMeta{Name: name, Labels: labels}, nil))
 	}
 	annotated := func(classes map[string][]string) *selector.Classes { return controllertest.NewClasses(golds, classes) }
@@ -195,40 +195,40 @@ func TestClassConditions(t *testing.T) {
 	}{
 		"LabelsHeld": {
 			"We should complain of nothing where all labels are held.", labelsHeld, annotated(map[string][]string{"a": nil}),
-			metav1.Condition{Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelsHeld, Message: "no class has too many labels"},
+			metav1.Condition{Type: v1beta1.ConditionLabelsHeld, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonLabelsHeld, Message: "no class has too many labels"},
 		},
 		"TooManyLabels": {
 			"We should name a few of the classes, whoever makes how many of them.", labelsHeld, selector.NewClasses(golds, over),
 			metav1.Condition{
-				Type: v1alpha1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyLabels,
+				Type: v1beta1.ConditionLabelsHeld, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonTooManyLabels,
 				Message: "6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
 			},
 		},
 		"NoWeights": {
 			"We should complain of nothing where there is nothing.", weightsValid, annotated(nil),
-			metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
+			metav1.Condition{Type: v1beta1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWeightsValid, Message: "every weight can be read"},
 		},
 		"Weights": {
 			"We should take a weight that is absent for a valid one.", weightsValid, annotated(map[string][]string{"a": nil, "b": {"weight", "0"}, "c": {"weight", "1000000"}}),
-			metav1.Condition{Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWeightsValid, Message: "every weight can be read"},
+			metav1.Condition{Type: v1beta1.ConditionWeightsValid, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWeightsValid, Message: "every weight can be read"},
 		},
 		"MalformedWeights": {
 			"We should say what malformed weights count as, and what is wrong with the first.", weightsValid,
 			annotated(map[string][]string{"a": nil, "b": {"weight", "much"}, "c": {"weight", "-1"}, "d": {"weight", "1000001"}}),
 			metav1.Condition{
-				Type: v1alpha1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedWeight,
+				Type: v1beta1.ConditionWeightsValid, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonMalformedWeight,
 				Message: `3 classes have a malformed weight: Gold/b counts as 1, Gold/c counts as 0, Gold/d counts as 1; the first: metadata.annotations[weight]: Invalid value: "much": must be an integer from 0 to 1000000, in plain digits`,
 			},
 		},
 		"Marks": {
 			"We should complain of nothing where every mark can be read.", marksValid, annotated(map[string][]string{"a": nil, "b": {"default", "false"}}),
-			metav1.Condition{Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMarksValid, Message: "every mark is true or false"},
+			metav1.Condition{Type: v1beta1.ConditionMarksValid, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonMarksValid, Message: "every mark is true or false"},
 		},
 		"MalformedMarks": {
 			"We should count and name the classes, and say what is wrong with the first.", marksValid,
-			annotated(map[string][]string{"b": {"default", "1"}, "a": {v1alpha1.CordonedAnnotation, "yes"}, "c": {v1alpha1.CordonedAnnotation, "true"}}),
+			annotated(map[string][]string{"b": {"default", "1"}, "a": {v1beta1.CordonedAnnotation, "yes"}, "c": {v1beta1.CordonedAnnotation, "true"}}),
 			metav1.Condition{
-				Type: v1alpha1.ConditionMarksValid, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMalformedMark,
+				Type: v1beta1.ConditionMarksValid, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonMalformedMark,
 				Message: `2 classes have a mark that is neither true nor false: Gold/a, Gold/b; the first: metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": must be true or false, and counts as false`,
 			},
 		},
@@ -271,13 +271,13 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 	require.Len(t, c.Updated, 1, "We should write once.")
 	var conditions []metav1.Condition
 	switch o := c.Updated[0].(type) {
-	case *v1alpha1.ClassKind:
+	case *v1beta1.ClassKind:
 		conditions = o.Status.Conditions
-	case *v1alpha1.ClaimKind:
+	case *v1beta1.ClaimKind:
 		conditions = o.Status.Conditions
 	}
 	for _, condition := range conditions {
-		if condition.Type == v1alpha1.ConditionReady {
+		if condition.Type == v1beta1.ConditionReady {
 			return &statusOf{condition.Status, condition.Reason, condition.ObservedGeneration}
 		}
 	}
@@ -294,20 +294,20 @@ type fixed struct {
 	served  bool
 }
 
-func (f fixed) Served(context.Context, *v1alpha1.ClassKind) bool { return f.served }
+func (f fixed) Served(context.Context, *v1beta1.ClassKind) bool { return f.served }
 
 func (f fixed) State(string) registry.State { return f.of }
 
 func (f fixed) RelatedState(string) registry.RelatedState { return f.related }
 
-func (fixed) LookUpClaims(_ context.Context, _ *v1alpha1.ClaimKind, verbs ...string) (cluster.Resource, error) {
+func (fixed) LookUpClaims(_ context.Context, _ *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if !slices.Equal(verbs, []string{"create"}) {
 		return cluster.Resource{}, cluster.ErrUnsuitable
 	}
 	return cluster.Resource{}, nil
 }
 
-func (f fixed) PathsOf(*v1alpha1.ClaimKind) (paths registry.Paths, known bool) {
+func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 	return ptr.Deref(f.paths, paths), f.paths != nil
 }
 
@@ -329,14 +329,14 @@ func (said) OnChange(context.Context, func(string)) {}
 // servedState is of golds.example.org, without classes.
 func servedState(uid types.UID, generation int64) registry.State {
 	return registry.State{
-		Reason: v1alpha1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
+		Reason: v1beta1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
 	}
 }
 
 // reconcileClassKind is one round of a class kind in a state, with a problem of all entries, if any.
 func reconcileClassKind(t *testing.T, c *controllertest.Cached, state registry.State, problem string) (ctrl.Result, error) {
 	t.Helper()
-	served := meta.IsStatusConditionTrue(c.ClassKinds[0].Status.Conditions, v1alpha1.ConditionReady)
+	served := meta.IsStatusConditionTrue(c.ClassKinds[0].Status.Conditions, v1beta1.ConditionReady)
 	s := &Writer{Registration: fixed{of: state, served: served}, Claims: watched{}, ClassEntries: said{problem: problem}, Client: c}
 	return s.reconcileClassKind(t.Context(), c.ClassKinds[0].Name)
 }
@@ -344,9 +344,9 @@ func reconcileClassKind(t *testing.T, c *controllertest.Cached, state registry.S
 func TestReconcileClassKindStatus(t *testing.T) {
 	const name = "golds.example.org"
 	refused := func(since time.Time) registry.State {
-		return registry.State{Reason: v1alpha1.ReasonNotPermitted, Revision: selector.Revision{UID: "5e1f", Generation: 7}, Refused: true, Since: since}
+		return registry.State{Reason: v1beta1.ReasonNotPermitted, Revision: selector.Revision{UID: "5e1f", Generation: 7}, Refused: true, Since: since}
 	}
-	notLookedUp := registry.State{Reason: v1alpha1.ReasonNotSynced}
+	notLookedUp := registry.State{Reason: v1beta1.ReasonNotSynced}
 	long := time.Now().Add(-2 * registry.RefusalGrace)
 	type want struct {
 		again   time.Duration
@@ -361,7 +361,7 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		"Watched": {
 			reason: "We should say what became of this generation.",
 			state:  servedState("5e1f", 7),
-			want:   want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}},
+			want:   want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}},
 		},
 		"OlderWatched": {
 			reason: "We should not say of this generation what is known of the one before, and look again.",
@@ -375,13 +375,13 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		},
 		"NotWatched": {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.",
-			state:  registry.State{Reason: v1alpha1.ReasonNotInstalled},
-			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotInstalled, 7}},
+			state:  registry.State{Reason: v1beta1.ReasonNotInstalled},
+			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotInstalled, 7}},
 		},
 		"NotLookedUp": {
 			reason: "We should say that we have not looked at a new one yet.",
 			state:  notLookedUp,
-			want:   want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotSynced, 7}},
+			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotSynced, 7}},
 		},
 		"NotLookedUpYetReady": {
 			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
@@ -396,15 +396,15 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		"Refused": {
 			reason: "We should say that we may not list what we could list before.",
 			ready:  true, state: refused(long),
-			want: want{written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, 7}},
+			want: want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotPermitted, 7}},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
-			k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
+			k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
 			if tc.ready {
-				k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+				k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue}}
 			}
-			c := &controllertest.Cached{ClassKinds: []v1alpha1.ClassKind{k}}
+			c := &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{k}}
 			result, err := reconcileClassKind(t, c, tc.state, "")
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
@@ -430,8 +430,8 @@ func TestStatusWriteFails(t *testing.T) {
 		"Refused":  {reason: "We should say that we cannot write.", err: refused, want: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &controllertest.Cached{UpdateErr: tc.err, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
-			result, err := reconcileClassKind(t, c, registry.State{Reason: v1alpha1.ReasonNotInstalled}, "")
+			c := &controllertest.Cached{UpdateErr: tc.err, ClassKinds: []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}}}}
+			result, err := reconcileClassKind(t, c, registry.State{Reason: v1beta1.ReasonNotInstalled}, "")
 			require.ErrorIs(t, err, tc.want, tc.reason)
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
 			assert.Len(t, c.Updated, 1)
@@ -445,7 +445,7 @@ func TestGuarded(t *testing.T) {
 	entries := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		for _, k := range classKinds {
-			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: k + v1alpha1.GuardSuffix})
+			c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: k + v1beta1.GuardSuffix})
 		}
 		return c
 	}
@@ -459,34 +459,34 @@ func TestGuarded(t *testing.T) {
 		"Guarded": {
 			reason:        "We should say that we are asked.",
 			configuration: entries("others.example.org", name),
-			want:          metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured, Message: guarded},
+			want:          metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonConfigured, Message: guarded},
 		},
 		"GuardedSoFar": {
 			reason:        "We should say what is the matter, though we are asked.",
 			configuration: entries(name), problem: "this replica does not serve yet",
-			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured, Message: guarded + "; a change of the registration may not be in force: this replica does not serve yet"},
+			want: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonConfigured, Message: guarded + "; a change of the registration may not be in force: this replica does not serve yet"},
 		},
 		"NoEntry": {
 			reason:        "We should say that we are not asked about this kind.",
 			configuration: entries("others.example.org"),
-			want:          metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded},
+			want:          metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotConfigured, Message: unguarded},
 		},
 		"NoConfiguration": {
 			reason:  "We should say why we are not asked.",
 			problem: "there is none: kubectl apply -k deploy",
 			want: metav1.Condition{
-				Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotConfigured, Message: unguarded + ": there is none: kubectl apply -k deploy",
+				Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotConfigured, Message: unguarded + ": there is none: kubectl apply -k deploy",
 			},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
-			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1alpha1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
+			c := &controllertest.Cached{Guarding: tc.configuration, ClassKinds: []v1beta1.ClassKind{{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}}}
 			_, err := reconcileClassKind(t, c, servedState("5e1f", 7), tc.problem)
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
-			got := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClassKind).Status.Conditions, v1alpha1.ConditionGuarded)
+			got := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClassKind).Status.Conditions, v1beta1.ConditionGuarded)
 			require.NotNil(t, got, tc.reason)
-			tc.want.Type, tc.want.ObservedGeneration, tc.want.LastTransitionTime = v1alpha1.ConditionGuarded, 7, got.LastTransitionTime
+			tc.want.Type, tc.want.ObservedGeneration, tc.want.LastTransitionTime = v1beta1.ConditionGuarded, 7, got.LastTransitionTime
 			assert.Equal(t, tc.want, *got, tc.reason)
 		})
 	}
@@ -500,7 +500,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 	revision := func(uid types.UID, generation int64) *selector.Revision {
 		return &selector.Revision{UID: uid, Generation: generation}
 	}
-	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1alpha1.BindSuffix}}
+	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
 	type want struct {
 		again   time.Duration
 		written *statusOf
@@ -511,7 +511,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		return want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, reason, 7}, message: message}
 	}
 	objects := *controllertest.NewClaimKind(name)
-	objects.Spec.Reference, objects.Spec.ClassSelector.Path = v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.ObjectReference}, ".spec.classSelector"
+	objects.Spec.Reference, objects.Spec.Selector.Path = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}, ".spec.classSelector"
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
@@ -526,7 +526,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"Viewed": {
 			reason: "We should say what became of this generation.",
 			view:   revision("5e1f", 7), entries: entry,
-			want: want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}, message: "claims are bound"},
+			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound"},
 		},
 		"Closed": {
 			reason: "We should say nothing before all is known, and look again.",
@@ -551,67 +551,67 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"NoClassKind": {
 			reason: "We should not have claims stopped for which there can be no class.",
 			view:   revision("5e1f", 7),
-			want:   notReady(v1alpha1.ReasonNoClassKind, "claims are created as if it were not registered"),
+			want:   notReady(v1beta1.ReasonNoClassKind, "claims are created as if it were not registered"),
 		},
 		"ClassKindUnread": {
 			reason: "We should say that the class kind cannot be read, and where the remedy stands.",
 			view:   revision("5e1f", 7), unread: true,
 			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1alpha1.ReasonNoClassKind, 7},
+				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNoClassKind, 7},
 				message: "see the condition ClassKindsRead", unread: `"silvers.example.org": `,
 			},
 		},
 		"OneClassKindUnread": {
 			reason: "We should say so although claims are bound.",
 			view:   revision("5e1f", 7), entries: entry, classes: true, unread: true,
-			want: want{written: &statusOf{metav1.ConditionTrue, v1alpha1.ReasonServed, 7}, message: "claims are bound", unread: `"silvers.example.org": `},
+			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound", unread: `"silvers.example.org": `},
 		},
 		"NotCompared": {
 			reason: "We should not have claims stopped before the schema is known.",
 			view:   revision("5e1f", 7), classes: true,
-			want: notReady(v1alpha1.ReasonNotSynced, "not compared with the schema"),
+			want: notReady(v1beta1.ReasonNotSynced, "not compared with the schema"),
 		},
 		"SchemaUnread": {
 			reason: "We should not take a schema that cannot be read for one that does not exist.",
 			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
-			want: notReady(v1alpha1.ReasonNotSynced, "it was never served"),
+			want: notReady(v1beta1.ReasonNotSynced, "it was never served"),
 		},
 		"AllReferencesRefused": {
 			reason: "We should not have the API server refuse claims for what we wrote into them.",
 			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)},
-			want: notReady(v1alpha1.ReasonAllReferencesRefused, "it was never served"),
+			want: notReady(v1beta1.ReasonAllReferencesRefused, "it was never served"),
 		},
 		"FaultNeverServed": {
 			reason: "We should say that the fault stops no claim.",
 			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
-			want: notReady(v1alpha1.ReasonPathsInvalid, "it was never served"),
+			want: notReady(v1beta1.ReasonPathsInvalid, "it was never served"),
 		},
 		"NoSchema": {
 			reason: "We should serve a kind that has no schema.",
 			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
-			want: notReady(v1alpha1.ReasonNotConfigured, "no entry for it yet"),
+			want: notReady(v1beta1.ReasonNotConfigured, "no entry for it yet"),
 		},
 		"NoEntry": {
 			reason: "We should say why there is no entry, and look again.",
 			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{},
 			said: said{problem: "this replica does not serve yet"},
-			want: notReady(v1alpha1.ReasonNotConfigured, "the webhook configuration has no entry for it yet: this replica does not serve yet"),
+			want: notReady(v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet: this replica does not serve yet"),
 		},
 		"TooLarge": {
 			reason: "We should say that there is no room for an entry, and look again.",
 			view:   revision("5e1f", 7), said: said{tooLarge: "it would count as too many bytes"},
-			want: notReady(v1alpha1.ReasonTooLarge, "claims are not bound: it would count as too many bytes"),
+			want: notReady(v1beta1.ReasonTooLarge, "claims are not bound: it would count as too many bytes"),
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
 			k.UID, k.Generation = "5e1f", 7
-			c := &controllertest.Cached{ClaimKinds: []v1alpha1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
+			c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
 			inventory := selector.NewInventory()
 			if tc.view != nil {
 				viewed := controllertest.NewClaimKind(name)
 				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
-				viewed.Spec.Strategy, viewed.Spec.Reference.Form = v1alpha1.WeightedRandom, v1alpha1.ObjectReference
+				viewed.Spec.Choice.Strategy, viewed.Spec.Reference.Form = v1beta1.WeightedRandom, v1beta1.ObjectReference
 				kind := selector.NewClaimKind(viewed)
 				if tc.paths != nil {
 					kind.SetPaths(tc.paths.Check)
@@ -622,7 +622,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 				inventory.SetClasses(controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil))
 			}
 			if tc.unread {
-				inventory.SetUnread("silvers.example.org", []string{name}, v1alpha1.ReasonNotPermitted)
+				inventory.SetUnread("silvers.example.org", []string{name}, v1beta1.ReasonNotPermitted)
 			}
 			if !tc.closed {
 				inventory.Open()
@@ -633,9 +633,9 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
 			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
 			if tc.want.written != nil {
-				ready := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions, v1alpha1.ConditionReady)
+				ready := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionReady)
 				assert.Contains(t, ready.Message, tc.want.message, tc.reason)
-				read := meta.FindStatusCondition(c.Updated[0].(*v1alpha1.ClaimKind).Status.Conditions, v1alpha1.ConditionClassKindsRead)
+				read := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionClassKindsRead)
 				assert.Equal(t, tc.want.unread == "", read.Status == metav1.ConditionTrue, tc.reason)
 				assert.Contains(t, read.Message, tc.want.unread, tc.reason)
 			}

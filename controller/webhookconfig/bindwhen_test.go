@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
@@ -54,10 +54,10 @@ func (c *refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, opti
 }
 
 func TestRefusedCondition(t *testing.T) {
-	bindWhen := func(e v1alpha1.Expression) func(*v1alpha1.ClaimKind) {
-		return func(k *v1alpha1.ClaimKind) { k.Spec.BindWhen = e }
+	bindWhen := func(e v1beta1.Expression) func(*v1beta1.ClaimKind) {
+		return func(k *v1beta1.ClaimKind) { k.Spec.Claims.When = e }
 	}
-	c := &controllertest.Cached{Configuration: configurationWith(v1alpha1.LastConfiguration), ClaimKinds: []v1alpha1.ClaimKind{
+	c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration), ClaimKinds: []v1beta1.ClaimKind{
 		claimKind("a.example.org", bindWhen("claim.spec.a == 'new \"words\"'")), claimKind("b.example.org", bindWhen("claim.spec.a == 'old'")), claimKind("c.example.org"),
 	}}
 	w := newConfigurator(t, c, newCA(t))
@@ -68,7 +68,7 @@ func TestRefusedCondition(t *testing.T) {
 		require.NotEmpty(t, c.Applied)
 		has := map[string]bool{}
 		for _, e := range c.Applied[len(c.Applied)-1].Webhooks {
-			has[strings.TrimSuffix(e.Name, v1alpha1.BindSuffix)] = slices.ContainsFunc(e.MatchConditions, isBindWhen)
+			has[strings.TrimSuffix(e.Name, v1beta1.BindSuffix)] = slices.ContainsFunc(e.MatchConditions, isBindWhen)
 		}
 		return has
 	}
@@ -85,7 +85,7 @@ func TestRefusedCondition(t *testing.T) {
 	}
 
 	old.word = "other"
-	c.ClaimKinds[0].Spec.BindWhen = "claim.spec.b"
+	c.ClaimKinds[0].Spec.Claims.When = "claim.spec.b"
 	roundOfClaims(t, w)
 	assert.True(t, conditions()["a.example.org"], "We should try another expression.")
 

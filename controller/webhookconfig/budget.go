@@ -9,7 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -39,7 +39,7 @@ func sizeOf(kind string, entry *Entry) (int, error) {
 // takes to compile it depends on n, the number of its map look-ups, and not on the
 // length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the deepest
 // path of a claim (n = 100) and 180 ms for those of a class (n = 460). Counted like
-// this, 1 MiB takes about 5 s. An author of bindWhen looks up by dots, too, and calls
+// this, 1 MiB takes about 5 s. An author of claims.when looks up by dots, too, and calls
 // functions.
 func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 	n := strings.Count(c.Expression, "[") // No name contains it.
@@ -70,9 +70,9 @@ func leftOut(due []dueEntry, current Configurations) (out map[string]string, err
 		if err != nil {
 			return nil, err
 		}
-		own, most := v1alpha1.MaxEntryBytes, v1alpha1.MaxEntriesBytes
+		own, most := v1beta1.MaxEntryBytes, v1beta1.MaxEntriesBytes
 		if current.Entry(e.in, e.Name) != nil {
-			own, most = v1alpha1.MaxGrownEntryBytes, v1alpha1.MaxGrownEntriesBytes
+			own, most = v1beta1.MaxGrownEntryBytes, v1beta1.MaxGrownEntriesBytes
 		}
 		switch total := totals[e.in]; {
 		case size > own:

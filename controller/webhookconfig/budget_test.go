@@ -17,13 +17,13 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 )
 
 func TestLeftOut(t *testing.T) {
-	const share, most = v1alpha1.MaxEntriesBytes / 32, v1alpha1.MaxEntryBytes
+	const share, most = v1beta1.MaxEntriesBytes / 32, v1beta1.MaxEntryBytes
 	// sized is an entry that counts as so many bytes.
 	sized := func(kind string, bytes int) dueEntry {
 		e := dueEntry{Entry: Entry{Name: kind, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("")}}, in: "c", kind: kind}
@@ -48,7 +48,7 @@ func TestLeftOut(t *testing.T) {
 	}
 	optional := sized("a-optional", share)
 	optional.optional = true
-	const fit, grown = v1alpha1.MaxEntriesBytes / share, v1alpha1.MaxGrownEntriesBytes / share
+	const fit, grown = v1beta1.MaxEntriesBytes / share, v1beta1.MaxGrownEntriesBytes / share
 	for name, tc := range map[string]struct {
 		reason  string
 		entries []dueEntry
@@ -70,7 +70,7 @@ func TestLeftOut(t *testing.T) {
 		},
 		"Grown": {
 			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
-			entries: []dueEntry{sized("grown", v1alpha1.MaxGrownEntryBytes), sized("more", v1alpha1.MaxGrownEntryBytes+1)},
+			entries: []dueEntry{sized("grown", v1beta1.MaxGrownEntryBytes), sized("more", v1beta1.MaxGrownEntryBytes+1)},
 			present: true, want: []string{"more"},
 		},
 		"Optional": {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
@@ -99,20 +99,20 @@ func TestLeftOut(t *testing.T) {
 }
 
 // large gives a claim kind the longest paths that its schema allows.
-func large(k *v1alpha1.ClaimKind) {
+func large(k *v1beta1.ClaimKind) {
 	for i := range 16 {
-		path := v1alpha1.FieldPath(strings.Repeat("."+strings.Repeat("a", 24), 9) + fmt.Sprintf(".%024d", i))
-		k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: path})
+		path := v1beta1.FieldPath(strings.Repeat("."+strings.Repeat("a", 24), 9) + fmt.Sprintf(".%024d", i))
+		k.Spec.Claims.SkipIfSet = append(k.Spec.Claims.SkipIfSet, v1beta1.Place{Path: path})
 	}
 }
 
 // TestTooManyEntries has more and larger registrations than etcd takes in one object.
 func TestTooManyEntries(t *testing.T) {
 	ca := newCA(t)
-	c := &controllertest.Cached{Configuration: configurationWith(v1alpha1.LastConfiguration)}
+	c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration)}
 	for i := range 40 {
-		c.ClaimKinds = append(c.ClaimKinds, claimKind(fmt.Sprintf("kind%02d", i), large, ofResource("a.example.org", v1alpha1.FieldPath(fmt.Sprintf(".spec.ref%02d", i))),
-			func(k *v1alpha1.ClaimKind) { k.CreationTimestamp = metav1.Unix(int64(100-i), 0) })) // The last by name is the oldest.
+		c.ClaimKinds = append(c.ClaimKinds, claimKind(fmt.Sprintf("kind%02d", i), large, ofResource("a.example.org", v1beta1.FieldPath(fmt.Sprintf(".spec.ref%02d", i))),
+			func(k *v1beta1.ClaimKind) { k.CreationTimestamp = metav1.Unix(int64(100-i), 0) })) // The last by name is the oldest.
 	}
 	w := newConfigurator(t, c, ca)
 	var notified []string
@@ -175,8 +175,8 @@ func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	w := Address{Namespace: "classbind-system", Service: "classbind"}
 	largest := claimKind(strings.Repeat("a", 200)+".example.org", large)
-	largest.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "a", "tier": "gold"}}
-	for name, k := range map[string]*v1alpha1.ClaimKind{"Small": new(claimKind("claims.example.org")), "Large": &largest} {
+	largest.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{MatchLabels: map[string]v1beta1.LabelValue{"team": "a", "tier": "gold"}}
+	for name, k := range map[string]*v1beta1.ClaimKind{"Small": new(claimKind("claims.example.org")), "Large": &largest} {
 		for _, w.URL = range []string{"", "https://localhost:9443"} {
 			e := w.claimEntry(k, rule{}, newCA(t), "")
 			size, err := sizeOf(k.Name, &e)
@@ -202,21 +202,21 @@ func TestSizeOf(t *testing.T) {
 func TestSizeOfDeep(t *testing.T) {
 	const writing = 34 * time.Second // The API server's limit for a write.
 	w := Address{Namespace: "classbind-system", Service: "classbind"}
-	claim := func(skip ...v1alpha1.FieldPath) (size int, err error) {
+	claim := func(skip ...v1beta1.FieldPath) (size int, err error) {
 		k := controllertest.NewClaimKind("claims.example.org")
-		k.Spec.SkipIfSet = nil
+		k.Spec.Claims.SkipIfSet = nil
 		for _, p := range skip {
-			k.Spec.SkipIfSet = append(k.Spec.SkipIfSet, v1alpha1.Place{Path: p})
+			k.Spec.Claims.SkipIfSet = append(k.Spec.Claims.SkipIfSet, v1beta1.Place{Path: p})
 		}
 		e := w.claimEntry(k, rule{}, newCA(t), "")
 		return sizeOf(k.Name, &e)
 	}
-	class := func(mark, weight v1alpha1.Source) (size int, err error) {
-		k := &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: v1alpha1.ClassKindSpec{Default: mark, Weight: weight}}
+	class := func(mark, weight v1beta1.Source) (size int, err error) {
+		k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: v1beta1.ClassKindSpec{Default: mark, Weight: weight}}
 		e := w.classEntry(k, nil, rule{}, newCA(t))
 		return sizeOf(k.Name, &e)
 	}
-	deep := v1alpha1.FieldPath(strings.Repeat(".a", 10))
+	deep := v1beta1.FieldPath(strings.Repeat(".a", 10))
 	for name, tc := range map[string]struct {
 		reason   string
 		size     func() (int, error)
@@ -230,26 +230,26 @@ func TestSizeOfDeep(t *testing.T) {
 		"Class": {
 			reason: "We should have room for as many usual class kinds as their bytes allow.",
 			size: func() (int, error) {
-				return class(v1alpha1.Source{Annotation: "resourceclass.crossplane.io/is-default-class"}, v1alpha1.Source{Annotation: "resourceclass.crossplane.io/weight"})
+				return class(v1beta1.Source{Annotation: "resourceclass.crossplane.io/is-default-class"}, v1beta1.Source{Annotation: "resourceclass.crossplane.io/weight"})
 			}, measured: 10 * time.Millisecond, atLeast: 190,
 		},
 		"DeepClaim": {
 			reason: "We should not have the API server compile the deepest claim kinds until it gives up.",
-			size:   func() (int, error) { return claim(slices.Repeat([]v1alpha1.FieldPath{deep}, 16)...) }, measured: 16 * 13 * time.Millisecond, atLeast: 10,
+			size:   func() (int, error) { return claim(slices.Repeat([]v1beta1.FieldPath{deep}, 16)...) }, measured: 16 * 13 * time.Millisecond, atLeast: 10,
 		},
 		"DeepClass": {
 			reason: "We should not have the API server compile the deepest class kinds until it gives up.",
-			size:   func() (int, error) { return class(v1alpha1.Source{Path: deep}, v1alpha1.Source{Path: deep}) }, measured: 212 * time.Millisecond, atLeast: 10,
+			size:   func() (int, error) { return class(v1beta1.Source{Path: deep}, v1beta1.Source{Path: deep}) }, measured: 212 * time.Millisecond, atLeast: 10,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			size, err := tc.size()
 			require.NoError(t, err)
-			fit, grown := v1alpha1.MaxEntriesBytes/size, v1alpha1.MaxGrownEntriesBytes/size
+			fit, grown := v1beta1.MaxEntriesBytes/size, v1beta1.MaxGrownEntriesBytes/size
 			t.Logf("%d bytes; %d fit, which take %s, or %s grown", size, fit, time.Duration(fit)*tc.measured, time.Duration(grown)*tc.measured)
 			assert.Less(t, time.Duration(grown)*tc.measured, writing/4, tc.reason)
 			assert.GreaterOrEqual(t, fit, tc.atLeast, "We should leave out no more than has to be.")
-			assert.LessOrEqual(t, size, v1alpha1.MaxEntryBytes, "We should have room for one.")
+			assert.LessOrEqual(t, size, v1beta1.MaxEntryBytes, "We should have room for one.")
 		})
 	}
 }

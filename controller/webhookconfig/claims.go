@@ -19,7 +19,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
@@ -35,18 +35,18 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kinds := &v1alpha1.ClaimKindList{}
+	kinds := &v1beta1.ClaimKindList{}
 	if err := w.Client.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	// The cache has no order, and every new order would be a change.
-	slices.SortFunc(kinds.Items, func(a, b v1alpha1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(kinds.Items, func(a, b v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
 	names := make([]string, len(kinds.Items))
 	for i, k := range kinds.Items {
 		names[i] = k.Name
 	}
 	// In a conflict, one whose name does not come first keeps its entry until the other's is seen.
-	entered := slices.DeleteFunc(slices.Clone(kinds.Items), func(k v1alpha1.ClaimKind) bool { return current.ClaimEntry(k.Name) == nil })
+	entered := slices.DeleteFunc(slices.Clone(kinds.Items), func(k v1beta1.ClaimKind) bool { return current.ClaimEntry(k.Name) == nil })
 	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		k := &kinds.Items[i]
@@ -65,7 +65,7 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 	for i, k := range kinds.Items {
 		if rules[i] != nil {
 			e := w.claimEntry(&k, *rules[i], ca, w.refused[k.Name])
-			due = append(due, dueEntry{Entry: e, in: k.Spec.Order.Configuration(), kind: k.Name})
+			due = append(due, dueEntry{Entry: e, in: k.Spec.Admission.Order.Configuration(), kind: k.Name})
 		}
 	}
 	return w.write(ctx, &w.claims, current, ClaimConfigurations, due, incomplete)
@@ -74,13 +74,13 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 // servableChanged lets pass the updates by which the status says that a claim kind can be served, or
 // not. That is no more than a hint that a round may be due.
 var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1alpha1.ClaimKind)
-	after, also := e.ObjectNew.(*v1alpha1.ClaimKind)
+	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
+	after, also := e.ObjectNew.(*v1beta1.ClaimKind)
 	return ok && also && readyReason(before.Status.Conditions) != readyReason(after.Status.Conditions)
 }})
 
 func readyReason(conditions []metav1.Condition) string {
-	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+	if ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady); ready != nil {
 		return ready.Reason
 	}
 	return ""
@@ -88,7 +88,7 @@ func readyReason(conditions []metav1.Condition) string {
 
 // withoutRefused finds the expressions of authors in the error of a write. An API server of
 // another release may refuse one that compiles here. It refuses the whole configuration
-// with it, so the entry is written without: then classbind alone evaluates bindWhen, and is
+// with it, so the entry is written without: then classbind alone evaluates claims.when, and is
 // called for every claim of the kind. If the error does not say which, all are left out.
 func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []Entry) error {
 	answered := apierrors.APIStatus(nil)
@@ -107,7 +107,7 @@ func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []
 		if i < 0 {
 			continue
 		}
-		claimKind, expression := strings.TrimSuffix(e.Name, v1alpha1.BindSuffix), e.MatchConditions[i].Expression
+		claimKind, expression := strings.TrimSuffix(e.Name, v1beta1.BindSuffix), e.MatchConditions[i].Expression
 		unclear[claimKind] = expression
 		if slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return strings.Contains(c.Message, strconv.Quote(expression)) }) {
 			refused[claimKind] = expression
@@ -123,9 +123,9 @@ func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []
 		w.refused = map[string]string{}
 	}
 	maps.Copy(w.refused, refused)
-	logf.FromContext(ctx).Info("The API server refuses bindWhen as a match condition, so it calls classbind for each claim",
+	logf.FromContext(ctx).Info("The API server refuses claims.when as a match condition, so it calls classbind for each claim",
 		"claimKinds", selector.List(slices.Sorted(maps.Keys(refused))), "because", truncate.Error(err).Error())
-	return &retryLater{"the API server refuses an expression bindWhen as a match condition", 200 * time.Millisecond, true, false}
+	return &retryLater{"the API server refuses an expression claims.when as a match condition", 200 * time.Millisecond, true, false}
 }
 
 func isBindWhen(c admissionregistrationv1.MatchCondition) bool {

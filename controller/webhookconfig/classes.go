@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 )
@@ -21,7 +21,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const in = v1alpha1.ClassConfiguration
+	const in = v1beta1.ClassConfiguration
 	if current[in] == nil {
 		return notDeployed(in)
 	}
@@ -29,17 +29,17 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kinds := &v1alpha1.ClassKindList{}
+	kinds := &v1beta1.ClassKindList{}
 	if err := w.Client.List(ctx, kinds); err != nil {
 		return fmt.Errorf("cannot list class kinds: %w", err)
 	}
-	claimKinds := &v1alpha1.ClaimKindList{}
+	claimKinds := &v1beta1.ClaimKindList{}
 	if err := w.Client.List(ctx, claimKinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	// Classes that are offered to nobody need no guard.
-	guarded := slices.DeleteFunc(kinds.Items, func(k v1alpha1.ClassKind) bool { return !w.Offered(&k) })
-	slices.SortFunc(guarded, func(a, b v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
+	guarded := slices.DeleteFunc(kinds.Items, func(k v1beta1.ClassKind) bool { return !w.Offered(&k) })
+	slices.SortFunc(guarded, func(a, b v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
 	names := make([]string, len(guarded))
 	for i, k := range guarded {
 		names[i] = k.Name
@@ -54,8 +54,8 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 		}
 		due = append(due, dueEntry{Entry: w.classEntry(&k, claimKinds.Items, *rules[i], ca), in: in, kind: k.Name})
 		// Deletions are reviewed where a claim kind that the class kind serves has its claims watched.
-		if slices.ContainsFunc(claimKinds.Items, func(c v1alpha1.ClaimKind) bool {
-			return selector.WatchesClaims(&c) && slices.Contains(k.Spec.ClaimKinds, c.Name)
+		if slices.ContainsFunc(claimKinds.Items, func(c v1beta1.ClaimKind) bool {
+			return selector.WatchesClaims(&c) && k.Serves(&c)
 		}) {
 			e := w.deletionEntry(&k, *rules[i], ca)
 			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name, optional: true})
@@ -69,7 +69,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 var readyChanged = builder.WithPredicates(readyPredicate)
 
 var readyPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1alpha1.ClassKind)
-	after, also := e.ObjectNew.(*v1alpha1.ClassKind)
+	before, ok := e.ObjectOld.(*v1beta1.ClassKind)
+	after, also := e.ObjectNew.(*v1beta1.ClassKind)
 	return ok && also && readyReason(before.Status.Conditions) != readyReason(after.Status.Conditions)
 }})

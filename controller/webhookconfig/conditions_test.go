@@ -10,8 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
@@ -69,59 +72,59 @@ func object(t *testing.T, text string) (object map[string]any) {
 }
 
 // claimSpecs are changes to a claim kind in which conditions differ.
-func claimSpecs() map[string]func(*v1alpha1.ClaimKindSpec) {
-	reference := func(r v1alpha1.Reference) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) { s.Reference = r }
+func claimSpecs() map[string]func(*v1beta1.ClaimKindSpec) {
+	reference := func(r v1beta1.Reference) func(*v1beta1.ClaimKindSpec) {
+		return func(s *v1beta1.ClaimKindSpec) { s.Reference = r }
 	}
-	return map[string]func(*v1alpha1.ClaimKindSpec){
-		"Defaults":      func(*v1alpha1.ClaimKindSpec) {},
-		"NameOrEmpty":   reference(v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name, EmptyIsUnset: true}),
-		"ObjectOrEmpty": reference(v1alpha1.Reference{Path: ".spec.ref", EmptyIsUnset: true}),
-		"Parent":        reference(v1alpha1.Reference{Path: ".spec.ref.name", Form: v1alpha1.Name, WhenParentAbsent: v1alpha1.LeaveClaimAlone}),
-		"Label":         reference(v1alpha1.Reference{Label: "example.org/class", Form: v1alpha1.Name}),
-		"AnnotationOrEmpty": reference(v1alpha1.Reference{
-			Annotation: "example.org/class", Form: v1alpha1.Name, EmptyIsUnset: true,
-		}),
-		"Skip": func(s *v1alpha1.ClaimKindSpec) {
-			s.SkipIfSet = []v1alpha1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
+	return map[string]func(*v1beta1.ClaimKindSpec){
+		"Defaults":          func(*v1beta1.ClaimKindSpec) {},
+		"NameOrEmpty":       reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}),
+		"ObjectOrEmpty":     reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, WhenEmpty: v1beta1.BindEmpty}),
+		"Parent":            reference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, Form: v1beta1.Name, WhenParentAbsent: v1beta1.LeaveClaimAlone}),
+		"Label":             reference(v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name}),
+		"AnnotationOrEmpty": reference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty}),
+		"Skip": func(s *v1beta1.ClaimKindSpec) {
+			s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: "example.org/class"}, {Label: "example.org/class"}, {Path: ".spec.ref"}}
 		},
 	}
 }
 
 // TestConditionsAgree has conditions and the reader judge the same claims: the API server calls us for
-// those, and only those, that the reader does not leave alone. It refuses those that we refuse for bindWhen.
+// those, and only those, that the reader does not leave alone. It refuses those that we refuse for claims.when.
 func TestConditionsAgree(t *testing.T) {
 	env := newEnvironment(t)
-	leavesAlone := func(r v1alpha1.Reference, by v1alpha1.ClassSelector) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) {
-			s.WhenNoSelector, s.ClassSelector, s.Reference = v1alpha1.NoSelectorLeaveAlone, by, r
+	leavesAlone := func(r v1beta1.Reference, by v1beta1.ClassSelector) func(*v1beta1.ClaimKindSpec) {
+		return func(s *v1beta1.ClaimKindSpec) {
+			s.Selector.WhenAbsent, s.Selector, s.Reference = v1beta1.NoSelectorLeaveAlone, by, r
 		}
 	}
-	bindWhen := func(e v1alpha1.Expression) func(*v1alpha1.ClaimKindSpec) {
-		return func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference, s.BindWhen, s.SkipIfSet = v1alpha1.Reference{Path: ".spec.ref"}, e, []v1alpha1.Place{{Annotation: "example.org/class"}}
+	bindWhen := func(e v1beta1.Expression) func(*v1beta1.ClaimKindSpec) {
+		return func(s *v1beta1.ClaimKindSpec) {
+			s.Reference, s.Claims.When, s.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}, e, []v1beta1.Place{{Annotation: "example.org/class"}}
 		}
 	}
-	classRef := v1alpha1.Reference{Path: ".spec.classRef"}
+	classRef := v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}}
 	kinds := claimSpecs()
-	maps.Copy(kinds, map[string]func(*v1alpha1.ClaimKindSpec){
-		"Name": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref", Form: v1alpha1.Name}
+	maps.Copy(kinds, map[string]func(*v1beta1.ClaimKindSpec){
+		"Name": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}
 		},
-		"Object": func(s *v1alpha1.ClaimKindSpec) { s.Reference = v1alpha1.Reference{Path: ".spec.ref"} },
-		"TopLevelOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec", Form: v1alpha1.LocalObjectReference, EmptyIsUnset: true, WhenParentAbsent: v1alpha1.LeaveClaimAlone}
+		"Object": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}
 		},
-		"ParentOrEmpty": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref.name", EmptyIsUnset: true, WhenParentAbsent: v1alpha1.LeaveClaimAlone}
+		"TopLevelOrEmpty": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty, WhenParentAbsent: v1beta1.LeaveClaimAlone}
 		},
-		"Keywords": func(s *v1alpha1.ClaimKindSpec) { // A field may have the name of a CEL keyword, or a dash.
-			s.SkipIfSet = []v1alpha1.Place{{Path: ".in"}, {Path: ".namespace"}, {Path: ".a-b"}, {Path: ".spec.ref"}}
+		"ParentOrEmpty": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name"}, WhenEmpty: v1beta1.BindEmpty, WhenParentAbsent: v1beta1.LeaveClaimAlone}
 		},
-		"Selector": leavesAlone(classRef, v1alpha1.ClassSelector{Path: ".spec.ref.name"}),
-		"SelectorAnnotation": leavesAlone(v1alpha1.Reference{Path: ".spec.classRef", EmptyIsUnset: true},
-			v1alpha1.ClassSelector{Path: ".spec.ref", Annotation: "example.org/class"}),
-		"SelectorExpression": leavesAlone(classRef, v1alpha1.ClassSelector{Path: ".spec.ref.name", Expression: "claim.metadata.name"}),
+		"Keywords": func(s *v1beta1.ClaimKindSpec) { // A field may have the name of a CEL keyword, or a dash.
+			s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".in"}, {Path: ".namespace"}, {Path: ".a-b"}, {Path: ".spec.ref"}}
+		},
+		"Selector": leavesAlone(classRef, v1beta1.ClassSelector{Path: ".spec.ref.name"}),
+		"SelectorAnnotation": leavesAlone(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, WhenEmpty: v1beta1.BindEmpty},
+			v1beta1.ClassSelector{Path: ".spec.ref", Annotation: "example.org/class"}),
+		"SelectorExpression": leavesAlone(classRef, v1beta1.ClassSelector{Path: ".spec.ref.name", Expression: "claim.metadata.name"}),
 		"BindWhen":           bindWhen("has(claim.spec.resourceRef) && claim.spec.resourceRef == false"), // It asks for the reference, too.
 		"BindWhenDecides":    bindWhen("claim.spec.ref == 'gold'"),
 		"BindWhenBelow":      bindWhen("claim.spec.ref.name == ''"),
@@ -131,8 +134,8 @@ func TestConditionsAgree(t *testing.T) {
 	claims := conditionClaims()
 	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
-			k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) { change(&k.Spec) })
-			kind, plain, count := selector.NewClaimKind(&k), k.Spec.BindWhen == "", map[string]int{}
+			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) { change(&k.Spec) })
+			kind, plain, count := selector.NewClaimKind(&k), k.Spec.Claims.When == "", map[string]int{}
 			all := env.conditions(t, matchConditions(claim.MatchConditions(&k)))
 			unset := conditions{env.compile(t, claim.ReferenceIsUnset(&k, "object", false))}
 			old := conditions{env.compile(t, claim.ReferenceIsUnset(&k, "oldObject", true))}
@@ -192,16 +195,16 @@ func TestUpdatesThatUnbind(t *testing.T) {
 	specs = append(specs, `{"metadata":{}}`, `{"metadata":{},"spec":5}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{}}`)
 	for name, tc := range map[string]struct {
 		reason   string
-		bindWhen v1alpha1.Expression
+		bindWhen v1beta1.Expression
 	}{
 		"None":      {"We should go by the reference alone.", ""},
 		"Other":     {"We should go by the reference alone.", "claim.spec.ready"},
 		"Decides":   {"We should be called for a reference that may count as none.", "claim.spec.ref.name == 'default'"},
-		"Namespace": {"We should be called for it where the API server cannot evaluate bindWhen, too.", "claim.spec.ref.name == 'default' && namespace.metadata.name == 'team'"},
+		"Namespace": {"We should be called for it where the API server cannot evaluate claims.when, too.", "claim.spec.ref.name == 'default' && namespace.metadata.name == 'team'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) {
-				k.Spec.Reference, k.Spec.BindWhen = v1alpha1.Reference{Path: ".spec.ref"}, tc.bindWhen
+			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+				k.Spec.Reference, k.Spec.Claims.When = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}, tc.bindWhen
 			})
 			kind, all := selector.NewClaimKind(&k), newEnvironment(t).conditions(t, matchConditions(claim.MatchConditions(&k)))
 			restored := 0
@@ -248,32 +251,32 @@ func TestClassConditions(t *testing.T) {
 		"Odd":        {before: `{"metadata":[],"spec":1}`, now: `{"metadata":"","spec":[]}`},
 	}
 	const deleted = `{"default":true,"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"e.org/default":"true"}}}`
-	annotations := v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "e.org/default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
-	paths := v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Path: ".default"}, Weight: v1alpha1.Source{Path: ".spec.weight"}}
+	annotations := v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "e.org/default"}, Weight: v1beta1.Source{Annotation: "weight"}}
+	paths := v1beta1.ClassKindSpec{Default: v1beta1.Source{Path: ".default"}, Weight: v1beta1.Source{Path: ".spec.weight"}}
 	withFits, expression, weight := paths, paths, paths
-	withFits.Fits = []v1alpha1.Fit{{Name: "A", Expression: "class.a"}}
-	expression.Default, weight.Weight = v1alpha1.Source{Expression: "class.a"}, v1alpha1.Source{Expression: "class.a"}
-	partition := v1alpha1.ClaimKindSpec{Partition: &v1alpha1.Partition{Claim: "''", Class: "class.zone"}}
+	withFits.Fits = []v1beta1.Fit{{Name: "A", Expression: "class.a"}}
+	expression.Default, weight.Weight = v1beta1.Source{Expression: "class.a"}, v1beta1.Source{Expression: "class.a"}
+	partition := v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Partition: &v1beta1.Partition{Claim: "''", Class: "class.zone"}}}
 	for name, tc := range map[string]struct {
 		reason string
-		spec   v1alpha1.ClassKindSpec
-		claims v1alpha1.ClaimKindSpec
+		spec   v1beta1.ClassKindSpec
+		claims v1beta1.ClaimKindSpec
 		moves  bool
 		always bool
 	}{
 		"Annotations":       {reason: "We should ask for annotations by their keys, slashes included.", spec: annotations},
 		"Paths":             {reason: "We should ask for fields.", spec: paths},
 		"Partitions":        {reason: "We should be asked about every update of a class that is marked: it may move to another partition.", spec: paths, claims: partition, moves: true},
-		"Fits":              {reason: "We should be asked about every update of a class that is marked: it may serve other claims.", spec: paths, claims: v1alpha1.ClaimKindSpec{Fits: withFits.Fits}, moves: true},
+		"Fits":              {reason: "We should be asked about every update of a class that is marked: it may serve other claims.", spec: paths, claims: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Fits: withFits.Fits}}, moves: true},
 		"OwnFits":           {reason: "We should be asked the same where the class kind has the condition.", spec: withFits, moves: true},
 		"DefaultExpression": {reason: "We should be asked about every class where any field may be the mark.", spec: expression, always: true},
 		"WeightExpression":  {reason: "We should be asked about every class where any field may be the weight.", spec: weight, always: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.spec.ClaimKinds = []string{"claims.e.org"}
-			served := claimKind("claims.e.org", func(k *v1alpha1.ClaimKind) { k.Spec = tc.claims })
-			others := claimKind("others.e.org", func(k *v1alpha1.ClaimKind) { k.Spec = partition })
-			all := env.conditions(t, classConditions(&v1alpha1.ClassKind{Spec: tc.spec}, []v1alpha1.ClaimKind{served, others}))
+			tc.spec.ClaimKinds = controllertest.Links("claims.e.org")
+			served := claimKind("claims.e.org", func(k *v1beta1.ClaimKind) { k.Spec = tc.claims })
+			others := claimKind("others.e.org", func(k *v1beta1.ClaimKind) { k.Spec = partition })
+			all := env.conditions(t, classConditions(&v1beta1.ClassKind{Spec: tc.spec}, []v1beta1.ClaimKind{served, others}))
 			for update, u := range updates {
 				called, err := all.hold(map[string]any{"object": object(t, u.now), "oldObject": object(t, u.before)})
 				require.NoError(t, err, update)
@@ -284,6 +287,53 @@ func TestClassConditions(t *testing.T) {
 			assert.False(t, called, "We should not be asked about a class that is being deleted.")
 		})
 	}
+}
+
+// TestClassConditionsOfBothMarks has us asked about each update that makes a class the default, by our own
+// mark or by that of Crossplane, and about each that has another weight.
+func TestClassConditionsOfBothMarks(t *testing.T) {
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.e.org"}, Spec: v1beta1.ClassKindSpec{
+		Default: v1beta1.Source{Annotation: v1beta1.DefaultAnnotation}, Weight: v1beta1.Source{Annotation: v1beta1.WeightAnnotation},
+	}}
+	kind := selector.NewClassKind(k, metav1.SchemeGroupVersion.WithKind("Class"), false)
+	all := newEnvironment(t).conditions(t, classConditions(k, nil))
+	type class struct {
+		object map[string]any
+		known  *selector.Class
+	}
+	var classes []class
+	for _, own := range []string{"", "true", "false", "yes"} {
+		for _, other := range []string{"", "true", "false", "yes"} {
+			for _, weight := range []string{"", "5", "0"} {
+				annotations := map[string]any{}
+				for key, value := range map[string]string{v1beta1.DefaultAnnotation: own, v1beta1.CrossplaneDefaultAnnotation: other, v1beta1.CrossplaneWeightAnnotation: weight} {
+					if value != "" {
+						annotations[key] = value
+					}
+				}
+				object := map[string]any{"metadata": map[string]any{"name": "gold", "annotations": annotations}}
+				classes = append(classes, class{object, kind.NewClass(&unstructured.Unstructured{Object: object}, object)})
+			}
+		}
+	}
+	defaults := 0
+	for _, before := range classes {
+		for _, now := range classes {
+			called, err := all.hold(map[string]any{"object": now.object, "oldObject": before.object})
+			require.NoError(t, err)
+			if now.known.Default && !before.known.Default {
+				defaults++
+				assert.True(t, called, "We should be asked where %v becomes %v.", before.object, now.object)
+			}
+			if now.known.Weight != before.known.Weight && now.known.Weight != 1 {
+				assert.True(t, called, "We should be asked where %v becomes %v.", before.object, now.object)
+			}
+			if before.known == now.known {
+				assert.False(t, called, "We should not be asked about what stays: %v.", now.object)
+			}
+		}
+	}
+	assert.Positive(t, defaults)
 }
 
 // conditionClaims has each value of each place that the kinds look at, beside each of others.

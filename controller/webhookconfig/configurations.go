@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
 )
 
 // ClaimConfigurations are the names of the MutatingWebhookConfigurations, which have the
 // entries of claim kinds.
-var ClaimConfigurations = []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration}
+var ClaimConfigurations = []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration}
 
 // allConfigurations are these, and the ValidatingWebhookConfiguration with the entries of class kinds.
-var allConfigurations = append(slices.Clip(ClaimConfigurations), v1alpha1.ClassConfiguration)
+var allConfigurations = append(slices.Clip(ClaimConfigurations), v1beta1.ClassConfiguration)
 
 // Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for
 // the reinvocation policy.
@@ -49,7 +49,7 @@ func ReadConfigurations(ctx context.Context, reader client.Reader, names ...stri
 		c := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		var err error
-		if name == v1alpha1.ClassConfiguration {
+		if name == v1beta1.ClassConfiguration {
 			err = reader.Get(ctx, client.ObjectKey{Name: name}, classes)
 			c.ObjectMeta = classes.ObjectMeta
 		} else {
@@ -72,14 +72,14 @@ func ReadConfigurations(ctx context.Context, reader client.Reader, names ...stri
 // ClaimEntry returns the entry of a claim kind, nil if there is none. While its order
 // changes, there may be two, which are alike.
 func (all Configurations) ClaimEntry(claimKind string) *Entry {
-	name := claimKind + v1alpha1.BindSuffix
-	return cmp.Or(all.Entry(v1alpha1.FirstConfiguration, name), all.Entry(v1alpha1.LastConfiguration, name))
+	name := claimKind + v1beta1.BindSuffix
+	return cmp.Or(all.Entry(v1beta1.FirstConfiguration, name), all.Entry(v1beta1.LastConfiguration, name))
 }
 
 // ClassEntry returns the entry of a class kind for its creations and updates, nil if
 // there is none.
 func (all Configurations) ClassEntry(classKind string) *Entry {
-	return all.Entry(v1alpha1.ClassConfiguration, classKind+v1alpha1.GuardSuffix)
+	return all.Entry(v1beta1.ClassConfiguration, classKind+v1beta1.GuardSuffix)
 }
 
 // Entry returns the one with a name in one configuration, nil if there is none.
@@ -186,7 +186,7 @@ func (w *Configurator) remove(ctx context.Context, current *Configuration, due [
 	}
 	o := &metav1.PartialObjectMetadata{ObjectMeta: current.ObjectMeta}
 	o.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kindOf(current.Name)))
-	err = w.Client.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager))
+	err = w.Client.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(v1beta1.FieldManager))
 	current.ResourceVersion = o.ResourceVersion
 	return err
 }
@@ -199,7 +199,7 @@ func apply(ctx context.Context, to client.Client, kind string, object client.Obj
 	}
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
-	return to.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	return to.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1beta1.FieldManager), client.ForceOwnership)
 }
 
 // written classifies the error of a write.
@@ -219,7 +219,7 @@ func notDeployed(name string) error {
 }
 
 func kindOf(configuration string) string {
-	if configuration == v1alpha1.ClassConfiguration {
+	if configuration == v1beta1.ClassConfiguration {
 		return "ValidatingWebhookConfiguration"
 	}
 	return "MutatingWebhookConfiguration"

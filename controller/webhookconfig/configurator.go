@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
@@ -50,8 +50,8 @@ type Configurator struct {
 	Registration *registry.Registration
 	// Servable reports whether the claims of a kind can be bound, and Offered whether the classes of one are
 	// offered to claims. They are those of the Registration.
-	Servable func(context.Context, *v1alpha1.ClaimKind) bool
-	Offered  func(*v1alpha1.ClassKind) bool
+	Servable func(context.Context, *v1beta1.ClaimKind) bool
+	Offered  func(*v1beta1.ClassKind) bool
 	Client   client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
@@ -63,7 +63,7 @@ type Configurator struct {
 	ServiceDelay time.Duration
 
 	claims, classes Entries
-	// refused are the conditions of bindWhen that the API server did not take, by claim
+	// refused are the conditions of claims.when that the API server did not take, by claim
 	// kind. Only rounds for claims use them. A new leader tries again.
 	refused map[string]string
 	trust   trust
@@ -89,10 +89,10 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
 			&admissionregistrationv1.MutatingWebhookConfiguration{},
-			registrations{&v1alpha1.ClaimKind{}: loop.RevisionChanged, &v1alpha1.ClaimKind{}: servableChanged}),
+			registrations{&v1beta1.ClaimKind{}: loop.RevisionChanged, &v1beta1.ClaimKind{}: servableChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
-			registrations{&v1alpha1.ClassKind{}: readyChanged, &v1alpha1.ClaimKind{}: loop.RevisionChanged}))
+			registrations{&v1beta1.ClassKind{}: readyChanged, &v1beta1.ClaimKind{}: loop.RevisionChanged}))
 }
 
 // registrations on which a configuration depends, and which of their changes matter.

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
@@ -51,9 +51,9 @@ func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregist
 	registration.Inventory.Open()
 	return &Configurator{
 		Registration: registration,
-		Servable:     func(_ context.Context, k *v1alpha1.ClaimKind) bool { return len(k.Status.Conditions) == 0 },
-		Offered: func(k *v1alpha1.ClassKind) bool {
-			return meta.IsStatusConditionTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+		Servable:     func(_ context.Context, k *v1beta1.ClaimKind) bool { return len(k.Status.Conditions) == 0 },
+		Offered: func(k *v1beta1.ClassKind) bool {
+			return meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady)
 		},
 		Client: c, Live: live, Address: Address{Namespace: "own", Service: "classbind"},
 		Serving: func(_ context.Context, given []byte) error {
@@ -87,7 +87,7 @@ func configurationWith(name string, entries ...string) *admissionregistrationv1.
 
 // guardingWith is the same for classes.
 func guardingWith(entries ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ClassConfiguration, UID: "c0ffee", ResourceVersion: "7"}}
 	for _, e := range configurationWith("", entries...).Webhooks {
 		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: e.Name, Rules: e.Rules, ClientConfig: e.ClientConfig})
 	}
@@ -95,7 +95,7 @@ func guardingWith(entries ...string) *admissionregistrationv1.ValidatingWebhookC
 }
 
 // claimKind is changed by functions, if any are given.
-func claimKind(name string, change ...func(*v1alpha1.ClaimKind)) v1alpha1.ClaimKind {
+func claimKind(name string, change ...func(*v1beta1.ClaimKind)) v1beta1.ClaimKind {
 	k := controllertest.NewClaimKind(name)
 	for _, f := range change {
 		f(k)
@@ -104,15 +104,15 @@ func claimKind(name string, change ...func(*v1alpha1.ClaimKind)) v1alpha1.ClaimK
 }
 
 // ofResource is a change to a ClaimKind of a resource whose claims have the reference at a path.
-func ofResource(resource string, path v1alpha1.FieldPath) func(*v1alpha1.ClaimKind) {
-	return func(k *v1alpha1.ClaimKind) { k.Spec.Resource, k.Spec.Reference.Path = resource, path }
+func ofResource(resource string, path v1beta1.FieldPath) func(*v1beta1.ClaimKind) {
+	return func(k *v1beta1.ClaimKind) { k.Spec.Claims.Resource, k.Spec.Reference.Path = resource, path }
 }
 
 // classKind has the condition Ready, unless its status is empty, and serves claim kinds.
-func classKind(name string, isReady metav1.ConditionStatus, claimKinds ...string) v1alpha1.ClassKind {
-	k := v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: claimKinds}}
+func classKind(name string, isReady metav1.ConditionStatus, claimKinds ...string) v1beta1.ClassKind {
+	k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claimKinds...)}}
 	if isReady != "" {
-		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: isReady}}
+		k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: isReady}}
 	}
 	return k
 }
@@ -125,17 +125,17 @@ func TestRounds(t *testing.T) {
 	a, b := claimKind("a.example.org"), claimKind("b.example.org")
 	classesA, classesB := classKind("a.example.org", isReady), classKind("b.example.org", isReady)
 	unavailable := errors.New("certificate signed by unknown authority")
-	status := func(reason string) func(*v1alpha1.ClaimKind) {
-		return func(k *v1alpha1.ClaimKind) {
-			k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason}}
+	status := func(reason string) func(*v1beta1.ClaimKind) {
+		return func(k *v1beta1.ClaimKind) {
+			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Reason: reason}}
 		}
 	}
 	sameReference := ofResource("a.example.org", ".spec.classRef")
-	first, second, faulty := claimKind("y", sameReference), claimKind("z", sameReference), claimKind("y", sameReference, status(v1alpha1.ReasonNoClassKind))
-	watched := []v1alpha1.ClaimKind{
-		claimKind("later.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.BindLater }),
-		claimKind("counted.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.Strategy = v1alpha1.LeastClaims }),
-		claimKind("admitted.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.WhenUnmatched = v1alpha1.Admit }),
+	first, second, faulty := claimKind("y", sameReference), claimKind("z", sameReference), claimKind("y", sameReference, status(v1beta1.ReasonNoClassKind))
+	watched := []v1beta1.ClaimKind{
+		claimKind("later.example.org", func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.BindLater }),
+		claimKind("counted.example.org", func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.LeastClaims }),
+		claimKind("admitted.example.org", func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Admit }),
 	}
 	type want struct {
 		entries []string // that are applied, nil if nothing is
@@ -145,8 +145,8 @@ func TestRounds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason       string
 		before       []string // entries; a nil list says that there is no configuration
-		claims       []v1alpha1.ClaimKind
-		classes      []v1alpha1.ClassKind // nil, it is a round of claims
+		claims       []v1beta1.ClaimKind
+		classes      []v1beta1.ClassKind // nil, it is a round of claims
 		crds         []string
 		unregistered string  // claim kind
 		secrets      secrets // nil, there is one with the CA
@@ -154,58 +154,58 @@ func TestRounds(t *testing.T) {
 		want         want
 	}{
 		"NoConfiguration": {
-			reason: "We should not make a configuration that nobody deployed.", claims: []v1alpha1.ClaimKind{a},
+			reason: "We should not make a configuration that nobody deployed.", claims: []v1beta1.ClaimKind{a},
 			want: want{again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`},
 		},
 		"NoConfigurationOfClasses": {
-			reason: "We should not make a configuration that nobody deployed.", classes: []v1alpha1.ClassKind{},
+			reason: "We should not make a configuration that nobody deployed.", classes: []v1beta1.ClassKind{},
 			want: want{again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
 		},
 		"NoCA": {
-			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1alpha1.ClaimKind{a}, secrets: secrets{},
+			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
 		},
 		"EmptyCA": {
 			reason: "We should write no entry while the Secret holds no CA: every call would fail.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{a}, secrets: secrets{"own/classbind-ca": {}},
+			before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{"own/classbind-ca": {}},
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
 		},
 		"NotServing": {
 			reason: "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
-			before: []string{b.Name + bind}, claims: []v1alpha1.ClaimKind{a}, serving: unavailable,
+			before: []string{b.Name + bind}, claims: []v1beta1.ClaimKind{a}, serving: unavailable,
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
 		"NotServingForClasses": {
 			reason: "We should do the same for classes.",
-			before: []string{b.Name + guard}, classes: []v1alpha1.ClassKind{classesA}, serving: unavailable,
+			before: []string{b.Name + guard}, classes: []v1beta1.ClassKind{classesA}, serving: unavailable,
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
 		"NoKinds":      {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: want{entries: []string{}}},
-		"NoClassKinds": {reason: "We should do the same for classes.", before: []string{a.Name + guard}, classes: []v1alpha1.ClassKind{}, want: want{entries: []string{}}},
+		"NoClassKinds": {reason: "We should do the same for classes.", before: []string{a.Name + guard}, classes: []v1beta1.ClassKind{}, want: want{entries: []string{}}},
 		"InOrder": {
 			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would bring us back here.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{b, claimKind("c.example.org"), a},
+			before: []string{}, claims: []v1beta1.ClaimKind{b, claimKind("c.example.org"), a},
 			want: want{entries: []string{a.Name + bind + " v1 Namespaced", b.Name + bind + " v1 Namespaced", "c.example.org" + bind + " v1 Cluster"}},
 		},
 		"ClassesInOrder": {
 			reason: "We should guard the kinds alone whose classes are offered to claims, in the order of their names.",
-			before: []string{}, classes: []v1alpha1.ClassKind{classesB, classKind("c.example.org", isNot), classesA, classKind("d.example.org", "")},
+			before: []string{}, classes: []v1beta1.ClassKind{classesB, classKind("c.example.org", isNot), classesA, classKind("d.example.org", "")},
 			want: want{entries: []string{a.Name + guard + " v1 Namespaced", b.Name + guard + " v1 Namespaced"}},
 		},
 		"ReadyNoMore": {
 			reason: "We should take the entry out of a kind whose classes are offered no more.",
-			before: []string{a.Name + guard, b.Name + guard}, classes: []v1alpha1.ClassKind{classKind("a.example.org", isNot), classesB},
+			before: []string{a.Name + guard, b.Name + guard}, classes: []v1beta1.ClassKind{classKind("a.example.org", isNot), classesB},
 			want: want{entries: []string{b.Name + guard + " v1 Namespaced"}},
 		},
 		"NotServable": {
 			reason: "We should not stop the claims of a kind that cannot be served, unless it was served before.",
 			before: []string{a.Name + bind},
-			claims: []v1alpha1.ClaimKind{claimKind("a.example.org", status(v1alpha1.ReasonNoClassKind)), claimKind("b.example.org", status(v1alpha1.ReasonNoClassKind))},
+			claims: []v1beta1.ClaimKind{claimKind("a.example.org", status(v1beta1.ReasonNoClassKind)), claimKind("b.example.org", status(v1beta1.ReasonNoClassKind))},
 			want:   want{entries: []string{a.Name + bind + " v1 Namespaced"}},
 		},
 		"Uninstalled": {
 			reason: "We should leave out a kind that is not installed, take its entry out, and look again.",
-			before: []string{"claims.absent.example.org" + bind}, claims: []v1alpha1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
+			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
 			want: want{
 				entries: []string{a.Name + bind + " v1 Namespaced"},
 				again:   registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
@@ -213,7 +213,7 @@ func TestRounds(t *testing.T) {
 		},
 		"UninstalledClasses": {
 			reason: "We should do the same for classes.",
-			before: []string{"golds.absent.example.org" + guard}, classes: []v1alpha1.ClassKind{classesA, classKind("golds.absent.example.org", isReady)},
+			before: []string{"golds.absent.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("golds.absent.example.org", isReady)},
 			want: want{
 				entries: []string{a.Name + guard + " v1 Namespaced"},
 				again:   registry.RetryAfter, problem: `"golds.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
@@ -221,7 +221,7 @@ func TestRounds(t *testing.T) {
 		},
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
-			before: []string{"claims.absent.example.org" + bind}, claims: []v1alpha1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
+			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
 			crds: []string{"claims.absent.example.org", "others.absent.example.org"},
 			want: want{
 				entries: []string{a.Name + bind + " v1 Namespaced", "claims.absent.example.org" + bind + " v7 *"},
@@ -231,7 +231,7 @@ func TestRounds(t *testing.T) {
 		"ClassesNotServed": {
 			reason: "We should do the same for classes, and keep both entries.",
 			before: []string{"golds.absent.example.org" + guard}, claims: watched,
-			classes: []v1alpha1.ClassKind{classKind("golds.absent.example.org", isReady, "later.example.org"), classKind("others.absent.example.org", isReady)},
+			classes: []v1beta1.ClassKind{classKind("golds.absent.example.org", isReady, "later.example.org"), classKind("others.absent.example.org", isReady)},
 			crds:    []string{"golds.absent.example.org", "others.absent.example.org"},
 			want: want{
 				entries: []string{"golds.absent.example.org" + guard + " v7 *", "golds.absent.example.org" + deletion + " * *"},
@@ -240,7 +240,7 @@ func TestRounds(t *testing.T) {
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
-			before: []string{"claims.down.example.org" + bind}, claims: []v1alpha1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
+			before: []string{"claims.down.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
 			want: want{
 				entries: []string{a.Name + bind + " v1 Namespaced", "claims.down.example.org" + bind + " v7 *"},
 				again:   registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
@@ -248,7 +248,7 @@ func TestRounds(t *testing.T) {
 		},
 		"ClassesNotAnswered": {
 			reason: "We should do the same for classes.",
-			before: []string{"golds.down.example.org" + guard}, classes: []v1alpha1.ClassKind{classesA, classKind("golds.down.example.org", isReady), classKind("others.down.example.org", isReady)},
+			before: []string{"golds.down.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("golds.down.example.org", isReady), classKind("others.down.example.org", isReady)},
 			want: want{
 				entries: []string{a.Name + guard + " v1 Namespaced", "golds.down.example.org" + guard + " v7 *"},
 				again:   registry.RetryAfter, problem: `"golds.down.example.org": cannot look up the API group "down.example.org": `,
@@ -256,29 +256,29 @@ func TestRounds(t *testing.T) {
 		},
 		"Resource": {
 			reason: "We should write two entries for a resource with two references.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{a, claimKind("tiers", ofResource("a.example.org", ".spec.tierRef"))},
+			before: []string{}, claims: []v1beta1.ClaimKind{a, claimKind("tiers", ofResource("a.example.org", ".spec.tierRef"))},
 			want: want{entries: []string{a.Name + bind + " v1 Namespaced", "tiers" + bind + " v1 Namespaced"}},
 		},
 		"Conflict": {
 			reason: "We should write no entry for the second by name of two of one reference.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+			before: []string{}, claims: []v1beta1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
 		},
 		"ConflictWithANewcomer": {
 			reason: "We should keep the entry of the second until that of the first is seen: meanwhile, claims would be created without a class.",
-			before: []string{"z" + bind}, claims: []v1alpha1.ClaimKind{second, first},
+			before: []string{"z" + bind}, claims: []v1beta1.ClaimKind{second, first},
 			want: want{entries: []string{"y" + bind + " v1 Namespaced", "z" + bind + " v1 Namespaced"}},
 		},
 		"ConflictWithWhatWasNeverServed": {
 			reason: "We should keep it where the first gets no entry.",
-			before: []string{"z" + bind}, claims: []v1alpha1.ClaimKind{second, faulty}, want: want{entries: []string{"z" + bind + " v1 Namespaced"}},
+			before: []string{"z" + bind}, claims: []v1beta1.ClaimKind{second, faulty}, want: want{entries: []string{"z" + bind + " v1 Namespaced"}},
 		},
 		"ConflictIsOver": {
 			reason: "We should remove the entry of the second once that of the first is seen.",
-			before: []string{"y" + bind, "z" + bind}, claims: []v1alpha1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+			before: []string{"y" + bind, "z" + bind}, claims: []v1beta1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
 		},
 		"VersionNotServed": {
 			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("a.example.org", func(k *v1alpha1.ClaimKind) { k.Spec.Version = "v1beta1" })},
+			before: []string{}, claims: []v1beta1.ClaimKind{claimKind("a.example.org", func(k *v1beta1.ClaimKind) { k.Spec.Claims.Version = "v1beta1" })},
 			want: want{
 				entries: []string{a.Name + bind + " * Namespaced"},
 				again:   registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
@@ -286,12 +286,12 @@ func TestRounds(t *testing.T) {
 		},
 		"Unsuitable": {
 			reason: "We should write no entry for what the API server decides before it asks us.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{claimKind("priorities", ofResource("pods", ".spec.priorityClassName"))},
+			before: []string{}, claims: []v1beta1.ClaimKind{claimKind("priorities", ofResource("pods", ".spec.priorityClassName"))},
 			want: want{again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
 		},
 		"UnsuitableClasses": {
 			reason: "We should take the entry out of a kind that cannot be watched any more: nobody would be offered its classes.",
-			before: []string{"d.example.org" + guard}, classes: []v1alpha1.ClassKind{classesA, classKind("d.example.org", isReady)},
+			before: []string{"d.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("d.example.org", isReady)},
 			want: want{
 				entries: []string{a.Name + guard + " v1 Namespaced"},
 				again:   registry.RetryAfter, problem: `"d.example.org": the resource cannot be used: the API server does not serve it with the verbs ["watch"]`,
@@ -299,7 +299,7 @@ func TestRounds(t *testing.T) {
 		},
 		"NotHeardOf": {
 			reason: "We should write no entry for a kind that this replica would not know, and look again soon.",
-			before: []string{}, claims: []v1alpha1.ClaimKind{a, b}, unregistered: "b.example.org",
+			before: []string{}, claims: []v1beta1.ClaimKind{a, b}, unregistered: "b.example.org",
 			want: want{
 				entries: []string{a.Name + bind + " v1 Namespaced"},
 				again:   registry.RetryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
@@ -308,7 +308,7 @@ func TestRounds(t *testing.T) {
 		"Deletions": {
 			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",
 			before: []string{}, claims: watched,
-			classes: []v1alpha1.ClassKind{
+			classes: []v1beta1.ClassKind{
 				classKind("a.example.org", isReady, "others.example.org", "later.example.org"), classKind("b.example.org", isReady, "counted.example.org"),
 				classKind("c.example.org", isReady, "admitted.example.org"),
 			},
@@ -336,7 +336,7 @@ func TestRounds(t *testing.T) {
 			case tc.classes != nil:
 				c.Guarding = guardingWith(tc.before...)
 			default:
-				c.Configuration = configurationWith(v1alpha1.LastConfiguration, tc.before...)
+				c.Configuration = configurationWith(v1beta1.LastConfiguration, tc.before...)
 			}
 			result, err := w.reconcile(t.Context(), e, write)
 			require.NoError(t, err, tc.reason)
@@ -354,7 +354,7 @@ func TestRounds(t *testing.T) {
 			applied := c.Applied[0]
 			assert.Equal(t, metav1.ObjectMeta{Name: applied.Name, UID: "c0ffee", ResourceVersion: "7"}, applied.ObjectMeta,
 				"We should apply to the object that we read, and to no new one, and not take back what another leader has written since.")
-			assert.Equal(t, tc.classes != nil, applied.Name == v1alpha1.ClassConfiguration, "We should leave the other configuration alone.")
+			assert.Equal(t, tc.classes != nil, applied.Name == v1beta1.ClassConfiguration, "We should leave the other configuration alone.")
 			got, removed := []string{}, slices.Clone(tc.before)
 			for _, e := range applied.Webhooks {
 				assert.Equal(t, ca, e.ClientConfig.CABundle, "We should write an entry together with its CA.")
@@ -403,9 +403,9 @@ func TestCAsOfEntries(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &controllertest.Cached{Configuration: configurationWith(v1alpha1.LastConfiguration), ClaimKinds: []v1alpha1.ClaimKind{claimKind("a.example.org")}}
+			c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration), ClaimKinds: []v1beta1.ClaimKind{claimKind("a.example.org")}}
 			if tc.entry != nil {
-				c.Configuration = configurationWith(v1alpha1.LastConfiguration, "a.example.org"+v1alpha1.BindSuffix)
+				c.Configuration = configurationWith(v1beta1.LastConfiguration, "a.example.org"+v1beta1.BindSuffix)
 				c.Configuration.Webhooks[0].ClientConfig.CABundle = tc.entry
 			}
 			w := newConfigurator(t, c, next)
@@ -450,9 +450,9 @@ func (c noClasses) Get(ctx context.Context, k client.ObjectKey, o client.Object,
 func TestReconcileTrusts(t *testing.T) {
 	old, ours, certManagers := newCA(t), newCA(t), newCA(t)
 	c := &controllertest.Cached{
-		ClaimKinds:    []v1alpha1.ClaimKind{claimKind("a.example.org")},
-		ClassKinds:    []v1alpha1.ClassKind{classKind("b.example.org", metav1.ConditionTrue)},
-		Configuration: configurationWith(v1alpha1.LastConfiguration, "a.example.org"+v1alpha1.BindSuffix),
+		ClaimKinds:    []v1beta1.ClaimKind{claimKind("a.example.org")},
+		ClassKinds:    []v1beta1.ClassKind{classKind("b.example.org", metav1.ConditionTrue)},
+		Configuration: configurationWith(v1beta1.LastConfiguration, "a.example.org"+v1beta1.BindSuffix),
 		Guarding:      guardingWith(),
 	}
 	c.Configuration.Webhooks[0].ClientConfig.CABundle = old
@@ -485,13 +485,13 @@ func TestReconcileTrusts(t *testing.T) {
 func TestReadyChanged(t *testing.T) {
 	none := classKind("a.example.org", "")
 	yes, no := classKind("a.example.org", metav1.ConditionTrue), classKind("a.example.org", metav1.ConditionFalse)
-	yes.Status.Conditions[0].Reason, no.Status.Conditions[0].Reason = v1alpha1.ReasonServed, v1alpha1.ReasonNotInstalled
+	yes.Status.Conditions[0].Reason, no.Status.Conditions[0].Reason = v1beta1.ReasonServed, v1beta1.ReasonNotInstalled
 	changed, more := *yes.DeepCopy(), *yes.DeepCopy()
 	changed.Generation++
-	more.Status.Conditions = append(more.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue})
+	more.Status.Conditions = append(more.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionGuarded, Status: metav1.ConditionTrue})
 	for name, tc := range map[string]struct {
 		reason        string
-		before, after v1alpha1.ClassKind
+		before, after v1beta1.ClassKind
 		want          bool
 	}{
 		"Ready":       {"We should write the entry of a kind whose classes are offered now.", no, yes, true},

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector/claim"
@@ -28,7 +28,7 @@ func IsOfAnyVersion(e *Entry) bool {
 }
 
 // claimRule is for the creation of claims of a kind.
-func (w *Configurator) claimRule(ctx context.Context, k *v1alpha1.ClaimKind, before *Entry) (*rule, error) {
+func (w *Configurator) claimRule(ctx context.Context, k *v1beta1.ClaimKind, before *Entry) (*rule, error) {
 	if w.Registration.Inventory.ClaimKind(k.Name) == nil {
 		return nil, errNotRegisteredYet
 	}
@@ -131,47 +131,47 @@ type Address struct {
 	Service string
 }
 
-// claimEntry is without the condition of bindWhen if that is the expression that the API server
+// claimEntry is without the condition of claims.when if that is the expression that the API server
 // refused.
-func (a Address) claimEntry(k *v1alpha1.ClaimKind, r rule, ca []byte, refused string) Entry {
-	if k.Spec.OnUnbind != v1alpha1.AllowUnbind { // A class reference is put back that an update removes.
+func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused string) Entry {
+	if k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind { // A class reference is put back that an update removes.
 		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	}
-	e := a.entry(k.Name+v1alpha1.BindSuffix, v1alpha1.BindPath+k.Name, r, ca, k.Spec.NamespaceSelector)
+	e := a.entry(k.Name+v1beta1.BindSuffix, v1beta1.BindPath+k.Name, r, ca, k.Spec.Claims.NamespaceSelector)
 	e.MatchConditions = slices.DeleteFunc(matchConditions(claim.MatchConditions(k)), func(c admissionregistrationv1.MatchCondition) bool {
 		return isBindWhen(c) && c.Expression == refused
 	})
-	if k.Spec.FailurePolicy == v1alpha1.Ignore {
+	if k.Spec.Admission.FailurePolicy == v1beta1.Ignore {
 		e.FailurePolicy = new(admissionregistrationv1.Ignore)
 	}
 	e.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 	return e
 }
 
-// classEntry has the failurePolicy Fail: without our answer, two defaults could be
+// classEntry has the admission.failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
-func (a Address) classEntry(k *v1alpha1.ClassKind, claimKinds []v1alpha1.ClaimKind, r rule, ca []byte) Entry {
-	e := a.entry(k.Name+v1alpha1.GuardSuffix, v1alpha1.GuardPath, r, ca, v1alpha1.NamespaceSelector{})
+func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind, r rule, ca []byte) Entry {
+	e := a.entry(k.Name+v1beta1.GuardSuffix, v1beta1.GuardPath, r, ca, v1beta1.NamespaceSelector{})
 	e.MatchConditions = classConditions(k, claimKinds)
 	e.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
 	return e
 }
 
-// deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
+// deletionEntry has the admission.failurePolicy Ignore: without our answer, only a warning is missing.
 // It is of all versions: to convert a class for us may fail, which Ignore does not cover.
-func (a Address) deletionEntry(k *v1alpha1.ClassKind, r rule, ca []byte) Entry {
+func (a Address) deletionEntry(k *v1beta1.ClassKind, r rule, ca []byte) Entry {
 	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
 	r.APIVersions = []string{anyVersion}
-	e := a.entry(k.Name+v1alpha1.DeletionSuffix, v1alpha1.DeletionPath, r, ca, v1alpha1.NamespaceSelector{})
+	e := a.entry(k.Name+v1beta1.DeletionSuffix, v1beta1.DeletionPath, r, ca, v1beta1.NamespaceSelector{})
 	e.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "is-not-by-a-controller", Expression: isByNoController}}
 	e.FailurePolicy = new(admissionregistrationv1.Ignore)
-	e.TimeoutSeconds = new(int32(v1alpha1.DeletionTimeoutSeconds))
+	e.TimeoutSeconds = new(int32(v1beta1.DeletionTimeoutSeconds))
 	return e
 }
 
 // entry has what most entries have. A failurePolicy that this release does not know becomes
 // Fail: it would make the configuration invalid, which all kinds share.
-func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1alpha1.NamespaceSelector) Entry {
+func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.NamespaceSelector) Entry {
 	server := admissionregistrationv1.WebhookClientConfig{CABundle: ca}
 	if a.URL != "" {
 		server.URL = new(strings.TrimSuffix(a.URL, "/") + path)
@@ -189,7 +189,7 @@ func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1alpha1
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          new(int32(v1alpha1.WebhookTimeoutSeconds)),
+		TimeoutSeconds:          new(int32(v1beta1.WebhookTimeoutSeconds)),
 		AdmissionReviewVersions: []string{"v1"},
 	}
 }

@@ -10,7 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 )
 
@@ -75,13 +75,13 @@ func TestEntries(t *testing.T) {
 	}
 	found := cluster.Resource{Namespaced: true}
 	found.Version = "v1"
-	for policy, want := range map[v1alpha1.FailurePolicy]admissionregistrationv1.FailurePolicyType{"Fail": "Fail", "Ignore": "Ignore", "Retry": "Fail"} {
-		k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) {
-			k.Spec.FailurePolicy = policy
-			k.Spec.NamespaceSelector = v1alpha1.NamespaceSelector{
-				MatchLabels: map[string]v1alpha1.LabelValue{"env": "prod"},
-				MatchExpressions: []v1alpha1.NamespaceSelectorRequirement{
-					{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []v1alpha1.LabelValue{"kube-system"}},
+	for policy, want := range map[v1beta1.FailurePolicy]admissionregistrationv1.FailurePolicyType{"Fail": "Fail", "Ignore": "Ignore", "Retry": "Fail"} {
+		k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+			k.Spec.Admission.FailurePolicy = policy
+			k.Spec.Claims.NamespaceSelector = v1beta1.NamespaceSelector{
+				MatchLabels: map[string]v1beta1.LabelValue{"env": "prod"},
+				MatchExpressions: []v1beta1.NamespaceSelectorRequirement{
+					{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []v1beta1.LabelValue{"kube-system"}},
 				},
 			}
 		})
@@ -93,13 +93,13 @@ func TestEntries(t *testing.T) {
 	golds, rule := classKind("golds.example.org", ""), servedRule("golds.example.org", found)
 	check(deletion, a.deletionEntry(&golds, *rule, pem), "We should hold up no deletion, nor refuse one.")
 	rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
-	golds.Spec.Default, golds.Spec.Weight = v1alpha1.Source{Annotation: "default"}, v1alpha1.Source{Annotation: "weight"}
+	golds.Spec.Default, golds.Spec.Weight = v1beta1.Source{Annotation: "default"}, v1beta1.Source{Annotation: "weight"}
 	conditions, err := json.Marshal(classConditions(&golds, nil))
 	require.NoError(t, err)
 	check(fmt.Sprintf(class, conditions), a.classEntry(&golds, nil, *rule, pem), "We should have two defaults refused, even while we do not answer.")
 
 	const longest = 230 // of the name of a ClassKind: see its schema
-	assert.LessOrEqual(t, longest+len(v1alpha1.DeletionSuffix), 253, "We should have room for the name of the longest kind.")
+	assert.LessOrEqual(t, longest+len(v1beta1.DeletionSuffix), 253, "We should have room for the name of the longest kind.")
 	for url, want := range map[string]string{ // Without two slashes, and with the path of a proxy.
 		"https://localhost:9443": "https://localhost:9443/guard", "https://localhost:9443/": "https://localhost:9443/guard", "https://proxy/classbind": "https://proxy/classbind/guard",
 	} {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -37,8 +37,8 @@ func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toRound).
-		Watches(&v1alpha1.ClaimKind{}, toRound, loop.RevisionChanged).
-		Watches(&v1alpha1.ClassKind{}, toRound, loop.RevisionChanged).
+		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
+		Watches(&v1beta1.ClassKind{}, toRound, loop.RevisionChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			m.Registration.OnRegistered(ctx, func(string) { request(name, memoryDelay) })
 			m.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, memoryDelay) })
@@ -59,10 +59,10 @@ func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
 // write what is served now, if that is not what is remembered.
 func (m *Memory) write(ctx context.Context) error {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := m.Client.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, c); err != nil {
+	if err := m.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {
 		return fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	if err := m.Client.List(ctx, claimKinds); err != nil {
 		return fmt.Errorf("cannot list claim kinds: %w", err)
 	}
@@ -70,17 +70,17 @@ func (m *Memory) write(ctx context.Context) error {
 		return fmt.Errorf("cannot list class kinds: %w", err)
 	}
 	now, err := m.Registration.Remember(registry.MemoryOf(c), claimKinds.Items, classKinds.Items)
-	if err != nil || c.Annotations[v1alpha1.MemoryAnnotation] == now {
+	if err != nil || c.Annotations[v1beta1.MemoryAnnotation] == now {
 		return err
 	}
 	// With the version that was read, the API server refuses to overwrite what another leader wrote.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": c.ResourceVersion, "annotations": map[string]string{v1alpha1.MemoryAnnotation: now},
+		"resourceVersion": c.ResourceVersion, "annotations": map[string]string{v1beta1.MemoryAnnotation: now},
 	}})
 	if err != nil {
 		return fmt.Errorf("cannot encode what is served: %w", err)
 	}
-	if err := m.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
+	if err := m.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(v1beta1.FieldManager)); err != nil {
 		return fmt.Errorf("cannot write what is served: %w", err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
@@ -94,7 +94,7 @@ func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
-		Watches(&v1alpha1.ClaimKind{}, toRound, loop.RevisionChanged).
+		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			p.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
 			p.Registration.OnRegistered(ctx, func(string) { request(name, policyDelay) })
@@ -143,11 +143,11 @@ type duePolicies struct {
 
 func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	due = duePolicies{policies: map[string]duePolicy{}, outcomes: map[string]PolicyOutcome{}, kept: map[string][]string{}}
-	kinds := &v1alpha1.ClaimKindList{}
+	kinds := &v1beta1.ClaimKindList{}
 	if err := p.Client.List(ctx, kinds); err != nil {
 		return due, fmt.Errorf("cannot list claim kinds: %w", err)
 	}
-	asks := func(k v1alpha1.ClaimKind) bool { return k.Spec.Defaulting == v1alpha1.DefaultingPolicy }
+	asks := func(k v1beta1.ClaimKind) bool { return k.Spec.Admission.Defaulting == v1beta1.DefaultingPolicy }
 	if !slices.ContainsFunc(kinds.Items, asks) {
 		return due, nil
 	}
@@ -155,7 +155,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	if err != nil {
 		return due, err
 	}
-	classKinds := &v1alpha1.ClassKindList{}
+	classKinds := &v1beta1.ClassKindList{}
 	if err := p.Client.List(ctx, classKinds); err != nil {
 		return due, fmt.Errorf("cannot list class kinds: %w", err)
 	}
@@ -182,7 +182,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 		}
 		if fault != nil {
 			due.outcomes[k.Name] = PolicyOutcome{Fault: fault}
-			due.soon = due.soon || fault.Reason == v1alpha1.ReasonNotConfigured
+			due.soon = due.soon || fault.Reason == v1beta1.ReasonNotConfigured
 			continue
 		}
 		due.outcomes[k.Name] = PolicyOutcome{Class: class.String()}
@@ -193,7 +193,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 
 // defaultOf a claim kind is the class that a policy can give its claims now, or why none can.
 func (p *Policies) defaultOf(
-	ctx context.Context, k *v1alpha1.ClaimKind, snapshot selector.Snapshot, configurations Configurations,
+	ctx context.Context, k *v1beta1.ClaimKind, snapshot selector.Snapshot, configurations Configurations,
 ) (*selector.Class, *selector.Fault, error) {
 	view := snapshot[k.Name]
 	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
@@ -209,9 +209,9 @@ func (p *Policies) defaultOf(
 
 // registrationsOf are the RegistrationsAnnotations that the policy of a claim kind may have: one
 // for each class kind whose class may be the default.
-func registrationsOf(k *v1alpha1.ClaimKind, classKinds []v1alpha1.ClassKind) (texts []string) {
+func registrationsOf(k *v1beta1.ClaimKind, classKinds []v1beta1.ClassKind) (texts []string) {
 	for i := range classKinds {
-		if c := &classKinds[i]; slices.Contains(c.Spec.ClaimKinds, k.Name) {
+		if c := &classKinds[i]; c.Serves(k) {
 			texts = append(texts, registrationsText(selector.RevisionOf(k), c.Name, selector.RevisionOf(c)))
 		}
 	}
@@ -225,13 +225,13 @@ func registrationsText(claimKind selector.Revision, name string, classKind selec
 
 // tooEarly says why a claim kind cannot have a policy yet, nil if it can.
 func (p *Policies) tooEarly(
-	ctx context.Context, k *v1alpha1.ClaimKind, kind *selector.ClaimKind, all Configurations,
+	ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind, all Configurations,
 ) (*selector.Fault, error) {
 	notYet := func(why string) (*selector.Fault, error) {
-		return &selector.Fault{Reason: v1alpha1.ReasonNotConfigured, Text: why}, nil
+		return &selector.Fault{Reason: v1beta1.ReasonNotConfigured, Text: why}, nil
 	}
 	// The paths are written for one version.
-	if e := all.Entry(k.Spec.Order.Configuration(), k.Name+v1alpha1.BindSuffix); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
+	if e := all.Entry(k.Spec.Admission.Order.Configuration(), k.Name+v1beta1.BindSuffix); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
 		return notYet("the webhook configuration has no entry for it yet")
 	}
 	crd := cluster.CRD()
@@ -253,13 +253,13 @@ func isOf(e *Entry, kind *selector.ClaimKind) bool {
 	})
 }
 
-func newDuePolicy(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, class *selector.Class, all Configurations) duePolicy {
-	in := all[k.Spec.Order.Configuration()]
+func newDuePolicy(k *v1beta1.ClaimKind, kind *selector.ClaimKind, class *selector.Class, all Configurations) duePolicy {
+	in := all[k.Spec.Admission.Order.Configuration()]
 	about := metav1.ObjectMeta{
-		Name:   k.Name + v1alpha1.PolicySuffix,
-		Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy},
+		Name:   k.Name + v1beta1.PolicySuffix,
+		Labels: map[string]string{v1beta1.ManagedByLabel: v1beta1.ManagedBy},
 		Annotations: map[string]string{
-			v1alpha1.RegistrationsAnnotation: registrationsText(kind.Revision, class.Kind.Name, class.Kind.Revision),
+			v1beta1.RegistrationsAnnotation: registrationsText(kind.Revision, class.Kind.Name, class.Kind.Revision),
 		},
 		// Where classbind is uninstalled, the configuration goes, and so does the policy.
 		OwnerReferences: []metav1.OwnerReference{{
@@ -269,7 +269,7 @@ func newDuePolicy(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, class *select
 	}
 	return duePolicy{
 		policy: &admissionregistrationv1.MutatingAdmissionPolicy{
-			ObjectMeta: about, Spec: policySpec(k, kind, class, all.Entry(in.Name, k.Name+v1alpha1.BindSuffix)),
+			ObjectMeta: about, Spec: policySpec(k, kind, class, all.Entry(in.Name, k.Name+v1beta1.BindSuffix)),
 		},
 		binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
@@ -104,23 +104,23 @@ type policyWorld struct {
 	notified  []string
 }
 
-const policyName = "claims.example.org" + v1alpha1.PolicySuffix
+const policyName = "claims.example.org" + v1beta1.PolicySuffix
 
 func newPolicyWorld(t *testing.T) *policyWorld {
 	t.Helper()
-	k := claimKind("claims.example.org", func(k *v1alpha1.ClaimKind) {
-		k.Spec.Defaulting = v1alpha1.DefaultingPolicy
+	k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+		k.Spec.Admission.Defaulting = v1beta1.DefaultingPolicy
 	})
 	s := &policyServer{
 		Cached: &controllertest.Cached{
-			ClaimKinds: []v1alpha1.ClaimKind{k}, ClassKinds: []v1alpha1.ClassKind{classKind("golds.example.org", "", k.Name)},
-			Configuration: configurationWith(v1alpha1.LastConfiguration),
+			ClaimKinds: []v1beta1.ClaimKind{k}, ClassKinds: []v1beta1.ClassKind{classKind("golds.example.org", "", k.Name)},
+			Configuration: configurationWith(v1beta1.LastConfiguration),
 		},
 		policies: map[string]*admissionregistrationv1.MutatingAdmissionPolicy{},
 		bindings: map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{},
 	}
 	s.Configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{
-		Name:              k.Name + v1alpha1.BindSuffix,
+		Name:              k.Name + v1beta1.BindSuffix,
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
 		MatchPolicy:       new(admissionregistrationv1.Equivalent),
 		Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -222,23 +222,23 @@ func TestPolicies(t *testing.T) {
 	p.round(t)
 	assert.Equal(t, writesBoth, p.did, "We should mend what somebody changed.")
 
-	p.policies["mine"+v1alpha1.PolicySuffix] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mine" + v1alpha1.PolicySuffix}}
+	p.policies["mine"+v1beta1.PolicySuffix] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mine" + v1beta1.PolicySuffix}}
 	p.policies["else"] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "else"}}
-	p.inventory.SetClasses(controllertest.NewClasses(silver, map[string][]string{"other": {"default", "true", v1alpha1.CordonedAnnotation, "true"}}))
+	p.inventory.SetClasses(controllertest.NewClasses(silver, map[string][]string{"other": {"default", "true", v1beta1.CordonedAnnotation, "true"}}))
 	p.round(t)
 	assert.Equal(t, append(removesBoth, "delete MutatingAdmissionPolicy"), p.did, "We should remove the binding first, and what nobody registers any more.")
 	assert.Len(t, p.policies, 1, "We should leave alone what has another name.")
-	assert.Equal(t, v1alpha1.ReasonDefaultCordoned, p.reason(t))
+	assert.Equal(t, v1beta1.ReasonDefaultCordoned, p.reason(t))
 }
 
 func TestPoliciesOfOthers(t *testing.T) {
 	for name, change := range map[string]func(*policyWorld){
-		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook },
+		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook },
 		"Deleted": func(p *policyWorld) { p.ClaimKinds = nil },
 		"WebhookAfterKept": func(p *policyWorld) {
 			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
 			p.round(t)
-			p.ClaimKinds[0].Spec.Defaulting = v1alpha1.DefaultingWebhook
+			p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,12 +268,12 @@ func TestPoliciesKept(t *testing.T) {
 	_, known := p.writer.Outcome("claims.example.org")
 	assert.False(t, known, "We should keep the condition of the last leader.")
 
-	p.ClaimKinds[0].Spec.WhenNoSelector = v1alpha1.NoSelectorAny
+	p.ClaimKinds[0].Spec.Selector.WhenAbsent = v1beta1.NoSelectorAny
 	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
 	p.inventory.ClearMissing("silvers.example.org")
 	p.round(t)
 	assert.Equal(t, removesBoth, p.did, "We should remove what we kept once we know that it is not due.")
-	assert.Equal(t, v1alpha1.ReasonNeedsWebhook, p.reason(t))
+	assert.Equal(t, v1beta1.ReasonNeedsWebhook, p.reason(t))
 }
 
 // TestPoliciesOutdated has registrations that changed, while what is due is unknown.
@@ -331,12 +331,12 @@ func TestPoliciesOfFaulty(t *testing.T) {
 	p := newPolicyWorld(t)
 	p.round(t)
 	first := p.ClaimKinds[0].DeepCopy()
-	first.Name, first.Spec.Resource, first.Spec.Defaulting = "a.example.org", "claims.example.org", v1alpha1.DefaultingWebhook
+	first.Name, first.Spec.Claims.Resource, first.Spec.Admission.Defaulting = "a.example.org", "claims.example.org", v1beta1.DefaultingWebhook
 	p.ClaimKinds = append(p.ClaimKinds, *first)
 	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
 	p.round(t)
 	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the first kind.")
-	assert.Equal(t, v1alpha1.ReasonConflict, p.reason(t))
+	assert.Equal(t, v1beta1.ReasonConflict, p.reason(t))
 }
 
 func TestPoliciesTooEarly(t *testing.T) {
@@ -344,7 +344,7 @@ func TestPoliciesTooEarly(t *testing.T) {
 	p.created = time.Now()
 	p.incompleteRound(t)
 	assert.Empty(t, p.did)
-	assert.Equal(t, v1alpha1.ReasonNotConfigured, p.reason(t))
+	assert.Equal(t, v1beta1.ReasonNotConfigured, p.reason(t))
 
 	p.created = time.Now().Add(-crdSettles)
 	rule := &p.Configuration.Webhooks[0].Rules[0]
@@ -353,7 +353,7 @@ func TestPoliciesTooEarly(t *testing.T) {
 	assert.Empty(t, p.did, "We should need to know the version.")
 
 	rule.APIVersions = []string{"v1"}
-	p.ClaimKinds[0].Spec.Version = "v2"
+	p.ClaimKinds[0].Spec.Claims.Version = "v2"
 	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
 	p.incompleteRound(t)
 	assert.Empty(t, p.did, "We should wait for the entry of the version for which the paths are written.")
@@ -361,7 +361,7 @@ func TestPoliciesTooEarly(t *testing.T) {
 	p.Configuration.Webhooks = nil
 	p.incompleteRound(t)
 	assert.Empty(t, p.did, "We should need an entry, for what the policy leaves to us.")
-	assert.Equal(t, v1alpha1.ReasonNotConfigured, p.reason(t))
+	assert.Equal(t, v1beta1.ReasonNotConfigured, p.reason(t))
 }
 
 // TestPoliciesExact has policies in the cluster that have more than they should.
@@ -369,7 +369,7 @@ func TestPoliciesExact(t *testing.T) {
 	p := newPolicyWorld(t)
 	p.round(t)
 	conditions := len(p.policies[policyName].Spec.MatchConditions)
-	p.ClaimKinds[0].Spec.Strategy = v1alpha1.Random
+	p.ClaimKinds[0].Spec.Choice.Strategy = v1beta1.Random
 	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
 	p.round(t)
 	assert.Len(t, p.policies[policyName].Spec.MatchConditions, conditions-1, "We should not ask for a weight that does not count.")
@@ -393,23 +393,23 @@ func TestPoliciesFail(t *testing.T) {
 	}{
 		"NotServed": {
 			reason: "We should do without where the API server is first.",
-			list:   &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}, want: v1alpha1.ReasonPolicyNotServed,
+			list:   &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MutatingAdmissionPolicy"}}, want: v1beta1.ReasonPolicyNotServed,
 		},
-		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1alpha1.ReasonPolicyNotServed},
-		"NotListed":        {reason: "We should say which right is missing.", list: apierrors.NewForbidden(resource, "", errors.New("no")), want: v1alpha1.ReasonNotPermitted},
+		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1beta1.ReasonPolicyNotServed},
+		"NotListed":        {reason: "We should say which right is missing.", list: apierrors.NewForbidden(resource, "", errors.New("no")), want: v1beta1.ReasonNotPermitted},
 		"NotWritten": {
 			reason: "We should say which right is missing.",
-			apply:  apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1alpha1.ReasonNotPermitted,
+			apply:  apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1beta1.ReasonNotPermitted,
 		},
 		"ClassNotReadable": {
 			reason: "We should say which right is missing, as the API server does not refuse it with 403.",
 			apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, field.ErrorList{
 				field.Forbidden(field.NewPath("spec", "paramKind"), `user must have "get" permission on all objects`),
 			}),
-			want: v1alpha1.ReasonNotPermitted,
+			want: v1beta1.ReasonNotPermitted,
 		},
 		"Invalid": {
-			reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1alpha1.ReasonPolicyRefused,
+			reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1beta1.ReasonPolicyRefused,
 		},
 		"Down": {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
 		"Busy": {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},

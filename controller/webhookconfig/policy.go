@@ -9,7 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
@@ -20,7 +20,7 @@ import (
 // more, the conditions are false, and the claim comes to us. An error leads to us, too. The
 // requests are those for which the entry of the claim kind calls us.
 func policySpec(
-	k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *selector.Class, entry *Entry,
+	k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *selector.Class, entry *Entry,
 ) admissionregistrationv1.MutatingAdmissionPolicySpec {
 	constraints := &admissionregistrationv1.MatchResources{
 		NamespaceSelector: entry.NamespaceSelector, MatchPolicy: entry.MatchPolicy,
@@ -59,34 +59,43 @@ func bindingSpec(policy string, class *selector.Class) admissionregistrationv1.M
 
 // offered are the conditions that a class is marked default, and may be given to a claim.
 func offered(k *selector.ClassKind, weighted bool) []admissionregistrationv1.MatchCondition {
-	mark := sourceNames(k.DefaultMark)
-	cordoned := sourceNames(v1alpha1.Source{Annotation: v1alpha1.CordonedAnnotation})
+	var marks []string
+	for _, p := range k.DefaultMark.Places() {
+		mark := fields.Path(p.Names())
+		marks = append(marks, fmt.Sprintf(`!(%s) && (%s == true || %s == "true")`,
+			mark.IsAbsent("params"), mark.At("params"), mark.At("params")))
+	}
+	cordoned := append(slices.Clone(annotations), v1beta1.CordonedAnnotation)
 	conditions := []admissionregistrationv1.MatchCondition{
-		{Name: "class-is-default", Expression: fmt.Sprintf(`!(%s) && (%s == true || %s == "true")`,
-			mark.IsAbsent("params"), mark.At("params"), mark.At("params"))},
+		{Name: "class-is-default", Expression: strings.Join(marks, " || ")},
 		{Name: "class-is-not-being-deleted", Expression: fields.Path{"metadata", "deletionTimestamp"}.IsAbsent("params")},
 		{Name: "class-is-not-cordoned", Expression: fmt.Sprintf(`%s || %s != "true"`, cordoned.IsAbsent("params"), cordoned.At("params"))},
 	}
 	if weighted {
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{
-			Name: "class-has-weight", Expression: isPositive(sourceNames(k.WeightFrom)),
+			Name: "class-has-weight", Expression: isPositive(k.WeightFrom.Places()),
 		})
 	}
 	return conditions
 }
 
-// isPositive is the CEL expression that says that a class has a weight that counts as more
-// than 0. It is false for one that is malformed: then we are asked, who know what it counts as.
-func isPositive(weight fields.Path) string {
+// isPositive is the CEL expression that says that a class has a weight, in the first of these places
+// where it has one, that counts as more than 0. It is false for one that is malformed: then we are
+// asked, who know what it counts as.
+func isPositive(places []v1beta1.Place) string {
+	if len(places) == 0 {
+		return "true"
+	}
+	weight := fields.Path(places[0].Names())
 	value := weight.At("params")
-	return fmt.Sprintf(`%s || (type(%s) == string ? %s.matches("^[1-9][0-9]{0,6}$") : %s > 0)`,
-		weight.IsAbsent("params"), value, value, value)
+	return fmt.Sprintf(`(%s ? %s : type(%s) == string ? %s.matches("^[1-9][0-9]{0,6}$") : %s > 0)`,
+		weight.IsAbsent("params"), isPositive(places[1:]), value, value, value)
 }
 
 // referenceExpression is the CEL expression for the JSON Patch that adds the reference, and
 // what is missing of the way to it.
-func referenceExpression(k *v1alpha1.ClaimKind, kind *selector.ClaimKind, of *selector.Class) string {
-	names := fields.Path(k.Spec.Reference.Place().Names())
+func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *selector.Class) string {
+	names := fields.Path(k.Spec.Reference.Names())
 	var expression strings.Builder
 	for i := range names {
 		value := referenceValue(kind, of)

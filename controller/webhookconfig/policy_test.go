@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/mutation"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
@@ -95,27 +95,27 @@ func plain(t *testing.T, value ref.Val) any {
 // without an opinion, and gives them the reference that we would. It may leave more to us.
 func TestPolicyAgrees(t *testing.T) {
 	kinds := claimSpecs()
-	maps.Copy(kinds, map[string]func(*v1alpha1.ClaimKindSpec){
-		"Unskipped": func(s *v1alpha1.ClaimKindSpec) { s.SkipIfSet = nil },
-		"TopLevel": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference, s.SkipIfSet = v1alpha1.Reference{Path: ".spec", Form: v1alpha1.TypedObjectReference}, nil
+	maps.Copy(kinds, map[string]func(*v1beta1.ClaimKindSpec){
+		"Unskipped": func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = nil },
+		"TopLevel": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference, s.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec"}, Form: v1beta1.TypedObjectReference}, nil
 		},
-		"Deep": func(s *v1alpha1.ClaimKindSpec) {
-			s.Reference = v1alpha1.Reference{Path: ".spec.ref.name.class", Form: v1alpha1.NamespacedReference}
+		"Deep": func(s *v1beta1.ClaimKindSpec) {
+			s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref.name.class"}, Form: v1beta1.NamespacedReference}
 		},
-		"Selector": func(s *v1alpha1.ClaimKindSpec) {
-			s.ClassSelector = v1alpha1.ClassSelector{Path: ".spec.ref.name", Annotation: "a"}
+		"Selector": func(s *v1beta1.ClaimKindSpec) {
+			s.Selector = v1beta1.ClassSelector{Path: ".spec.ref.name", Annotation: "a"}
 		},
-		"GroupKind": func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.GroupKindReference },
-		"Kind":      func(s *v1alpha1.ClaimKindSpec) { s.Reference.Form = v1alpha1.KindReference },
+		"GroupKind": func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.GroupKindReference },
+		"Kind":      func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.KindReference },
 	})
 	claims := conditionClaims()
 	for name, change := range kinds {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
-			k.Spec.ClassSelector.Path = ".spec.classSelector"
+			k.Spec.Selector.Path = ".spec.classSelector"
 			change(&k.Spec)
-			class, params := newDefault(t, &v1alpha1.ClassKindSpec{Default: v1alpha1.Source{Annotation: "default"}},
+			class, params := newDefault(t, &v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},
 				`{"metadata":{"namespace":"shared","name":"gold","annotations":{"default":"true"}}}`)
 			view := selector.NewView(selector.NewClaimKind(k), []*selector.Classes{selector.NewClasses(class.Kind, []*selector.Class{class})})
 			spec := policySpec(k, view.Kind, class, &admissionregistrationv1.MutatingWebhook{})
@@ -134,7 +134,7 @@ func TestPolicyAgrees(t *testing.T) {
 					continue
 				}
 				if !holds {
-					assert.True(t, k.Spec.Reference.Form != v1alpha1.Name && strings.Contains(claim, `"ref":{`), "We should leave %s to the policy.", claim)
+					assert.True(t, k.Spec.Reference.Form != v1beta1.Name && strings.Contains(claim, `"ref":{`), "We should leave %s to the policy.", claim)
 					continue
 				}
 				d := &selector.Decision{View: view, Claim: in, Class: class}
@@ -149,12 +149,12 @@ func TestPolicyAgrees(t *testing.T) {
 }
 
 // newDefault is a class of a kind, and its whole object.
-func newDefault(t *testing.T, spec *v1alpha1.ClassKindSpec, text string) (*selector.Class, map[string]any) {
+func newDefault(t *testing.T, spec *v1beta1.ClassKindSpec, text string) (*selector.Class, map[string]any) {
 	t.Helper()
 	meta := &metav1.PartialObjectMetadata{}
 	require.NoError(t, json.Unmarshal([]byte(text), meta))
-	spec.ClaimKinds = []string{"claims.example.org"}
-	kind := selector.NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: *spec},
+	spec.ClaimKinds = controllertest.Links("claims.example.org")
+	kind := selector.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: *spec},
 		schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"}, meta.Namespace != "")
 	content := object(t, text)
 	return kind.NewClass(meta, content), content
@@ -164,19 +164,20 @@ func newDefault(t *testing.T, spec *v1alpha1.ClassKindSpec, text string) (*selec
 // a class to a claim, it is a default that we would give.
 func TestPolicyOffers(t *testing.T) {
 	k := controllertest.NewClaimKind("claims.example.org")
-	for name, source := range map[string]struct{ mark, weight v1alpha1.Source }{
-		"Annotations": {v1alpha1.Source{Annotation: "mark"}, v1alpha1.Source{Annotation: "weight"}},
-		"Paths":       {v1alpha1.Source{Path: ".spec.mark"}, v1alpha1.Source{Path: ".spec.weight"}},
-		"Mixed":       {v1alpha1.Source{Path: ".mark"}, v1alpha1.Source{Annotation: "weight"}},
+	for name, source := range map[string]struct{ mark, weight v1beta1.Source }{
+		"Annotations": {v1beta1.Source{Annotation: "mark"}, v1beta1.Source{Annotation: "weight"}},
+		"Paths":       {v1beta1.Source{Path: ".spec.mark"}, v1beta1.Source{Path: ".spec.weight"}},
+		"Mixed":       {v1beta1.Source{Path: ".mark"}, v1beta1.Source{Annotation: "weight"}},
+		"Ours":        {v1beta1.Source{Annotation: v1beta1.DefaultAnnotation}, v1beta1.Source{Annotation: v1beta1.WeightAnnotation}},
 	} {
-		for _, strategy := range []v1alpha1.Strategy{v1alpha1.WeightedRandom, v1alpha1.Random} {
+		for _, strategy := range []v1beta1.Strategy{v1beta1.WeightedRandom, v1beta1.Random} {
 			t.Run(name+string(strategy), func(t *testing.T) {
-				k.Spec.Strategy = strategy
+				k.Spec.Choice.Strategy = strategy
 				claimKind := selector.NewClaimKind(k)
 				count := map[bool]int{}
 				var p *policy
 				for _, text := range offeredClasses() {
-					class, object := newDefault(t, &v1alpha1.ClassKindSpec{Default: source.mark, Weight: source.weight}, text)
+					class, object := newDefault(t, &v1beta1.ClassKindSpec{Default: source.mark, Weight: source.weight}, text)
 					if p == nil {
 						spec := policySpec(k, claimKind, class, &admissionregistrationv1.MutatingWebhook{})
 						p = new(newPolicy(t, &spec))
@@ -214,10 +215,20 @@ func offeredClasses() (classes []string) {
 		for _, weight := range values {
 			for _, more := range []string{``, `"deletionTimestamp":"2026-01-01T00:00:00Z"`} {
 				for _, cordoned := range []string{``, `"true"`, `"false"`} {
-					annotations := object(with(v1alpha1.CordonedAnnotation, cordoned), asText(with("mark", mark)), asText(with("weight", weight)))
+					annotations := object(with(v1beta1.CordonedAnnotation, cordoned), asText(with("mark", mark)), asText(with("weight", weight)))
 					fields := object(with("mark", mark), with("weight", weight))
 					classes = append(classes, object(`"metadata":`+object(`"name":"gold"`, `"annotations":`+annotations, more), with("mark", mark), `"spec":`+fields))
 				}
+			}
+		}
+	}
+	texts := []string{``, `"true"`, `"false"`, `"yes"`, `"0"`, `"7"`}
+	for _, ours := range texts {
+		for _, theirs := range texts {
+			for _, mark := range [][]string{{`"true"`, ``}, {`"false"`, `"true"`}, {ours, theirs}} {
+				classes = append(classes, object(`"metadata":`+object(`"name":"gold"`, `"annotations":`+object(
+					with(v1beta1.DefaultAnnotation, mark[0]), with(v1beta1.CrossplaneDefaultAnnotation, mark[1]),
+					with(v1beta1.WeightAnnotation, ours), with(v1beta1.CrossplaneWeightAnnotation, theirs)))))
 			}
 		}
 	}

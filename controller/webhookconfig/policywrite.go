@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -29,7 +29,7 @@ type storedPolicies struct {
 func (p *Policies) read(ctx context.Context) (s storedPolicies, err error) {
 	policies := &admissionregistrationv1.MutatingAdmissionPolicyList{}
 	bindings := &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
-	ours := client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}
+	ours := client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy}
 	if err := p.Live.List(ctx, policies, ours); err != nil {
 		return s, fmt.Errorf("cannot list the policies: %w", err)
 	}
@@ -85,19 +85,19 @@ func policyFault(err error) *selector.Fault {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return &selector.Fault{
-			Reason: v1alpha1.ReasonPolicyNotServed,
+			Reason: v1beta1.ReasonPolicyNotServed,
 			Text:   "the API server does not serve v1 of MutatingAdmissionPolicy, as Kubernetes 1.36 and later do",
 		}
 	case apierrors.IsForbidden(err):
 		return &selector.Fault{
-			Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", truncate.Error(err)),
+			Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", truncate.Error(err)),
 		}
 	case apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeForbidden):
 		// It is no 403, and its text tells who we are at length.
-		return &selector.Fault{Reason: v1alpha1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
-			"parameter: label a ClusterRole that allows get of the classes with %s=true", v1alpha1.AggregateLabel)}
+		return &selector.Fault{Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
+			"parameter: label a ClusterRole that allows get of the classes with %s=true", v1beta1.AggregateLabel)}
 	case apierrors.IsInvalid(err):
-		return &selector.Fault{Reason: v1alpha1.ReasonPolicyRefused, Text: truncate.Error(err).Error()}
+		return &selector.Fault{Reason: v1beta1.ReasonPolicyRefused, Text: truncate.Error(err).Error()}
 	}
 	return nil
 }
@@ -136,9 +136,9 @@ func (p *Policies) apply(ctx context.Context, kind string, object client.Object)
 // server asks us.
 func (p *Policies) remove(ctx context.Context, stored storedPolicies, due duePolicies) error {
 	remove := func(o client.Object) error {
-		claimKind, ours := strings.CutSuffix(o.GetName(), v1alpha1.PolicySuffix)
+		claimKind, ours := strings.CutSuffix(o.GetName(), v1beta1.PolicySuffix)
 		_, isDue := due.policies[claimKind]
-		if !ours || isDue || slices.Contains(due.kept[claimKind], o.GetAnnotations()[v1alpha1.RegistrationsAnnotation]) {
+		if !ours || isDue || slices.Contains(due.kept[claimKind], o.GetAnnotations()[v1beta1.RegistrationsAnnotation]) {
 			return nil
 		}
 		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // overlap is how long the entries still trust a CA after another replaced it. Most
@@ -40,7 +40,7 @@ func (all Configurations) bundles() [][]byte {
 	bundles := map[string][]byte{}
 	for _, e := range all.Entries() {
 		ours := func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }
-		if slices.ContainsFunc([]string{v1alpha1.BindSuffix, v1alpha1.GuardSuffix, v1alpha1.DeletionSuffix}, ours) {
+		if slices.ContainsFunc([]string{v1beta1.BindSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix}, ours) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}
@@ -71,7 +71,7 @@ func (all Configurations) written() (last time.Time) {
 // modes are called.
 func (w *Configurator) bundles(ctx context.Context, current Configurations) (due []byte, carried [][]byte, err error) {
 	var cas [][]byte
-	for _, name := range []string{v1alpha1.CASecret, v1alpha1.TLSSecret} {
+	for _, name := range []string{v1beta1.CASecret, v1beta1.TLSSecret} {
 		secret := &corev1.Secret{}
 		if err := w.Live.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, secret); client.IgnoreNotFound(err) != nil {
 			return nil, nil, fmt.Errorf("cannot get the CA: %w", err)

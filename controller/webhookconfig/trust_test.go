@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
@@ -259,7 +259,7 @@ func TestBundles(t *testing.T) {
 		return c
 	}
 	claims := func(bundles ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
-		return carrying(v1alpha1.BindSuffix, bundles...)
+		return carrying(v1beta1.BindSuffix, bundles...)
 	}
 	classes := func(suffix string, bundles ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 		c := guardingWith()
@@ -268,7 +268,7 @@ func TestBundles(t *testing.T) {
 		}
 		return c
 	}
-	const guard = v1alpha1.GuardSuffix
+	const guard = v1beta1.GuardSuffix
 	refused := errors.New("connection refused")
 	for name, tc := range map[string]struct {
 		reason string
@@ -284,7 +284,7 @@ func TestBundles(t *testing.T) {
 			reason: "We should have each once: there may be thousands of entries.",
 			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes(guard, "b", "c", "c")}, want: []string{"a", "b", "c"},
 		},
-		"Deletions": {reason: "We should not pass over the entries for deletions.", reader: &controllertest.Cached{Guarding: classes(v1alpha1.DeletionSuffix, "a")}, want: []string{"a"}},
+		"Deletions": {reason: "We should not pass over the entries for deletions.", reader: &controllertest.Cached{Guarding: classes(v1beta1.DeletionSuffix, "a")}, want: []string{"a"}},
 		"First": {
 			reason: "We should not pass over the entries of claims that we are asked about first.",
 			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes(guard, "c")}, want: []string{"a", "b", "c"},

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/progress"
@@ -156,7 +156,7 @@ func (c *cluster) trust(ctx context.Context) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := clientset.CoreV1().Secrets(classbind.Namespace).Get(ctx, v1alpha1.CASecret, metav1.GetOptions{})
+	secret, err := clientset.CoreV1().Secrets(classbind.Namespace).Get(ctx, v1beta1.CASecret, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot trust classbind: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // entry of classbind's for a kind of claim.
@@ -23,12 +23,12 @@ func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrat
 		return entry, err
 	}
 	configurations := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	c, err := configurations.Get(ctx, v1alpha1.LastConfiguration, metav1.GetOptions{})
+	c, err := configurations.Get(ctx, v1beta1.LastConfiguration, metav1.GetOptions{})
 	if err != nil {
 		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)
 	}
 	i := slices.IndexFunc(c.Webhooks, func(e admissionregistrationv1.MutatingWebhook) bool {
-		return e.Name == resource(kind)+v1alpha1.BindSuffix
+		return e.Name == resource(kind)+v1beta1.BindSuffix
 	})
 	if i < 0 {
 		return entry, fmt.Errorf("classbind is not called for %s", kind)
@@ -56,7 +56,7 @@ func (m *many) awaitWebhook(ctx context.Context, kind string) error {
 // awaitPolicy until the API server itself binds claims of a kind: until one is bound
 // and classbind is not called.
 func (m *many) awaitPolicy(ctx context.Context, kind string) error {
-	err := m.kubectl(ctx, "", "wait", "--for=condition="+v1alpha1.ConditionDefaultedByPolicy, "claimkinds", resource(kind), "--timeout=60s")
+	err := m.kubectl(ctx, "", "wait", "--for=condition="+v1beta1.ConditionDefaultedByPolicy, "claimkinds", resource(kind), "--timeout=60s")
 	if err != nil {
 		return err
 	}
@@ -84,5 +84,5 @@ func (m *many) awaitPolicy(ctx context.Context, kind string) error {
 
 // calls that classbind has answered about claims.
 func (m *many) calls(ctx context.Context) (int, error) {
-	return m.replica.Answered(ctx, v1alpha1.BindPath+"{name}")
+	return m.replica.Answered(ctx, v1beta1.BindPath+"{name}")
 }

@@ -133,20 +133,20 @@ rules:
 	claims := make([]string, len(k.claims))
 	for i, kind := range k.claims {
 		claims[i] = resource(kind)
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1alpha1\nkind: ClaimKind\nmetadata: {name: %s}\n", claims[i])
+		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: %s}\n", claims[i])
 	}
 	for _, kind := range k.classes {
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1alpha1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [%s]}\n",
+		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
 			resource(kind), strings.Join(claims, ", "))
 	}
 	if k.defaulted != "" {
 		fmt.Fprintf(&manifest, `---
-apiVersion: classbind.io/v1alpha1
+apiVersion: classbind.io/v1beta1
 kind: ClaimKind
 metadata: {name: %[1]s}
-spec: {defaulting: Policy}
+spec: {admission: {defaulting: Policy}}
 ---
-apiVersion: classbind.io/v1alpha1
+apiVersion: classbind.io/v1beta1
 kind: ClassKind
 metadata: {name: %[2]s}
 spec: {claimKinds: [%[1]s]}

@@ -10,13 +10,13 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/progress"
 )
 
 // bindPath is classbind's, with the time that kube-apiserver adds to it.
 func bindPath(claimKind string) string {
-	return fmt.Sprintf("%s%s?timeout=%ds", v1alpha1.BindPath, claimKind, v1alpha1.WebhookTimeoutSeconds)
+	return fmt.Sprintf("%s%s?timeout=%ds", v1beta1.BindPath, claimKind, v1beta1.WebhookTimeoutSeconds)
 }
 
 // freeClaim is of a kind that nobody registers, the webhook of constantClaim does

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -69,7 +69,7 @@ func (a *admitted) observe(e watch.Event) {
 		a.err = fmt.Errorf("cannot order Leases: %w", err)
 		return
 	}
-	a.leases[object.GetName()] = lease{object.GetAnnotations()[v1alpha1.HolderUIDAnnotation], version}
+	a.leases[object.GetName()] = lease{object.GetAnnotations()[v1beta1.HolderUIDAnnotation], version}
 }
 
 // after a resourceVersion, so many Leases were written for the class with the uid.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
@@ -121,7 +121,7 @@ func (o *forger) send(ctx context.Context, review *admissionv1.AdmissionRequest)
 	if err != nil {
 		return false, false
 	}
-	url := anyOf(o.fleet.replicas).process.URL + v1alpha1.GuardPath
+	url := anyOf(o.fleet.replicas).process.URL + v1beta1.GuardPath
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return false, false

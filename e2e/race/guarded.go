@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // guardPatience is how long it may take until a new registration is in force.
@@ -31,7 +31,7 @@ func (l *lane) awaitGuard(ctx context.Context, probes int) error {
 	ctx, cancel := context.WithTimeout(ctx, guardPatience)
 	defer cancel()
 	for _, kind := range l.kinds.names() {
-		why := fmt.Errorf("it has no condition %s", v1alpha1.ConditionGuarded)
+		why := fmt.Errorf("it has no condition %s", v1beta1.ConditionGuarded)
 		err := wait.PollUntilContextCancel(ctx, guardPoll, true, func(ctx context.Context) (bool, error) {
 			guarded, err := l.guarded(ctx, kind)
 			if err != nil || !guarded {
@@ -54,16 +54,16 @@ func (l *lane) awaitGuard(ctx context.Context, probes int) error {
 }
 
 func (l *lane) guarded(ctx context.Context, kind string) (bool, error) {
-	classKinds := l.cluster.dynamic[0].Resource(v1alpha1.GroupVersion.WithResource("classkinds"))
+	classKinds := l.cluster.dynamic[0].Resource(v1beta1.GroupVersion.WithResource("classkinds"))
 	object, err := classKinds.Get(ctx, l.resource(kind).GroupResource().String(), metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("cannot get the ClassKind: %w", err)
 	}
-	classKind := &v1alpha1.ClassKind{}
+	classKind := &v1beta1.ClassKind{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, classKind); err != nil {
 		return false, err
 	}
-	return meta.IsStatusConditionTrue(classKind.Status.Conditions, v1alpha1.ConditionGuarded), nil
+	return meta.IsStatusConditionTrue(classKind.Status.Conditions, v1beta1.ConditionGuarded), nil
 }
 
 func (l *lane) probe(ctx context.Context, api dynamic.Interface, kind string) error {

@@ -47,9 +47,9 @@ rules:
 - {apiGroups: [%[1]s], resources: ["*"], verbs: [get, list, watch]}
 `, l.group)
 	for _, name := range l.kinds.claimKinds() {
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1alpha1\nkind: ClaimKind\nmetadata: {name: %ss.%s}\n", name, l.group)
+		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: %ss.%s}\n", name, l.group)
 		if l.partitioned {
-			fmt.Fprintf(&manifest, "spec: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}\n", partitionLabel)
+			fmt.Fprintf(&manifest, "spec: {classes: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}}\n", partitionLabel)
 		}
 	}
 	for classKind, serves := range l.kinds {
@@ -57,7 +57,7 @@ rules:
 		for _, name := range serves {
 			claimKinds = append(claimKinds, name+"s."+l.group)
 		}
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1alpha1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [%s]}\n",
+		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
 			l.resource(classKind).GroupResource(), strings.Join(claimKinds, ", "))
 	}
 	return manifest.String()

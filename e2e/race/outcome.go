@@ -10,7 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Outcome of a write that is to make a class default.
@@ -70,7 +70,7 @@ func outcomeOf(err error, class Class, defaults map[Class]bool) Outcome {
 	}
 	code, message := status.Status().Code, status.Status().Message
 	switch {
-	case code == http.StatusForbidden && strings.Contains(message, v1alpha1.GuardSuffix):
+	case code == http.StatusForbidden && strings.Contains(message, v1beta1.GuardSuffix):
 		if timeToRetry.MatchString(message) {
 			return NamedTime
 		}

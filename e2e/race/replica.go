@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
@@ -56,7 +56,7 @@ func (r *replica) start(ctx context.Context) error {
 	if err = r.process.Ready(ctx); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
-	secret, err := r.fleet.cluster.kubernetes.CoreV1().Secrets(classbind.Namespace).Get(ctx, v1alpha1.CASecret, metav1.GetOptions{})
+	secret, err := r.fleet.cluster.kubernetes.CoreV1().Secrets(classbind.Namespace).Get(ctx, v1beta1.CASecret, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *replica) address() string { return strings.TrimPrefix(r.process.URL, "h
 // goes on if the context ends meanwhile.
 func (r *replica) kill(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	n, err := r.process.Calls(ctx, v1alpha1.GuardPath)
+	n, err := r.process.Calls(ctx, v1beta1.GuardPath)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *replica) kill(ctx context.Context) error {
 
 // calls of the guard that the replica has answered.
 func (r *replica) calls(ctx context.Context) (int, error) {
-	n, err := r.process.Calls(ctx, v1alpha1.GuardPath)
+	n, err := r.process.Calls(ctx, v1beta1.GuardPath)
 	return r.answered + n, err
 }
 

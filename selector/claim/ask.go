@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -112,7 +112,7 @@ func (a Ask) Claim(namespace, name string) (Claim, error) {
 func problemText(errs field.ErrorList) string {
 	text := ""
 	for i, err := range errs {
-		if len(text) >= v1alpha1.MaxMessageBytes {
+		if len(text) >= v1beta1.MaxMessageBytes {
 			break
 		}
 		if i > 0 {
@@ -124,4 +124,4 @@ func problemText(errs field.ErrorList) string {
 }
 
 // kept is a short copy of a text. It does not keep the claim in memory that the text is part of.
-func kept(text string) string { return strings.Clone(truncate.String(text, v1alpha1.MaxMessageBytes)) }
+func kept(text string) string { return strings.Clone(truncate.String(text, v1beta1.MaxMessageBytes)) }

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/rules"
@@ -27,21 +27,21 @@ type condition struct {
 }
 
 // conditionsOf the claims of a kind, in their order.
-func conditionsOf(s *v1alpha1.ClaimKindSpec) []condition {
-	reference := fields.Path(s.Reference.Place().Names())
+func conditionsOf(s *v1beta1.ClaimKindSpec) []condition {
+	reference := fields.Path(s.Reference.Names())
 	all := []condition{{name: "class-reference-is-not-set", reason: Settled, places: []fields.Path{reference}, isReference: true}}
-	for i, p := range s.SkipIfSet {
+	for i, p := range s.Claims.SkipIfSet {
 		name := fmt.Sprintf("skip-if-set-%d-is-not-set", i)
 		all = append(all, condition{name: name, reason: Settled, places: []fields.Path{p.Names()}, ofChange: true})
 	}
-	if parent := reference[:len(reference)-1]; s.Reference.WhenParentAbsent == v1alpha1.LeaveClaimAlone && len(parent) > 0 {
+	if parent := reference[:len(reference)-1]; s.Reference.WhenParentAbsent == v1beta1.LeaveClaimAlone && len(parent) > 0 {
 		const name = "parent-of-class-reference-is-set"
 		all = append(all, condition{name: name, reason: ParentAbsent, places: []fields.Path{parent}, mustBeSet: true})
 	}
-	if s.WhenNoSelector == v1alpha1.NoSelectorLeaveAlone && s.ClassSelector.Expression == "" {
+	if s.Selector.WhenAbsent == v1beta1.NoSelectorLeaveAlone && s.Selector.Expression == "" {
 		all = append(all, condition{
 			name: "class-selector-is-set", reason: NoSelector, mustBeSet: true, ofCreation: true,
-			places: []fields.Path{s.ClassSelector.Path.Names(), s.ClassSelector.AnnotationPlace().Names()},
+			places: []fields.Path{s.Selector.Path.Names(), s.Selector.AnnotationPlace().Names()},
 		})
 	}
 	return all
@@ -106,11 +106,11 @@ const BindWhenCondition = "bind-when"
 const isUpdate = `request.operation == "UPDATE"`
 
 // MatchConditions save the API server the call for claims that would be left alone. There is one
-// for each place, so that an admin can tell them apart. An error in bindWhen is the author's: the
+// for each place, so that an admin can tell them apart. An error in claims.when is the author's: the
 // API server refuses the claim with it (failurePolicy Fail), as we do.
-func MatchConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
+func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	bindWhen, decides := BindWhen(k, "object")
-	restores := k.Spec.OnUnbind != v1alpha1.AllowUnbind
+	restores := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind
 	for _, c := range conditionsOf(&k.Spec) {
 		if c.isReference && decides {
 			continue
@@ -128,7 +128,7 @@ func MatchConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
 	if restores {
 		unbound := "!(" + ReferenceIsUnset(k, "oldObject", true) + ")"
 		if decides {
-			at := fields.Path(k.Spec.Reference.Place().Names())
+			at := fields.Path(k.Spec.Reference.Names())
 			unbound += fmt.Sprintf(" && (%s || %s != %s)", ReferenceIsUnset(k, "object", true), at.At("object"), at.At("oldObject"))
 		}
 		all = append(all, MatchCondition{
@@ -140,7 +140,7 @@ func MatchConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
 
 // expression is true of a claim that meets the condition, and of one that is malformed: such a
 // claim must reach us, so that its author is told.
-func (c *condition) expression(k *v1alpha1.ClaimKind) string {
+func (c *condition) expression(k *v1beta1.ClaimKind) string {
 	switch {
 	case c.isReference:
 		return ReferenceIsUnset(k, "object", false)
@@ -157,13 +157,13 @@ func (c *condition) expression(k *v1alpha1.ClaimKind) string {
 // ReferenceIsUnset is the CEL expression that reports whether a claim has no class reference, as
 // ClassReference.HasReference does. In an update, or with nameless, every object without a name
 // counts as none: the name must not be lost.
-func ReferenceIsUnset(k *v1alpha1.ClaimKind, object string, nameless bool) string {
-	at, emptyIsUnset := fields.Path(k.Spec.Reference.Place().Names()), k.Spec.Reference.EmptyIsUnset
+func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string {
+	at, emptyIsUnset := fields.Path(k.Spec.Reference.Names()), k.Spec.Reference.EmptyIsUnset()
 	unset, value := at.IsUnset(object), at.At(object)
 	switch {
-	case k.Spec.Reference.Form == v1alpha1.Name && emptyIsUnset:
+	case k.Spec.Reference.Form == v1beta1.Name && emptyIsUnset:
 		return unset + fmt.Sprintf(` || %s == ""`, value)
-	case k.Spec.Reference.Form == v1alpha1.Name:
+	case k.Spec.Reference.Form == v1beta1.Name:
 		return unset
 	}
 	isNone := `type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")`
@@ -176,7 +176,7 @@ func ReferenceIsUnset(k *v1alpha1.ClaimKind, object string, nameless bool) strin
 
 // UnopinionatedConditions are those of a claim that is ours to bind, has no selector, and has
 // nothing of a class reference. They fail for a claim that is malformed.
-func UnopinionatedConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
+func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	for _, c := range conditionsOf(&k.Spec) {
 		switch {
 		case c.ofCreation:
@@ -186,32 +186,32 @@ func UnopinionatedConditions(k *v1alpha1.ClaimKind) (all []MatchCondition) {
 			continue
 		}
 		expression := c.places[0].IsAbsent("object")
-		if c.isReference && k.Spec.Reference.EmptyIsUnset && k.Spec.Reference.Form == v1alpha1.Name {
+		if c.isReference && k.Spec.Reference.EmptyIsUnset() && k.Spec.Reference.Form == v1beta1.Name {
 			expression += fmt.Sprintf(` || %s == ""`, c.places[0].At("object"))
 		}
 		all = append(all, MatchCondition{c.name, expression})
 	}
-	if path := k.Spec.ClassSelector.Path; path != "" {
+	if path := k.Spec.Selector.Path; path != "" {
 		all = append(all, MatchCondition{"class-selector-is-not-set", fields.Path(path.Names()).IsAbsent("object")})
 	}
-	annotation := fields.Path(k.Spec.ClassSelector.AnnotationPlace().Names())
+	annotation := fields.Path(k.Spec.Selector.AnnotationPlace().Names())
 	return append(all, MatchCondition{"class-selector-annotation-is-not-set", annotation.IsAbsent("object")})
 }
 
-// BindWhen returns the expression bindWhen of a ClaimKind as the API server can evaluate it,
+// BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it,
 // with this name for the claim. It is empty where there is none, where it looks at more than
 // the claim and who creates it, and where it is at fault. decides says that it looks at the
 // class reference, and so decides on claims that have one.
-func BindWhen(k *v1alpha1.ClaimKind, claim string) (condition string, decides bool) {
-	if k.Spec.BindWhen == "" {
+func BindWhen(k *v1beta1.ClaimKind, claim string) (condition string, decides bool) {
+	if k.Spec.Claims.When == "" {
 		return "", false
 	}
-	e, err := expression.Compile(string(k.Spec.BindWhen), expression.Bool, rules.Scope(&k.Spec))
+	e, err := expression.Compile(string(k.Spec.Claims.When), expression.Bool, rules.Scope(&k.Spec))
 	if err != nil {
 		return "", false
 	}
 	if !e.Uses(expression.Namespace) && !e.Uses(expression.Related) {
 		condition = e.Rename(map[string]string{expression.Claim: claim})
 	}
-	return condition, decidesOn(e, k.Spec.Reference.Place().Names())
+	return condition, decidesOn(e, k.Spec.Reference.Names())
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
 // Form is how a class reference is written and read.
 type Form struct {
-	Name v1alpha1.ReferenceForm
+	Name v1beta1.ReferenceForm
 	// Fields of the reference, in the order in which they are written. A reference without
 	// any is a text, the name of the class.
 	Fields []string
@@ -38,17 +38,17 @@ const (
 // Forms has all of them, those that say more first. A new form is a new row. What
 // stands in a field follows from its name.
 var Forms = []Form{
-	newForm(v1alpha1.ObjectReference, "apiVersion", "kind", "namespace", "name"),
-	newForm(v1alpha1.TypedObjectReference, "apiGroup", "kind", "namespace", "name"),
-	newForm(v1alpha1.TypedLocalObjectReference, "apiGroup", "kind", "name"),
-	newForm(v1alpha1.GroupKindReference, "group", "kind", "name"),
-	newForm(v1alpha1.KindReference, "kind", "name"),
-	newForm(v1alpha1.NamespacedReference, "namespace", "name"),
-	newForm(v1alpha1.LocalObjectReference, "name"),
-	newForm(v1alpha1.Name),
+	newForm(v1beta1.ObjectReference, "apiVersion", "kind", "namespace", "name"),
+	newForm(v1beta1.TypedObjectReference, "apiGroup", "kind", "namespace", "name"),
+	newForm(v1beta1.TypedLocalObjectReference, "apiGroup", "kind", "name"),
+	newForm(v1beta1.GroupKindReference, "group", "kind", "name"),
+	newForm(v1beta1.KindReference, "kind", "name"),
+	newForm(v1beta1.NamespacedReference, "namespace", "name"),
+	newForm(v1beta1.LocalObjectReference, "name"),
+	newForm(v1beta1.Name),
 }
 
-func newForm(name v1alpha1.ReferenceForm, fields ...string) Form {
+func newForm(name v1beta1.ReferenceForm, fields ...string) Form {
 	f := Form{Name: name, Fields: fields}
 	var all Target
 	for _, field := range fields {
@@ -145,7 +145,7 @@ func (f *Form) read(value any) (to Target) {
 }
 
 // formOf returns a form by its name, and ObjectReference for an unknown or empty name.
-func formOf(name v1alpha1.ReferenceForm) *Form {
+func formOf(name v1beta1.ReferenceForm) *Form {
 	i := slices.IndexFunc(Forms, func(f Form) bool { return f.Name == name })
 	return &Forms[max(i, 0)]
 }

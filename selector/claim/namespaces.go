@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Namespaces selects the namespaces in which the claims of a kind are bound: those of
@@ -19,19 +19,29 @@ type Namespaces struct {
 	others labels.Selector
 }
 
-// NewNamespaces reads a namespaceSelector; own is classbind's namespace. The schema
-// admits none for which it fails.
-func NewNamespaces(s v1alpha1.NamespaceSelector, own string) (*Namespaces, error) {
+// NamespaceOperators are those that this release knows.
+var NamespaceOperators = []metav1.LabelSelectorOperator{
+	metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
+}
+
+// NewNamespaces reads a namespaceSelector; own is classbind's namespace. It fails for an operator
+// of a later release.
+func NewNamespaces(s v1beta1.NamespaceSelector, own string) (*Namespaces, error) {
 	others, err := metav1.LabelSelectorAsSelector(labelSelector(s))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read spec.namespaceSelector: %w", err)
+		return nil, fmt.Errorf("cannot read spec.claims.namespaceSelector: %w", err)
 	}
 	return &Namespaces{never: never(own), others: others}, nil
 }
 
-// NamespaceSelector is the same rule as a webhook configuration has it.
-func NamespaceSelector(s v1alpha1.NamespaceSelector, own string) *metav1.LabelSelector {
+// NamespaceSelector is the same rule as a webhook configuration has it. A requirement that this release
+// does not know is left out: it could make the configuration invalid, which all kinds share. We are
+// called for more claims then, and answer none of them.
+func NamespaceSelector(s v1beta1.NamespaceSelector, own string) *metav1.LabelSelector {
 	by := labelSelector(s)
+	by.MatchExpressions = slices.DeleteFunc(by.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		return !slices.Contains(NamespaceOperators, r.Operator)
+	})
 	by.MatchExpressions = slices.Insert(by.MatchExpressions, 0, metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: never(own),
 	})
@@ -40,7 +50,7 @@ func NamespaceSelector(s v1alpha1.NamespaceSelector, own string) *metav1.LabelSe
 
 func never(own string) []string { return []string{metav1.NamespaceSystem, own} }
 
-func labelSelector(s v1alpha1.NamespaceSelector) *metav1.LabelSelector {
+func labelSelector(s v1beta1.NamespaceSelector) *metav1.LabelSelector {
 	by := &metav1.LabelSelector{}
 	for key, value := range s.MatchLabels {
 		metav1.AddLabelToSelector(by, key, string(value))

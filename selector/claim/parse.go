@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -35,7 +35,7 @@ func ParseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	default:
 		return nil, field.ErrorList{field.TypeInvalid(at, truncate.Value(value), "must be an object, a label selector")}
 	}
-	r := selectorReader{at: at, left: v1alpha1.MaxSelectorBytes}
+	r := selectorReader{at: at, left: v1beta1.MaxSelectorBytes}
 	s, wrong := r.selector(object)
 	if wrong != nil {
 		return nil, field.ErrorList{wrong}
@@ -48,7 +48,7 @@ func ParseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(s) // It validates everything again.
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, field.OmitValueType{}, truncate.String(err.Error(), v1alpha1.MaxMessageBytes))}
+		return nil, field.ErrorList{field.Invalid(at, field.OmitValueType{}, truncate.String(err.Error(), v1beta1.MaxMessageBytes))}
 	}
 	return parsed, nil
 }
@@ -75,8 +75,8 @@ func (r *selectorReader) selector(object map[string]any) (*metav1.LabelSelector,
 	if !ok {
 		return nil, wrongType(r.at.Child("matchExpressions"), object["matchExpressions"], "a list")
 	}
-	if n := len(matchLabels) + len(matchExpressions); n > v1alpha1.MaxSelectorRequirements {
-		return nil, tooMany(r.at, n, v1alpha1.MaxSelectorRequirements, requirements)
+	if n := len(matchLabels) + len(matchExpressions); n > v1beta1.MaxSelectorRequirements {
+		return nil, tooMany(r.at, n, v1beta1.MaxSelectorRequirements, requirements)
 	}
 	s := &metav1.LabelSelector{}
 	if len(matchLabels) > 0 {
@@ -84,7 +84,7 @@ func (r *selectorReader) selector(object map[string]any) (*metav1.LabelSelector,
 	}
 	for key, value := range matchLabels {
 		if s.MatchLabels[key], ok = orZero[string](value); !ok {
-			return nil, wrongType(r.at.Child("matchLabels").Key(truncate.String(key, v1alpha1.MaxShownBytes)), value, "a string")
+			return nil, wrongType(r.at.Child("matchLabels").Key(truncate.String(key, v1beta1.MaxShownBytes)), value, "a string")
 		}
 		if err := r.countTexts(key, s.MatchLabels[key]); err != nil {
 			return nil, err
@@ -150,27 +150,27 @@ func (r *selectorReader) countTexts(texts ...string) *field.Error {
 		longest = max(longest, len(t))
 	}
 	if r.left < 0 {
-		return tooLong(r.at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))
+		return tooLong(r.at, "more than "+strconv.Itoa(v1beta1.MaxSelectorBytes))
 	}
 	return checkWord(r.at, longest)
 }
 
 // checkWord limits the length of a key, an operator or a value.
 func checkWord(at *field.Path, length int) *field.Error {
-	if length <= v1alpha1.MaxSelectorWordBytes {
+	if length <= v1beta1.MaxSelectorWordBytes {
 		return nil
 	}
 	return &field.Error{
 		Type: field.ErrorTypeTooLong, Field: at.String(),
 		Detail: fmt.Sprintf("has a key, an operator or a value of %d bytes, and must have none longer than %d",
-			length, v1alpha1.MaxSelectorWordBytes),
+			length, v1beta1.MaxSelectorWordBytes),
 	}
 }
 
 // countValues limits the values, before they are read.
 func (r *selectorReader) countValues(n int) *field.Error {
-	if r.values += n; r.values > v1alpha1.MaxSelectorValues {
-		return tooMany(r.at, r.values, v1alpha1.MaxSelectorValues, values)
+	if r.values += n; r.values > v1beta1.MaxSelectorValues {
+		return tooMany(r.at, r.values, v1beta1.MaxSelectorValues, values)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func wrongType(at *field.Path, value any, must string) *field.Error {
 func onlyFields(object map[string]any, at func() *field.Path, names ...string) *field.Error {
 	for name := range object {
 		if !slices.Contains(names, name) {
-			detail := fmt.Sprintf("unknown field %q: must be one of %q", truncate.String(name, v1alpha1.MaxShownBytes), names)
+			detail := fmt.Sprintf("unknown field %q: must be one of %q", truncate.String(name, v1beta1.MaxShownBytes), names)
 			return field.Invalid(at(), field.OmitValueType{}, detail)
 		}
 	}
@@ -269,11 +269,11 @@ func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	case string:
 		text = v
 	case fields.Unread, fields.LongText:
-		return nil, field.ErrorList{tooLong(at, "more than "+strconv.Itoa(v1alpha1.MaxSelectorBytes))}
+		return nil, field.ErrorList{tooLong(at, "more than "+strconv.Itoa(v1beta1.MaxSelectorBytes))}
 	default:
 		return nil, field.ErrorList{field.TypeInvalid(at, truncate.Value(value), "must be a string")}
 	}
-	if len(text) > v1alpha1.MaxSelectorBytes {
+	if len(text) > v1beta1.MaxSelectorBytes {
 		return nil, field.ErrorList{tooLong(at, strconv.Itoa(len(text)))}
 	}
 	// To kubectl, an empty selector selects everything. In an annotation it is more
@@ -291,7 +291,7 @@ func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	}
 	parsed, err := labels.Parse(text, inText)
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(at, truncate.Value(text), truncate.String(err.Error(), v1alpha1.MaxMessageBytes))}
+		return nil, field.ErrorList{field.Invalid(at, truncate.Value(text), truncate.String(err.Error(), v1beta1.MaxMessageBytes))}
 	}
 	return parsed, nil
 }
@@ -299,7 +299,7 @@ func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 // countText checks the limits of a selector before the parser allocates memory for
 // each part. It is exact if the selector is well-formed.
 func countText(text string, at *field.Path) *field.Error {
-	const mostWords = 2*(v1alpha1.MaxSelectorRequirements+v1alpha1.MaxSelectorValues) + 4*v1alpha1.MaxSelectorRequirements
+	const mostWords = 2*(v1beta1.MaxSelectorRequirements+v1beta1.MaxSelectorValues) + 4*v1beta1.MaxSelectorRequirements
 	var has struct{ commas, values, comparisons, words, longest int }
 	inside, word := false, 0 // bytes of the word so far
 	for i := range len(text) {
@@ -330,12 +330,12 @@ func countText(text string, at *field.Path) *field.Error {
 		}
 	}
 	switch {
-	case has.commas >= v1alpha1.MaxSelectorRequirements:
-		return tooMany(at, has.commas+1, v1alpha1.MaxSelectorRequirements, requirements)
-	case has.values > v1alpha1.MaxSelectorValues:
-		return tooMany(at, has.values, v1alpha1.MaxSelectorValues, values)
-	case has.comparisons > v1alpha1.MaxSelectorComparisons:
-		return tooMany(at, has.comparisons, v1alpha1.MaxSelectorComparisons, comparisons)
+	case has.commas >= v1beta1.MaxSelectorRequirements:
+		return tooMany(at, has.commas+1, v1beta1.MaxSelectorRequirements, requirements)
+	case has.values > v1beta1.MaxSelectorValues:
+		return tooMany(at, has.values, v1beta1.MaxSelectorValues, values)
+	case has.comparisons > v1beta1.MaxSelectorComparisons:
+		return tooMany(at, has.comparisons, v1beta1.MaxSelectorComparisons, comparisons)
 	case has.words > mostWords:
 		return tooMany(at, has.words, mostWords, "words and signs")
 	}

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // problems of a claim. No more are collected than are reported.
@@ -16,7 +16,7 @@ type problems struct {
 
 // add one, and report whether to look for more.
 func (p *problems) add(err *field.Error) bool {
-	if len(p.list) < v1alpha1.MaxErrors {
+	if len(p.list) < v1beta1.MaxErrors {
 		p.list = append(p.list, err)
 		return true
 	}
@@ -38,6 +38,6 @@ func tooMany(at *field.Path, has any, limit int, what string) *field.Error {
 func tooLong(at *field.Path, has string) *field.Error {
 	return &field.Error{
 		Type: field.ErrorTypeTooLong, Field: at.String(),
-		Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1alpha1.MaxSelectorBytes),
+		Detail: fmt.Sprintf("has %s bytes, and must have at most %d", has, v1beta1.MaxSelectorBytes),
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/rules"
@@ -24,7 +24,7 @@ const (
 	Settled      = "Settled"
 	ParentAbsent = "ParentAbsent"
 	NoSelector   = "NoSelector"
-	// NotYet says that bindWhen is not true of the claim now.
+	// NotYet says that claims.when is not true of the claim now.
 	NotYet = "NotYet"
 )
 
@@ -45,7 +45,7 @@ type Claim struct {
 // Asks returns the selector of a claim. Of a claim without one, it is that of everything
 // where such claims get any class, and nil where they get the default class.
 func (r *Reader) Asks(c Claim) labels.Selector {
-	if c.Selector == nil && r.WhenNoSelector == v1alpha1.NoSelectorAny {
+	if c.Selector == nil && r.WhenNoSelector == v1beta1.NoSelectorAny {
 		return labels.Everything()
 	}
 	return c.Selector
@@ -106,7 +106,7 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	return in
 }
 
-// readFacts reads what expressions look at, and evaluates bindWhen if it looks at nothing
+// readFacts reads what expressions look at, and evaluates claims.when if it looks at nothing
 // else. It is false if that says all there is to say.
 func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 	for _, p := range r.LooksAt.Paths() {
@@ -116,7 +116,7 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 				Type: field.ErrorTypeTooLong, Field: at.Field().String(),
 				Detail: fmt.Sprintf("must not be longer than %d bytes, have more than %d elements or be nested %d levels deep, "+
 					"because an expression of claim kind %q looks at it",
-					v1alpha1.MaxExpressionValueBytes, v1alpha1.MaxExpressionElements, fields.MaxExpressionDepth, r.Name),
+					v1beta1.MaxExpressionValueBytes, v1beta1.MaxExpressionElements, fields.MaxExpressionDepth, r.Name),
 			})
 			return false
 		}
@@ -125,11 +125,11 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 	if r.bindWhen == nil || r.AsksOthers() {
 		return true
 	}
-	budget := expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	budget := expression.Budget{Left: v1beta1.MaxExpressionCost}
 	ok, err := r.bindWhen.Bool(&expression.Input{Claim: object}, &budget)
 	switch {
 	case err != nil:
-		in.Problems = append(in.Problems, Failure(r.Name, "spec.bindWhen", r.bindWhen, err))
+		in.Problems = append(in.Problems, Failure(r.Name, "spec.claims.when", r.bindWhen, err))
 	case !ok:
 		in.LeftAlone = NotYet
 	}
@@ -171,7 +171,7 @@ type Reader struct {
 	// Selector is an object, and annotation has one as a string.
 	Selector, Annotation           fields.Path
 	selectorField, annotationField *field.Path
-	WhenNoSelector                 v1alpha1.WhenNoSelector
+	WhenNoSelector                 v1beta1.WhenAbsent
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
 	// bindWhen is nil if claims without a reference are to be bound.
@@ -185,22 +185,22 @@ type Reader struct {
 }
 
 // NewReader returns the Reader of a ClaimKind, whose expressions are compiled.
-func NewReader(k *v1alpha1.ClaimKind, x *rules.ForClaims) *Reader {
+func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 	r := &Reader{
 		Name:           k.Name,
 		Resource:       schema.ParseGroupResource(k.Resource()),
-		Version:        k.Spec.Version,
+		Version:        k.Spec.Claims.Version,
 		ClassReference: newClassReference(k, x.BindWhen),
 		conditions:     conditionsOf(&k.Spec),
-		Selector:       k.Spec.ClassSelector.Path.Names(),
-		Annotation:     k.Spec.ClassSelector.AnnotationPlace().Names(),
-		WhenNoSelector: k.Spec.WhenNoSelector,
-		allowsUnbind:   k.Spec.OnUnbind == v1alpha1.AllowUnbind,
+		Selector:       k.Spec.Selector.Path.Names(),
+		Annotation:     k.Spec.Selector.AnnotationPlace().Names(),
+		WhenNoSelector: k.Spec.Selector.WhenAbsent,
+		allowsUnbind:   k.Spec.Reference.OnUnbind == v1beta1.AllowUnbind,
 		bindWhen:       x.BindWhen,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
 	r.selectorField, r.annotationField = r.Selector.Field(), r.Annotation.Field()
-	for _, p := range k.Spec.SkipIfSet {
+	for _, p := range k.Spec.Claims.SkipIfSet {
 		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}
 	paths := slices.Concat(x.LooksAtClaim, x.Linked)
@@ -210,7 +210,7 @@ func NewReader(k *v1alpha1.ClaimKind, x *rules.ForClaims) *Reader {
 	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
 	whole := &fields.Plan{}
-	whole.Add(r.ClassRef, fields.AsWhole, v1alpha1.MaxReviewBytes)
+	whole.Add(r.ClassRef, fields.AsWhole, v1beta1.MaxReviewBytes)
 	r.referencePlan = whole.Compile(0)
 	return r
 }
@@ -232,9 +232,9 @@ func (r *Reader) newPlan() *fields.Plan {
 	for _, at := range append(slices.Clone(r.SkipIfSet), r.ClassRef, deletionTimestamp) {
 		p.Add(at, fields.AsSet, 0)
 	}
-	p.Add(r.Selector, fields.AsWhole, v1alpha1.MaxSelectorBytes)
-	p.Add(r.Annotation, fields.AsScalar, fields.EscapeFactor*v1alpha1.MaxSelectorBytes+2)
-	const maxNameBytes = fields.EscapeFactor*v1alpha1.MaxNameBytes + 2
+	p.Add(r.Selector, fields.AsWhole, v1beta1.MaxSelectorBytes)
+	p.Add(r.Annotation, fields.AsScalar, fields.EscapeFactor*v1beta1.MaxSelectorBytes+2)
+	const maxNameBytes = fields.EscapeFactor*v1beta1.MaxNameBytes + 2
 	p.Add(generateName, fields.AsScalar, maxNameBytes)
 	p.Add(r.ClassRef, fields.AsScalar, maxNameBytes) // The form Name.
 	for _, f := range r.Form.Fields {
@@ -242,12 +242,12 @@ func (r *Reader) newPlan() *fields.Plan {
 	}
 	p.At(r.ClassRef).MarksOthers = !r.EmptyIsUnset
 	for _, at := range r.LooksAt.Paths() {
-		p.AddForExpressions(at, v1alpha1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
+		p.AddForExpressions(at, v1beta1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
 	}
 	return p.Compile(0)
 }
 
-// AsksOthers reports whether bindWhen looks at more than the claim: a claim alone does not
+// AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not
 // show whether it is to be bound now.
 func (r *Reader) AsksOthers() bool {
 	return r.bindWhen != nil && !rules.ReadsClaimAlone(r.bindWhen)
@@ -260,7 +260,7 @@ func Failure(kind, name string, e *expression.Expression, err error) *field.Erro
 		at = looks[0].Field()
 	}
 	return field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the expression %s of claim kind %q fails: %s",
-		name, kind, truncate.String(err.Error(), v1alpha1.MaxMessageBytes)))
+		name, kind, truncate.String(err.Error(), v1beta1.MaxMessageBytes)))
 }
 
 // ReadsReferenceOf reports whether a kind looks where another one has its reference.

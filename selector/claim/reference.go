@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/hamt"
@@ -29,20 +29,20 @@ type ClassReference struct {
 	// ClassNamespace is that of the classes to which references without one refer; empty, it is the claim's.
 	// Where the form has a namespace, one without was stored without.
 	ClassNamespace string
-	// Decides says that bindWhen decides on claims that have a reference, and terms are those of
+	// Decides says that claims.when decides on claims that have a reference, and terms are those of
 	// it that need nothing but the claim.
 	Decides bool
 	terms   []*expression.Expression
 }
 
-func newClassReference(k *v1alpha1.ClaimKind, bindWhen *expression.Expression) ClassReference {
-	at := fields.Path(k.Spec.Reference.Place().Names())
-	r := ClassReference{ClassRef: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset}
+func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) ClassReference {
+	at := fields.Path(k.Spec.Reference.Names())
+	r := ClassReference{ClassRef: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset()}
 	for last := at.Below("name"); len(r.pointers) < len(last); {
 		r.pointers = append(r.pointers, last[:len(r.pointers)+1].Pointer())
 	}
 	r.required = make([]bool, len(r.pointers))
-	if names := k.Spec.ClassNamespaces.Names; len(names) > 0 && !r.Form.NamesNamespace { // It is one: see the schema.
+	if names := k.Spec.Classes.Namespaces.Names; len(names) > 0 && !r.Form.NamesNamespace { // It is one: see the schema.
 		r.ClassNamespace = string(names[0])
 	}
 	if r.Decides = bindWhen != nil && decidesOn(bindWhen, at); r.Decides {
@@ -52,14 +52,14 @@ func newClassReference(k *v1alpha1.ClaimKind, bindWhen *expression.Expression) C
 }
 
 // Require says which fields the schema of the claims requires.
-func (r *ClassReference) Require(required []v1alpha1.FieldPath) {
+func (r *ClassReference) Require(required []v1beta1.FieldPath) {
 	last := r.ClassRef.Below("name")
 	for i := range r.required {
-		r.required[i] = slices.Contains(required, v1alpha1.FieldPath("."+last[:i+1].String()))
+		r.required[i] = slices.Contains(required, v1beta1.FieldPath("."+last[:i+1].String()))
 	}
 }
 
-// decidesOn reports whether bindWhen looks at the class reference.
+// decidesOn reports whether claims.when looks at the class reference.
 func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
 	return slices.ContainsFunc(bindWhen.Looks(expression.Claim), reference.Overlaps)
 }
@@ -145,7 +145,7 @@ func (r *ClassReference) Patch(in *Intake, class Target, tests []fields.Operatio
 	return fields.Patch(append(operations, r.AddReference(in.Parents, r.Form.write(class)))...)
 }
 
-// removeFields appends what takes out of a reference that counts as none by bindWhen the fields
+// removeFields appends what takes out of a reference that counts as none by claims.when the fields
 // that the reference to the class goes without. Otherwise it would name another class.
 func (r *ClassReference) removeFields(to []fields.Operation, in *Intake, class Target) []fields.Operation {
 	if !r.Decides {
@@ -186,8 +186,8 @@ func PlaceOf(group, kind, namespace, name string) uint64 {
 	return maphash.Comparable(hamt.Seed, [...]string{group, kind, namespace, name})
 }
 
-// HasReference reports whether a claim has a class reference. One on which bindWhen decides
-// counts as none if bindWhen may be true.
+// HasReference reports whether a claim has a class reference. One on which claims.when decides
+// counts as none if claims.when may be true.
 func (r *ClassReference) HasReference(object map[string]any) bool {
 	value, _ := r.setValue(r.ClassRef.Lookup(object))
 	return value != nil && !r.MayRebind(object)
@@ -196,7 +196,7 @@ func (r *ClassReference) HasReference(object map[string]any) bool {
 // setValue returns what was found at the place of the class reference, nil if it is none. An
 // object without a name is none if it has some of the other fields of its form, and nothing else:
 // its author, or a server-side apply that took the name out, leaves the class open. Without
-// emptyIsUnset, one that says nothing asks for no class, and one that says more may refer in
+// whenEmpty: Bind, one that says nothing asks for no class, and one that says more may refer in
 // another way.
 func (r *ClassReference) setValue(found any, err *field.Error) (any, *field.Error) {
 	if object, ok := found.(map[string]any); ok && !r.EmptyIsUnset && !r.Form.isBegun(object) {
@@ -216,8 +216,8 @@ func (f *Form) isBegun(reference map[string]any) (begun bool) {
 	return begun
 }
 
-// isNamed reports whether a claim names its class. One on which bindWhen decides counts as none
-// if bindWhen may be true.
+// isNamed reports whether a claim names its class. One on which claims.when decides counts as none
+// if claims.when may be true.
 func (r *ClassReference) isNamed(object map[string]any) bool {
 	value, _ := r.namedValue(r.ClassRef.Lookup(object))
 	return value != nil && !r.MayRebind(object)
@@ -254,7 +254,7 @@ func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) 
 	value, _ := r.ClassRef.Lookup(object)
 	reference, _ := value.(map[string]any)
 	if name, _ := reference["name"].(string); name != "" || len(reference) == 0 {
-		return nil, nil // One with a name counts as none by bindWhen, and is replaced whole.
+		return nil, nil // One with a name counts as none by claims.when, and is replaced whole.
 	}
 	texts, hasGroup := map[string]any{}, false
 	for _, name := range r.Form.Fields {
@@ -262,10 +262,10 @@ func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) 
 		_, isLong := reference[name].(fields.LongText)
 		text, isText := orZero[string](reference[name])
 		switch {
-		case isLong, len(text) > v1alpha1.MaxNameBytes:
+		case isLong, len(text) > v1beta1.MaxNameBytes:
 			return nil, field.ErrorList{{
 				Type: field.ErrorTypeTooLong, Field: at().String(),
-				Detail: fmt.Sprintf("must not be longer than %d bytes", v1alpha1.MaxNameBytes),
+				Detail: fmt.Sprintf("must not be longer than %d bytes", v1beta1.MaxNameBytes),
 			}}
 		case !isText:
 			return nil, field.ErrorList{wrongType(at(), reference[name], "a string")}
@@ -281,10 +281,10 @@ func (r *ClassReference) given(object map[string]any) (*Given, field.ErrorList) 
 	return &Given{HasGroup: hasGroup, Group: of.Group, Kind: of.Kind, Namespace: of.Namespace}, nil
 }
 
-// MayRebind reports whether the reference of a claim may count as none: bindWhen decides on it, and
+// MayRebind reports whether the reference of a claim may count as none: claims.when decides on it, and
 // may be true. An expression that fails asks for nothing.
 func (r *ClassReference) MayRebind(object map[string]any) bool {
-	in, budget := expression.Input{Claim: object}, expression.Budget{Left: v1alpha1.MaxExpressionCost}
+	in, budget := expression.Input{Claim: object}, expression.Budget{Left: v1beta1.MaxExpressionCost}
 	for _, t := range r.terms {
 		if ok, err := t.Bool(&in, &budget); err != nil || !ok {
 			return false

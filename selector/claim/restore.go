@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -23,7 +23,7 @@ const (
 	// something else, or adds fields that its form does not have. Of a claim that is created, it
 	// drops the classes that do not agree.
 	OtherReference = "OtherReference"
-	// ReferenceTooLong says that the reference is longer than v1alpha1.MaxReferenceBytes.
+	// ReferenceTooLong says that the reference is longer than v1beta1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
 	// Malformed says that something on the way to the reference is not an object.
 	Malformed = "Malformed"
@@ -42,7 +42,7 @@ type Restoration struct {
 // Restore puts the class reference back that an update has removed from a claim: the whole
 // value that was stored. Of a reference that the update has without a name, it puts back the
 // fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
-// other fields another manager owns. One that counts as none to bindWhen, such as a default of
+// other fields another manager owns. One that counts as none to claims.when, such as a default of
 // the schema, it replaces. The old and the new object are valid JSON.
 func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	before, err := r.DecodeValid(stored)
@@ -67,7 +67,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 		return Restoration{Reason: NotBound}, nil
 	}
 	value := r.storedReference(stored)
-	if len(value) > v1alpha1.MaxReferenceBytes {
+	if len(value) > v1beta1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
 	to, _ := r.RefersTo(before)
@@ -115,11 +115,12 @@ func (r *Restoration) Warning(of *Reader) string {
 	switch r.Reason {
 	case Restored:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind keeps it (class %q): "+
-			"to unbind the claim, delete it and create it again; to allow such updates, set spec.onUnbind of claimkind/%s to Allow",
-			of.ClassRef, truncate.String(r.Class, v1alpha1.MaxShownBytes), of.Name)
+			"to unbind the claim, delete it and create it again; to allow such updates, "+
+			"set spec.reference.onUnbind of claimkind/%s to Allow",
+			of.ClassRef, truncate.String(r.Class, v1beta1.MaxShownBytes), of.Name)
 	case ReferenceTooLong:
 		return fmt.Sprintf("the update removes the class reference %s, and classbind does not keep it, because it is longer than %d bytes",
-			of.ClassRef, v1alpha1.MaxReferenceBytes)
+			of.ClassRef, v1beta1.MaxReferenceBytes)
 	}
 	return ""
 }

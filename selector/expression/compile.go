@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
-	// maxCharacters of an expression, as in the schema of v1alpha1.Expression.
+	// maxCharacters of an expression, as in the schema of v1beta1.Expression.
 	maxCharacters = 2048
 	// maxDepth of an expression. The time to check the types in it grows with a power of it:
 	// here, it is at most 0.3 s.
@@ -28,7 +28,7 @@ const (
 	maxErrors = 3
 	// maxCost of one evaluation. It is the budget of a class, so that the last evaluation
 	// of a claim exceeds the claim's budget by a tenth at most.
-	maxCost = v1alpha1.MaxClassExpressionCost
+	maxCost = v1beta1.MaxClassExpressionCost
 )
 
 // env is that of Kubernetes 1.31, the oldest that we support: an expression may become a
@@ -86,7 +86,7 @@ func parse(text string) (*cel.Ast, *cel.Issues) {
 // Compile an expression. The error is an *Error.
 func Compile(text string, result Result, scope Scope) (*Expression, error) {
 	if n := utf8.RuneCountInString(text); n > maxCharacters {
-		start := truncate.String(text, v1alpha1.MaxShownBytes)
+		start := truncate.String(text, v1beta1.MaxShownBytes)
 		return nil, &Error{1, 1, fmt.Sprintf("must be at most %d characters, has %d", maxCharacters, n), start}
 	}
 	parsed, issues := parse(text)
@@ -116,7 +116,7 @@ func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expres
 	}
 	program, err := newProgram(checked)
 	if err != nil {
-		return nil, &Error{1, 1, truncate.String(err.Error(), v1alpha1.MaxMessageBytes), text}
+		return nil, &Error{1, 1, truncate.String(err.Error(), v1beta1.MaxMessageBytes), text}
 	}
 	e.program = program
 	return e, nil
@@ -190,7 +190,7 @@ func words(message string, scope Scope) string {
 		name, _, _ = strings.Cut(name, "'")
 		message = "there is no variable or function " + name + "; " + scope.words()
 	}
-	return truncate.String(message, 2*v1alpha1.MaxShownBytes)
+	return truncate.String(message, 2*v1beta1.MaxShownBytes)
 }
 
 // words say which variables there are.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -212,7 +212,7 @@ func (e *Expression) evalPlain(in *Input, budget *Budget) (ref.Val, error) {
 }
 
 func noSuchKey(name string) error {
-	return errors.New("no such key: " + truncate.String(name, v1alpha1.MaxShownBytes))
+	return errors.New("no such key: " + truncate.String(name, v1beta1.MaxShownBytes))
 }
 
 // evalError says shortly why an evaluation failed.
@@ -238,7 +238,7 @@ func (e *Expression) evalError(in *Input, err error) error {
 	if name, ok := strings.CutSuffix(text, isNotKnown); ok && slices.Contains(variables, name) {
 		return errors.New(text)
 	}
-	return &valueError{kindOfError(text), truncate.String(text, v1alpha1.MaxShownBytes)}
+	return &valueError{kindOfError(text), truncate.String(text, v1beta1.MaxShownBytes)}
 }
 
 // names reports whether a key is part of the expression itself: it is not a value.
@@ -337,5 +337,5 @@ func shown(value any, path fields.Path) string {
 	if err != nil {
 		return "of a type that JSON does not have"
 	}
-	return truncate.String(string(text), v1alpha1.MaxShownBytes)
+	return truncate.String(string(text), v1beta1.MaxShownBytes)
 }

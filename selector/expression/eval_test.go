@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -83,7 +83,7 @@ func TestEvaluationErrors(t *testing.T) {
 		_, err = e.Value(input(), &Budget{plenty})
 		require.EqualError(t, err, tc.want, tc.text)
 		assert.Equal(t, strings.Contains(tc.want, "related.other"), errors.Is(err, ErrAbsent), tc.text)
-		assert.LessOrEqual(t, len(err.Error()), v1alpha1.MaxShownBytes)
+		assert.LessOrEqual(t, len(err.Error()), v1beta1.MaxShownBytes)
 	}
 }
 

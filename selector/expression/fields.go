@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -119,7 +119,7 @@ const shortText = 64
 
 // keep returns a value of CEL, which does not keep the object in memory.
 func keep(value any, path fields.Path) any {
-	if size(value, v1alpha1.MaxExpressionValueBytes) < 0 || TooManyElements(value) {
+	if size(value, v1beta1.MaxExpressionValueBytes) < 0 || TooManyElements(value) {
 		return types.WrapErr(&tooLongError{slices.Clone(path)})
 	}
 	switch v := clone(value).(type) {
@@ -140,7 +140,7 @@ func keep(value any, path fields.Path) any {
 
 // tooLong says what is wrong with a field over these limits.
 var tooLong = fmt.Sprintf("longer than %d KiB or %d elements",
-	v1alpha1.MaxExpressionValueBytes>>10, v1alpha1.MaxExpressionElements)
+	v1beta1.MaxExpressionValueBytes>>10, v1beta1.MaxExpressionElements)
 
 // tooLongError is the value of a field that is too long.
 type tooLongError struct{ path fields.Path }
@@ -177,7 +177,7 @@ func size(value any, left int) int {
 }
 
 // TooManyElements reports whether a value has more than MaxExpressionElements.
-func TooManyElements(value any) bool { return elementsOf(value, v1alpha1.MaxExpressionElements) < 0 }
+func TooManyElements(value any) bool { return elementsOf(value, v1beta1.MaxExpressionElements) < 0 }
 
 // elementsOf takes the elements of a value off what is left. Less than 0 is too many.
 func elementsOf(value any, left int) int {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -62,7 +62,7 @@ func TestProject(t *testing.T) {
 }
 
 func TestTooLong(t *testing.T) {
-	limit := v1alpha1.MaxExpressionValueBytes
+	limit := v1beta1.MaxExpressionValueBytes
 	f := NewFields(fields.Path{"a", "b"}, fields.Path{"c"})
 	for name, tc := range map[string]struct {
 		value any

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -161,13 +161,13 @@ var (
 type typeError struct{ is, must string }
 
 func (e *typeError) Error() string {
-	return fmt.Sprintf("must be of type %s, and is of type %s:", e.must, truncate.String(e.is, v1alpha1.MaxShownBytes))
+	return fmt.Sprintf("must be of type %s, and is of type %s:", e.must, truncate.String(e.is, v1beta1.MaxShownBytes))
 }
 
 // read the schema of a field, and follow its references.
 func (s *Schema) read(raw json.RawMessage) (FieldSchema, error) {
 	var preset json.RawMessage // The default stands beside a reference.
-	for range v1alpha1.MaxSchemaReferences {
+	for range v1beta1.MaxSchemaReferences {
 		var n FieldSchema
 		if err := json.Unmarshal(raw, &n); err != nil {
 			return n, ErrUnknown

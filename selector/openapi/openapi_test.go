@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 )
 
@@ -28,7 +28,7 @@ func TestOfDocument(t *testing.T) {
 	require.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reason string
-		at     v1alpha1.FieldPath
+		at     v1beta1.FieldPath
 		want   error
 	}{
 		"Referred": {"We should follow a reference.", ".spec.storageClassName", nil},

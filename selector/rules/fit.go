@@ -3,7 +3,7 @@ package rules
 import (
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 )
@@ -34,8 +34,9 @@ type Equality struct {
 	Value *expression.Expression
 }
 
-func (l *looks) addFit(to *[]*Fit, f v1alpha1.Fit, scope expression.Scope) {
-	field := "spec.fits[" + f.Name + "].expression"
+// addFit of a list of fits, such as spec.fits.
+func (l *looks) addFit(to *[]*Fit, list string, f v1beta1.Fit, scope expression.Scope) {
+	field := list + "[" + f.Name + "].expression"
 	whole := l.compile(field, f.Expression, expression.Bool, scope)
 	if whole == nil {
 		return

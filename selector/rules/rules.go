@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 )
@@ -55,7 +55,7 @@ type looks struct {
 
 // Invalid is an expression of a registration that does not compile.
 type Invalid struct {
-	// Field of the registration, such as spec.fits[SameDriver].expression.
+	// Field of the registration, such as spec.classes.fits[SameDriver].expression.
 	Field string
 	Err   *expression.Error
 }
@@ -63,7 +63,7 @@ type Invalid struct {
 func (i Invalid) Error() string { return i.Field + ": " + i.Err.Error() }
 
 // InvalidOfClasses of a ClassKind.
-func InvalidOfClasses(k *v1alpha1.ClassKind) []Invalid {
+func InvalidOfClasses(k *v1beta1.ClassKind) []Invalid {
 	return NewForClasses(k).Invalid
 }
 
@@ -75,10 +75,10 @@ func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
 
 // NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that
 // name it look at in claims.
-func NewForClaims(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *ForClaims {
+func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForClaims {
 	r := compile(k)
 	classKinds = slices.Clone(classKinds)
-	slices.SortFunc(classKinds, func(a, b *v1alpha1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
+	slices.SortFunc(classKinds, func(a, b *v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) }) // A cache has no order.
 	for _, ck := range classKinds {
 		of := NewForClasses(ck)
 		r.Linked = append(r.Linked, of.LooksAtClaim...)
@@ -91,11 +91,11 @@ func NewForClaims(k *v1alpha1.ClaimKind, classKinds ...*v1alpha1.ClassKind) *For
 	return r
 }
 
-func compile(k *v1alpha1.ClaimKind) *ForClaims {
+func compile(k *v1beta1.ClaimKind) *ForClaims {
 	r := &ForClaims{}
 	s := &k.Spec
-	for i, related := range s.Related {
-		field := "spec.related[" + related.Name + "]"
+	for i, related := range s.Classes.Related {
+		field := "spec.classes.related[" + related.Name + "]"
 		before := scopeOf(s, i)
 		rule := Relation{
 			Kind:      &Kind{Name: related.Name, Resource: related.Resource, Version: related.Version},
@@ -106,15 +106,15 @@ func compile(k *v1alpha1.ClaimKind) *ForClaims {
 		r.Related = append(r.Related, rule)
 	}
 	ofClaim, ofBoth := Scope(s), Scope(s, expression.Class)
-	r.BindWhen = r.compile("spec.bindWhen", s.BindWhen, expression.Bool, ofClaim)
-	r.SelectorFrom = r.compile("spec.classSelector.expression", s.ClassSelector.Expression, expression.Selector, ofClaim)
-	for _, f := range s.Fits {
-		r.addFit(&r.Fits, f, ofBoth)
+	r.BindWhen = r.compile("spec.claims.when", s.Claims.When, expression.Bool, ofClaim)
+	r.SelectorFrom = r.compile("spec.selector.expression", s.Selector.Expression, expression.Selector, ofClaim)
+	for _, f := range s.Classes.Fits {
+		r.addFit(&r.Fits, "spec.classes.fits", f, ofBoth)
 	}
-	r.Score = r.compile("spec.score", s.Score, expression.Number, ofBoth)
-	if s.Partition != nil {
-		r.PartitionOf = r.compile("spec.partition.claim", s.Partition.Claim, expression.Text, ofClaim)
-		r.PartitionClass = r.compileGuarded("spec.partition.class", s.Partition.Class, expression.Text)
+	r.Score = r.compile("spec.choice.score", s.Choice.Score, expression.Number, ofBoth)
+	if s.Classes.Partition != nil {
+		r.PartitionOf = r.compile("spec.classes.partition.claim", s.Classes.Partition.Claim, expression.Text, ofClaim)
+		r.PartitionClass = r.compileGuarded("spec.classes.partition.class", s.Classes.Partition.Class, expression.Text)
 	}
 	for i := range r.Related {
 		r.Related[i].Kind.Fields = expression.NewFields(r.related[r.Related[i].Kind.Name]...)
@@ -126,19 +126,19 @@ func compile(k *v1alpha1.ClaimKind) *ForClaims {
 }
 
 // scopeOf an expression that sees the claim, its Namespace and the first of the related objects.
-func scopeOf(s *v1alpha1.ClaimKindSpec, related int) expression.Scope {
+func scopeOf(s *v1beta1.ClaimKindSpec, related int) expression.Scope {
 	scope := expression.Scope{Variables: []string{expression.Claim, expression.Namespace, expression.Related}}
-	for _, r := range s.Related[:related] {
+	for _, r := range s.Classes.Related[:related] {
 		scope.Related = append(scope.Related, r.Name)
 	}
 	return scope
 }
 
 // Scope adds who asks, which is not known of a claim that is bound later.
-func Scope(s *v1alpha1.ClaimKindSpec, more ...string) expression.Scope {
-	scope := scopeOf(s, len(s.Related))
+func Scope(s *v1beta1.ClaimKindSpec, more ...string) expression.Scope {
+	scope := scopeOf(s, len(s.Classes.Related))
 	scope.Variables = append(scope.Variables, more...)
-	if s.WhenUnmatched != v1alpha1.BindLater {
+	if s.WhenUnmatched != v1beta1.BindLater {
 		scope.Variables = append(scope.Variables, expression.Request)
 	}
 	return scope
@@ -147,10 +147,10 @@ func Scope(s *v1alpha1.ClaimKindSpec, more ...string) expression.Scope {
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 
 // NewForClasses compiles the expressions of a ClassKind.
-func NewForClasses(k *v1alpha1.ClassKind) *ForClasses {
+func NewForClasses(k *v1beta1.ClassKind) *ForClasses {
 	r := &ForClasses{}
 	for _, f := range k.Spec.Fits {
-		r.addFit(&r.Fits, f, expression.Scope{Variables: []string{expression.Claim, expression.Class}})
+		r.addFit(&r.Fits, "spec.fits", f, expression.Scope{Variables: []string{expression.Claim, expression.Class}})
 	}
 	r.OfferWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
 	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
@@ -159,7 +159,7 @@ func NewForClasses(k *v1alpha1.ClassKind) *ForClasses {
 }
 
 // compileGuarded is for an expression of the class alone that says which seat a class takes.
-func (l *looks) compileGuarded(field string, text v1alpha1.Expression, result expression.Result) *expression.Expression {
+func (l *looks) compileGuarded(field string, text v1beta1.Expression, result expression.Result) *expression.Expression {
 	e := l.compile(field, text, result, ofClassAlone)
 	if e != nil && looksAtStatus(e) {
 		l.Invalid = append(l.Invalid, Invalid{field, &expression.Error{
@@ -175,7 +175,7 @@ func looksAtStatus(e *expression.Expression) bool {
 }
 
 // compile an expression; nil if there is none, or it is invalid.
-func (l *looks) compile(field string, text v1alpha1.Expression, result expression.Result, scope expression.Scope) *expression.Expression {
+func (l *looks) compile(field string, text v1beta1.Expression, result expression.Result, scope expression.Scope) *expression.Expression {
 	if text == "" {
 		return nil
 	}
@@ -218,24 +218,37 @@ func FitLooks(fits []*Fit) (paths []fields.Path) {
 	return paths
 }
 
-// Naming are the ClassKinds that name a ClaimKind: what is read of its claims depends on their
+// Serving are the ClassKinds that serve a ClaimKind: what is read of its claims depends on their
 // expressions, too.
-func Naming(claimKind string, all []v1alpha1.ClassKind) (naming []*v1alpha1.ClassKind) {
+func Serving(k *v1beta1.ClaimKind, all []v1beta1.ClassKind) (serving []*v1beta1.ClassKind) {
 	for i := range all {
-		if slices.Contains(all[i].Spec.ClaimKinds, claimKind) {
-			naming = append(naming, &all[i])
+		if all[i].Serves(k) {
+			serving = append(serving, &all[i])
 		}
 	}
-	return naming
+	return serving
 }
 
-// NamedBy a ClassKind are these ClaimKinds: what is held of its classes depends on their
+// Served by a ClassKind are these ClaimKinds: what is held of its classes depends on their
 // expressions, too.
-func NamedBy(k *v1alpha1.ClassKind, all []v1alpha1.ClaimKind) (named []*v1alpha1.ClaimKind) {
+func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) (served []*v1beta1.ClaimKind) {
 	for i := range all {
-		if slices.Contains(k.Spec.ClaimKinds, all[i].Name) {
-			named = append(named, &all[i])
+		if k.Serves(&all[i]) {
+			served = append(served, &all[i])
 		}
 	}
-	return named
+	return served
+}
+
+// ServedNames are the names of the ClaimKinds that a ClassKind serves: those that it names, and these.
+func ServedNames(k *v1beta1.ClassKind, served []*v1beta1.ClaimKind) []string {
+	names := make([]string, 0, len(k.Spec.ClaimKinds)+len(served))
+	for _, named := range k.Spec.ClaimKinds {
+		names = append(names, named.Name)
+	}
+	for _, c := range served {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const ellipsis = "..."
@@ -85,7 +85,7 @@ func Error(err error) error {
 	for _, asked := range urlErrors(err) {
 		text = strings.ReplaceAll(text, asked.Error(), asked.Err.Error())
 	}
-	if text = String(text, v1alpha1.MaxMessageBytes); text == whole {
+	if text = String(text, v1beta1.MaxMessageBytes); text == whole {
 		return err
 	}
 	return &shortened{text, err}
@@ -121,7 +121,7 @@ func Value(value any) any {
 	case nil, bool, int64, float64:
 		return v
 	case string:
-		return String(v, v1alpha1.MaxShownBytes)
+		return String(v, v1beta1.MaxShownBytes)
 	}
 	return field.OmitValueType{}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestText(t *testing.T) {
@@ -73,7 +73,7 @@ func TestError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Error(tc.err)
 			require.ErrorIs(t, got, tc.err, "We should keep the error, for those who look for its kind.")
-			assert.LessOrEqual(t, len(got.Error()), v1alpha1.MaxMessageBytes, tc.reason)
+			assert.LessOrEqual(t, len(got.Error()), v1beta1.MaxMessageBytes, tc.reason)
 			assert.True(t, strings.HasPrefix(got.Error(), tc.want), "%s We got %q.", tc.reason, got)
 			assert.NotContains(t, got.Error(), "10.0.0.1", "We should say no URL.")
 		})

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -264,7 +264,7 @@ func (a Attempt) judgeSeat(at int) *Refusal {
 	switch {
 	case lease.Holder != a.request.Holder && len(pending) > 0:
 		refusal.RetryAfter = slices.MaxFunc(pending, soonest).Left
-	case len(pending) == v1alpha1.MaxPendingDefaults:
+	case len(pending) == v1beta1.MaxPendingDefaults:
 		refusal.RetryAfter = slices.MinFunc(pending, soonest).Left
 	default:
 		a.seats[at].inFlight = pending

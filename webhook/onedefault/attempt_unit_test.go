@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -72,7 +72,7 @@ func TestAttempt(t *testing.T) {
 	landed := held(other, pending("o", "", window))
 	landed.Landed = true
 	var crowd []Pending
-	for i := range v1alpha1.MaxPendingDefaults {
+	for i := range v1beta1.MaxPendingDefaults {
 		crowd = append(crowd, pending(fmt.Sprint(i), "10", window-time.Duration(i)))
 	}
 	mine := pending("mine", "10", 0)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -77,7 +77,7 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 	if !c.Sightings.mayTake(object.Name, &l) {
 		return fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
 			"take the mark from some; classbind deletes the Leases of those without a default after about two minutes",
-			l.Holder.Kind, selector.Seat{Namespace: l.Holder.Namespace}.In(), v1alpha1.MaxSeatLeases)
+			l.Holder.Kind, selector.Seat{Namespace: l.Holder.Namespace}.In(), v1beta1.MaxSeatLeases)
 	}
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
@@ -129,21 +129,21 @@ var token = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
 
 // IsToken reports whether a Lease may record this uid or resourceVersion.
 func IsToken(text string) bool {
-	return len(text) <= v1alpha1.MaxUIDBytes && token.MatchString(text)
+	return len(text) <= v1beta1.MaxUIDBytes && token.MatchString(text)
 }
 
 func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
 	// An API server creates a Lease that it is to update, where there is none, unless the update has a uid.
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version, UID: l.UID}}
 	if seat.Partition != "" {
-		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.SeatAnnotation, describe(seat))
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1beta1.SeatAnnotation, describe(seat))
 	}
 	text, err := json.Marshal(l.Pending)
 	if err != nil {
 		return nil, err
 	}
-	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.HolderUIDAnnotation, string(l.Holder.UID))
-	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.HolderPendingAnnotation, string(text))
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1beta1.HolderUIDAnnotation, string(l.Holder.UID))
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1beta1.HolderPendingAnnotation, string(text))
 	object.Spec.HolderIdentity = new(l.Holder.String())
 	return object, nil
 }
@@ -155,15 +155,15 @@ func decode(object *coordinationv1.Lease) (Lease, error) {
 	if object.Spec.HolderIdentity == nil {
 		return l, nil
 	}
-	l.Holder.UID = types.UID(object.Annotations[v1alpha1.HolderUIDAnnotation])
+	l.Holder.UID = types.UID(object.Annotations[v1beta1.HolderUIDAnnotation])
 	parts := strings.Split(*object.Spec.HolderIdentity, "/")
-	text := object.Annotations[v1alpha1.HolderPendingAnnotation]
-	malformed := len(text) > v1alpha1.MaxPendingBytes || json.Unmarshal([]byte(text), &l.Pending) != nil ||
-		len(l.Pending) == 0 || len(l.Pending) > v1alpha1.MaxPendingDefaults ||
+	text := object.Annotations[v1beta1.HolderPendingAnnotation]
+	malformed := len(text) > v1beta1.MaxPendingBytes || json.Unmarshal([]byte(text), &l.Pending) != nil ||
+		len(l.Pending) == 0 || len(l.Pending) > v1beta1.MaxPendingDefaults ||
 		slices.ContainsFunc(l.Pending, func(p Pending) bool { return !IsToken(p.ID) || p.Base != "" && !IsToken(p.Base) })
 	if malformed || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || !IsToken(string(l.Holder.UID)) {
 		return Lease{}, fmt.Errorf("somebody else changed it (holderIdentity %q): kubectl delete lease %s --namespace %s",
-			truncate.String(*object.Spec.HolderIdentity, v1alpha1.MaxShownBytes), object.Name, object.Namespace)
+			truncate.String(*object.Spec.HolderIdentity, v1beta1.MaxShownBytes), object.Name, object.Namespace)
 	}
 	l.Holder.Kind, l.Holder.Name = parts[0], parts[len(parts)-1]
 	if len(parts) == 3 {

@@ -22,7 +22,7 @@ import (
 	fakecoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -80,7 +80,7 @@ func TestLeaseOfAPartition(t *testing.T) {
 	l := held(me, pending("1", "10", 0))
 	encoded, err := encode(s, l)
 	require.NoError(t, err)
-	text := encoded.Annotations[v1alpha1.SeatAnnotation]
+	text := encoded.Annotations[v1beta1.SeatAnnotation]
 	assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\\nÄ\\n`), "We should say which seat it is: %s", text)
 	assert.Less(t, len(text), 300, "We should not copy a partition of any length.")
 	got, err := decode(encoded)
@@ -101,7 +101,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &text }
 	}
 	pendingText := func(text string) func(*coordinationv1.Lease) {
-		return func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HolderPendingAnnotation] = text }
+		return func(l *coordinationv1.Lease) { l.Annotations[v1beta1.HolderPendingAnnotation] = text }
 	}
 	const holder = `"golds.example.org/me"`
 	for name, tc := range map[string]struct {
@@ -115,16 +115,16 @@ func TestDecodeRefuses(t *testing.T) {
 		"EmptyName":         {"We should ask for the name of the holder.", identity("golds.example.org/"), `"golds.example.org/"`},
 		"EmptyNamespace":    {"We should ask for the namespace of the holder.", identity("golds.example.org//me"), `"golds.example.org//me"`},
 		"TooManyParts":      {"We should not guess what the parts of a holder are.", identity("golds.example.org/team/me/too"), `"golds.example.org/team/me/too"`},
-		"NoUID":             {"We should not take another class of that name for the holder.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.HolderUIDAnnotation) }, holder},
-		"NoPending":         {"We should not guess what may be in flight.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.HolderPendingAnnotation) }, holder},
+		"NoUID":             {"We should not take another class of that name for the holder.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderUIDAnnotation) }, holder},
+		"NoPending":         {"We should not guess what may be in flight.", func(l *coordinationv1.Lease) { delete(l.Annotations, v1beta1.HolderPendingAnnotation) }, holder},
 		"NothingPending":    {"We should not take a Lease for free that names a holder.", pendingText("[]"), holder},
 		"Unreadable":        {"We should not guess what may be in flight.", pendingText(`[{"id":`), holder},
 		"NoID":              {"We should be able to tell writes apart.", pendingText(`[{"from":"10"}]`), holder},
-		"LongID":            {"We should read nothing longer than we write.", pendingText(`[{"id":"` + strings.Repeat("A", v1alpha1.MaxUIDBytes+1) + `"}]`), holder},
+		"LongID":            {"We should read nothing longer than we write.", pendingText(`[{"id":"` + strings.Repeat("A", v1beta1.MaxUIDBytes+1) + `"}]`), holder},
 		"OddID":             {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"<<<<"}]`), holder},
 		"OddBase":           {"We should read nothing that is longer when we write it.", pendingText(`[{"id":"1","from":"<<<<"}]`), holder},
-		"OddUID":            {"We should take no text for a uid.", func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HolderUIDAnnotation] = "a b" }, holder},
-		"Crowded":           {"We should read no more than we write.", pendingText("[" + strings.Repeat(`{"id":"1"},`, v1alpha1.MaxPendingDefaults) + `{"id":"2"}]`), holder},
+		"OddUID":            {"We should take no text for a uid.", func(l *coordinationv1.Lease) { l.Annotations[v1beta1.HolderUIDAnnotation] = "a b" }, holder},
+		"Crowded":           {"We should read no more than we write.", pendingText("[" + strings.Repeat(`{"id":"1"},`, v1beta1.MaxPendingDefaults) + `{"id":"2"}]`), holder},
 		"SomebodyElsesOnly": {"We should not take the Lease of a leader for ours.", func(l *coordinationv1.Lease) { identity("classbind-7d9f_5e1f")(l); l.Annotations = nil }, `"classbind-7d9f_5e1f"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestTooManySeats(t *testing.T) {
 		return Lease{Holder: holder, Pending: []Pending{pending("1", "", 0)}}
 	}
 	greedy := by("golds.example.org", "team")
-	for n := range v1alpha1.MaxSeatLeases {
+	for n := range v1beta1.MaxSeatLeases {
 		require.NoError(t, cluster.WriteLease(t.Context(), of(n), greedy), "We should count what we write ourselves.")
 	}
 	f.ClearActions()
@@ -418,7 +418,7 @@ func TestStoredClasses(t *testing.T) {
 	assert.False(t, landed(), "We should ask for the class and the uid.")
 	cluster.Sightings.Stored(Holder{me, "me-1"})
 	assert.True(t, landed(), "We should remember a class that we saw stored.")
-	for i := range v1alpha1.MaxStoredDefaults {
+	for i := range v1beta1.MaxStoredDefaults {
 		cluster.Sightings.Stored(Holder{me, types.UID("later-" + strings.Repeat("i", i))})
 	}
 	assert.False(t, landed(), "We should remember no more than we have room for.")

@@ -8,7 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
@@ -53,7 +53,7 @@ func FuzzLease(f *testing.F) {
 		if got.Holder.UID != "" && (got.Holder.String() != holder || string(got.Holder.UID) != uid) {
 			t.Errorf("We should read the holder %q as it is: %+v", holder, got.Holder)
 		}
-		if n := len(got.Pending); (n > 0) != (got.Holder.UID != "") || n > v1alpha1.MaxPendingDefaults {
+		if n := len(got.Pending); (n > 0) != (got.Holder.UID != "") || n > v1beta1.MaxPendingDefaults {
 			t.Errorf("We should read the writes of a holder, and no more than there may be: %d", n)
 		}
 		for _, p := range got.Pending {
@@ -83,10 +83,10 @@ func edited(holder, uid, pending string, there byte) *coordinationv1.Lease {
 		object.Spec.HolderIdentity = &holder
 	}
 	if there&2 != 0 {
-		object.Annotations[v1alpha1.HolderUIDAnnotation] = uid
+		object.Annotations[v1beta1.HolderUIDAnnotation] = uid
 	}
 	if there&4 != 0 {
-		object.Annotations[v1alpha1.HolderPendingAnnotation] = pending
+		object.Annotations[v1beta1.HolderPendingAnnotation] = pending
 	}
 	return object
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -101,7 +101,7 @@ func (p *Protocol) do(ctx context.Context, a Attempt) (Attempt, error) {
 	ops := a.Next()
 	results := make([]func(Attempt) Attempt, len(ops))
 	var all errgroup.Group
-	all.SetLimit(v1alpha1.MaxGuardCalls)
+	all.SetLimit(v1beta1.MaxGuardCalls)
 	for i, op := range ops {
 		all.Go(func() (err error) {
 			results[i], err = p.result(ctx, op)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -25,7 +25,7 @@ func TestLeaseName(t *testing.T) {
 		"CoreNamespaced": {"We should name a core kind in a namespace.", selector.Seat{ClaimKind: "services", Namespace: "team"}, "default-in.team.services"},
 		"Confusing":      {"We should not take a claim kind for a namespace.", selector.Seat{ClaimKind: "in.team.claims"}, "default.in.team.claims"},
 		"ConfusingToo":   {"We should not take a namespace for ours.", selector.Seat{ClaimKind: "default.in", Namespace: "default"}, "default-in.default.default.in"},
-		"OfTheLeader":    {"We should not take the leader's Lease.", selector.Seat{ClaimKind: v1alpha1.LeaderLease}, "default.classbind-leader"},
+		"OfTheLeader":    {"We should not take the leader's Lease.", selector.Seat{ClaimKind: v1beta1.LeaderLease}, "default.classbind-leader"},
 		"Partitioned": {
 			"We should hash a partition, which may be any text.",
 			selector.Seat{ClaimKind: "claims.example.org", Partition: "disk.csi/\n.Ä"},
@@ -50,7 +50,7 @@ func TestLeaseName(t *testing.T) {
 			assert.True(t, isOurs(got), "We should know our own.")
 		})
 	}
-	for _, name := range []string{v1alpha1.LeaderLease, "default", "default.", "default-in.team", "default-in..claims", "default-in.team.", "default-of.1f", "default-of..claims", "claims.example.org"} {
+	for _, name := range []string{v1beta1.LeaderLease, "default", "default.", "default-in.team", "default-in..claims", "default-in.team.", "default-of.1f", "default-of..claims", "claims.example.org"} {
 		assert.False(t, isOurs(name), "We should not take %q for ours.", name)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Sightings are what this replica has seen itself, so that it need not trust other
@@ -58,7 +58,7 @@ func shareOf(name string, l *Lease) share {
 
 // NewSightings returns empty Sightings.
 func NewSightings() *Sightings {
-	return &Sightings{stored: lru.New(v1alpha1.MaxStoredDefaults), leases: map[string]sighting{}, counts: map[share]int{}}
+	return &Sightings{stored: lru.New(v1beta1.MaxStoredDefaults), leases: map[string]sighting{}, counts: map[share]int{}}
 }
 
 // Stored notes that a class was seen stored, marked default.
@@ -114,7 +114,7 @@ func (s *Sightings) mayTake(name string, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := shareOf(name, l)
-	return of == share{} || of == s.leases[name].share || s.counts[of] < v1alpha1.MaxSeatLeases
+	return of == share{} || of == s.leases[name].share || s.counts[of] < v1beta1.MaxSeatLeases
 }
 
 // Quiet returns the names of the Leases that record no write, or none that was not seen for
@@ -137,7 +137,7 @@ func (s *Sightings) Quiet(window time.Duration) (names []string) {
 // Watch the Leases until the context ends.
 func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseInterface) {
 	others := func(o metav1.ListOptions) metav1.ListOptions { // all but the leader's, which is written every two seconds
-		o.FieldSelector = fields.OneTermNotEqualSelector(metav1.ObjectNameField, v1alpha1.LeaderLease).String()
+		o.FieldSelector = fields.OneTermNotEqualSelector(metav1.ObjectNameField, v1beta1.LeaderLease).String()
 		return o
 	}
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // requestTimeout is for each request: an API server that accepts it may never answer.
@@ -87,7 +87,7 @@ func (f *Flags) loader() clientcmd.ClientConfig {
 // Client of the cluster, for registrations and the kinds that are added.
 func Client(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range append(add, v1alpha1.AddToScheme) {
+	for _, add := range append(add, v1beta1.AddToScheme) {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("cannot make the scheme: %w", err)
 		}
@@ -100,8 +100,8 @@ func Client(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Cli
 }
 
 // Registrations lists what is registered.
-func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
-	claimKinds, classKinds := &v1alpha1.ClaimKindList{}, &v1alpha1.ClassKindList{}
+func Registrations(ctx context.Context, api client.Reader) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error) {
+	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	err := api.List(ctx, claimKinds)
 	if meta.IsNoMatchError(err) {
 		return nil, nil, fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
@@ -118,12 +118,12 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1alpha1.ClaimKind
 // LeftOut returns the condition for which the server leaves out the classes of a kind, nil
 // if it offers them. Where a reference is ambiguous, that depends on the claim kind, and
 // its View knows.
-func LeftOut(k *v1alpha1.ClassKind) *metav1.Condition {
-	ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady)
+func LeftOut(k *v1beta1.ClassKind) *metav1.Condition {
+	ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
 	switch {
 	case ready == nil || ready.Status != metav1.ConditionFalse, k.Status.Served: // It stops claims rather than be left out.
 		return nil
-	case ready.Reason == v1alpha1.ReasonAmbiguousReference, ready.Reason == v1alpha1.ReasonStale:
+	case ready.Reason == v1beta1.ReasonAmbiguousReference, ready.Reason == v1beta1.ReasonStale:
 		return nil
 	}
 	return ready

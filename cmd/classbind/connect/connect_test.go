@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // TestNoAnswer has an API server that accepts requests, and never answers.
@@ -69,12 +69,12 @@ func TestWithoutACluster(t *testing.T) {
 
 func TestLeftOut(t *testing.T) {
 	for reason, left := range map[string]bool{
-		v1alpha1.ReasonNotPermitted: true, v1alpha1.ReasonNotInstalled: true,
-		v1alpha1.ReasonStale: false, v1alpha1.ReasonAmbiguousReference: false,
+		v1beta1.ReasonNotPermitted: true, v1beta1.ReasonNotInstalled: true,
+		v1beta1.ReasonStale: false, v1beta1.ReasonAmbiguousReference: false,
 	} {
-		k := &v1alpha1.ClassKind{}
+		k := &v1beta1.ClassKind{}
 		assert.Nil(t, LeftOut(k), "We should leave out nothing that no leader looked at.")
-		k.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason}}
+		k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason}}
 		assert.Equal(t, left, LeftOut(k) != nil, "We should leave out what the server does, for %s.", reason)
 		k.Status.Served = true
 		assert.Nil(t, LeftOut(k), "We should leave out nothing that was served: it stops claims.")

@@ -7,9 +7,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Failed is the status of a command that has no answer: its arguments are wrong, or
-// what it asks cannot be read.
-const Failed = 2
+// The statuses of commands whose exit status is an answer. With 0, all is well.
+const (
+	// Unmatched says that "classbind explain" found a claim without a class.
+	Unmatched = 1
+	// Broken says that "classbind status" found something that is broken.
+	Broken = 1
+	// Failed says that a command has no answer: its arguments are wrong, or what it asks
+	// cannot be read.
+	Failed = 2
+	// Overtaken says that somebody else moved the default while "classbind set-default" did.
+	Overtaken = 3
+)
 
 // Error is an error with the exit status of the program.
 type Error struct {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -63,7 +63,7 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 	s, err := r.schemaOf(ctx, kind)
 	near := nearest(kind.Kind, slices.Values(kinds))
 	switch {
-	case slices.ContainsFunc(r.classKinds, func(k v1alpha1.ClassKind) bool { return isOf(k.Name, kind) }):
+	case slices.ContainsFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.leftAlone(reason, why)
 	case near != "" && s == nil && (err == nil || notServed(err)):
 		i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: fmt.Sprintf("%s: did you mean %s?", why, near)})
@@ -82,7 +82,7 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 
 // answer for a claim by one of its ClaimKinds. First come the reasons for which the API
 // server does not ask, then the decision.
-func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, d document, namespace string) (*Item, error) {
+func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
 	item, found := newItem(d), r.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
 	switch {
@@ -98,7 +98,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1alpha1.Clai
 		}
 	}
 	if o.unbound && selector.NewClaimKind(k).HasReference(object) { // What an author has set of an empty one stays.
-		unstructured.RemoveNestedField(object, k.Spec.Reference.Place().Names()...)
+		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
 	}
 	return item, o.decide(ctx, r, k, item, object, found)
 }
@@ -118,14 +118,14 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 
 // decide on a claim.
 func (o *options) decide(
-	ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, item *Item, object map[string]any, found resource,
+	ctx context.Context, r *registrations, k *v1beta1.ClaimKind, item *Item, object map[string]any, found resource,
 ) error {
 	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.leftAlone("NamespaceNotSelected", why)
 		return err
 	}
 	if why := lookup.CheckBindable(k); why != nil {
-		item.leftAlone(v1alpha1.ReasonUnsuitable, why.Error())
+		item.leftAlone(v1beta1.ReasonUnsuitable, why.Error())
 		return nil
 	}
 	v, err := r.view(ctx, k)
@@ -154,7 +154,7 @@ func (o *options) decide(
 	item.Explanation, err = decider.Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*selector.Fault)(nil)
 	switch {
-	case errors.As(err, &fault) && fault.Reason == v1alpha1.ReasonConflict:
+	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
 		item.leftAlone(fault.Reason, fault.Text)
 		return nil
 	case errors.As(err, &fault):
@@ -175,9 +175,9 @@ func (o *options) decide(
 
 // isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their
 // version, or nothing but its apiVersion changes when the API server converts it.
-func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, found resource) bool {
+func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, found resource) bool {
 	if found.unread != nil {
-		i.undecided(k, &selector.Fault{Reason: v1alpha1.ReasonVersionNotServed, Text: found.unread.Error()})
+		i.undecided(k, &selector.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
 		return false
 	}
 	version := found.GroupVersion().String()
@@ -197,7 +197,7 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1alpha1.Cla
 
 // whyLeftAlone is the reason for people. If the claim has a class, a note may say what is the
 // matter with it.
-func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, in claim.Intake, object map[string]any) string {
+func (i *Item) whyLeftAlone(v *view, k *v1beta1.ClaimKind, in claim.Intake, object map[string]any) string {
 	switch in.LeftAlone {
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
@@ -206,19 +206,19 @@ func (i *Item) whyLeftAlone(v *view, k *v1alpha1.ClaimKind, in claim.Intake, obj
 	case claim.NotYet:
 		return "not bound now, because " + evaluationText(i.BindWhen)
 	case claim.NoSelector:
-		return "the claim has no class selector, and whenNoSelector is LeaveAlone"
+		return "the claim has no class selector, and selector.whenAbsent is LeaveAlone"
 	}
 	why := in.SettledBy + " is set"
 	if v.Kind.HasReference(object) {
 		why += "; --unbound explains the claim as if it was not"
-		i.compareClass(v, k.Spec.Reference.Place(), object)
+		i.compareClass(v, k.Spec.Reference.Place, object)
 	}
 	return why
 }
 
 // compareClass notes that the class of a claim is not there, or does not match what the
 // claim asks for now: nobody binds it again.
-func (i *Item) compareClass(v *view, classRef v1alpha1.Place, object map[string]any) {
+func (i *Item) compareClass(v *view, classRef v1beta1.Place, object map[string]any) {
 	class, missing := v.Kind.ClassOf(v.all, i.Claim.Namespace, object)
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, classRef.Names()...)
@@ -234,16 +234,16 @@ func (i *Item) compareClass(v *view, classRef v1alpha1.Place, object map[string]
 }
 
 // undecided says what happens to a claim whose registration is at fault.
-func (i *Item) undecided(k *v1alpha1.ClaimKind, fault *selector.Fault) {
-	policy := "refused, because failurePolicy is " + string(k.Spec.FailurePolicy)
-	if k.Spec.FailurePolicy == v1alpha1.Ignore {
+func (i *Item) undecided(k *v1beta1.ClaimKind, fault *selector.Fault) {
+	policy := "refused, because failurePolicy is " + string(k.Spec.Admission.FailurePolicy)
+	if k.Spec.Admission.FailurePolicy == v1beta1.Ignore {
 		policy = "created without a class, because failurePolicy is Ignore"
 	}
 	i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
 }
 
 // explained tells a decision.
-func (i *Item) explained(k *v1alpha1.ClaimKind) *Item {
+func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	i.addDecision()
 	d := &i.Decision
 	if d.Class != nil {
@@ -252,11 +252,11 @@ func (i *Item) explained(k *v1alpha1.ClaimKind) *Item {
 	}
 	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
 	switch {
-	case d.Denied(), k.Spec.WhenUnmatched == v1alpha1.Deny:
+	case d.Denied(), k.Spec.WhenUnmatched == v1beta1.Deny:
 		after = "; it is refused"
-	case k.Spec.WhenUnmatched == v1alpha1.Admit:
+	case k.Spec.WhenUnmatched == v1beta1.Admit:
 		after = "; it is created without a class"
-	case k.Spec.WhenUnmatched == v1alpha1.BindLater:
+	case k.Spec.WhenUnmatched == v1beta1.BindLater:
 		after = "" // The warning says that it waits.
 	}
 	i.Warning = "" // It is the message.
@@ -264,14 +264,14 @@ func (i *Item) explained(k *v1alpha1.ClaimKind) *Item {
 }
 
 // noteDefaulting reports whether the API server itself may give the class.
-func (i *Item) noteDefaulting(k *v1alpha1.ClaimKind, d *selector.Decision) {
-	if k.Spec.Defaulting != v1alpha1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil {
+func (i *Item) noteDefaulting(k *v1beta1.ClaimKind, d *selector.Decision) {
+	if k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil {
 		return
 	}
 	if c, fault := d.View.PolicyDefault(); fault != nil {
 		i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
 	} else if c == d.Class {
-		i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1alpha1.PolicySuffix)
+		i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
 	}
 }
 
@@ -288,7 +288,7 @@ func because(e *selector.Explanation) string {
 	case kind.Asks(d.Claim.Claim) == nil:
 		text = fmt.Sprintf("%s %s marked default, and the claim has no class selector", one, is)
 	case d.Claim.Selector == nil:
-		text = fmt.Sprintf("%s %s there, and a claim without a class selector gets any, because whenNoSelector is Any", one, is)
+		text = fmt.Sprintf("%s %s there, and a claim without a class selector gets any, because selector.whenAbsent is Any", one, is)
 	case d.Claim.Selector.Empty():
 		text = fmt.Sprintf("%s %s there, and the selector {} asks for any", one, is)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // fieldUnknown is the reason for which the API server does not store a field.
@@ -15,7 +15,7 @@ const fieldUnknown = "FieldUnknown"
 
 // check a claim of a file before it is decided on, and fill in its defaults. It is Malformed if its version is not
 // served, or if the API server would drop a field: with a typing error in its selector, it would get the default class.
-func (i *Item) check(ctx context.Context, r *registrations, k *v1alpha1.ClaimKind, d document, object map[string]any) {
+func (i *Item) check(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, object map[string]any) {
 	s, err := r.schemaOf(ctx, d.GroupVersionKind())
 	if notServed(err) {
 		i.mistaken("UnknownVersion", FieldError{
@@ -28,11 +28,11 @@ func (i *Item) check(ctx context.Context, r *registrations, k *v1alpha1.ClaimKin
 		i.note("the fields of the claim are not checked against the schema: %v", err)
 	}
 	var errs []FieldError
-	paths := [][]string{k.Spec.ClassSelector.AnnotationPlace().Names()}
+	paths := [][]string{k.Spec.Selector.AnnotationPlace().Names()}
 	if s != nil && s.fields != nil {
 		errs = s.decode(object)
 	} else { // Only the fields are known that the ClaimKind reads.
-		paths = append(paths, k.Spec.ClassSelector.Path.Names(), k.Spec.Reference.Place().Names())
+		paths = append(paths, k.Spec.Selector.Path.Names(), k.Spec.Reference.Names())
 	}
 	for _, path := range paths {
 		if e := nearPath(object, path); e != nil && !slices.Contains(errs, *e) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
@@ -105,8 +105,8 @@ func TestCheck(t *testing.T) {
 		"BothWithoutCRD": {reason: "We should not take a field for a typing error of one that is there, too.", claim: claim(`{"classSelector": {}, "classSelectors": 1}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`,
-				`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "dbs.example.org"}}`)
+			classes := documents(claimKind, classKind, goldClass, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "databaseses.example.org"}}`,
+				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "dbs.example.org"}}`)
 			if tc.crd {
 				classes = documents(classes, databaseCRD)
 			}
@@ -121,7 +121,7 @@ func TestCheck(t *testing.T) {
 			require.Equal(t, tc.outcome, string(item.Outcome), "%s: %s", tc.reason, item.Message)
 			assert.Equal(t, tc.code, item.Reason, tc.reason)
 			if tc.outcome != "Malformed" {
-				assert.Equal(t, map[bool]int{true: exitUnmatched}[tc.outcome == "Unmatched"], got.status, tc.reason)
+				assert.Equal(t, map[bool]int{true: exit.Unmatched}[tc.outcome == "Unmatched"], got.status, tc.reason)
 				return
 			}
 			assert.Equal(t, exit.Failed, got.status, "We should exit with the status of a malformed claim.")
@@ -161,7 +161,7 @@ func TestDecode(t *testing.T) {
 	}{
 		"Many": {
 			reason: "We should bound the unknown fields.", claim: gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `),
-			outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1alpha1.MaxErrors),
+			outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1beta1.MaxErrors),
 		},
 		"LongName": {reason: "We should shorten the name of a field.", claim: gold(`"` + strings.Repeat("x", 1000) + `": 1, `), outcome: "Malformed", want: []string{"spec.xxx"}},
 		"MetadataField": {
@@ -189,7 +189,7 @@ func TestDecode(t *testing.T) {
 			require.Len(t, item.Errors, len(tc.want), "%s: %v", tc.reason, item.Errors)
 			for n, e := range item.Errors {
 				assert.Contains(t, e.Field+" "+e.Reason+" "+e.Message, tc.want[n], tc.reason)
-				assert.LessOrEqual(t, len(e.Field), v1alpha1.MaxMessageBytes, "We should shorten what is long.")
+				assert.LessOrEqual(t, len(e.Field), v1beta1.MaxMessageBytes, "We should shorten what is long.")
 			}
 		})
 	}

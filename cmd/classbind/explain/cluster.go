@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -37,7 +37,7 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	return &cluster{api: api, reader: reader}, nil
 }
 
-func (c *cluster) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
+func (c *cluster) registrations(ctx context.Context) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error) {
 	return connect.Registrations(ctx, c.api)
 }
 

@@ -22,8 +22,8 @@ import (
 type object = map[string]any
 
 const (
-	claimKindsPath = "/apis/classbind.io/v1alpha1/claimkinds"
-	classKindsPath = "/apis/classbind.io/v1alpha1/classkinds"
+	claimKindsPath = "/apis/classbind.io/v1beta1/claimkinds"
+	classKindsPath = "/apis/classbind.io/v1beta1/classkinds"
 )
 
 // apiServer answers discovery and lists, and forbids everything else.
@@ -86,7 +86,7 @@ func list(apiVersion, kind string, items ...any) object {
 }
 
 func registration(kind, name string, spec, status object) object {
-	return object{"apiVersion": "classbind.io/v1alpha1", "kind": kind, "metadata": object{"name": name}, "spec": spec, "status": status}
+	return object{"apiVersion": "classbind.io/v1beta1", "kind": kind, "metadata": object{"name": name}, "spec": spec, "status": status}
 }
 
 func class(kind, name, tier string) object {
@@ -95,13 +95,14 @@ func class(kind, name, tier string) object {
 
 func claimKindSpec() object {
 	return object{
-		"reference": object{"path": ".spec.classRef", "form": "ObjectReference"}, "classSelector": object{"path": ".spec.classSelector"},
-		"skipIfSet": []object{{"path": ".spec.resourceRef"}}, "strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "failurePolicy": "Fail", "namespaceSelector": object{},
+		"reference": object{"path": ".spec.classRef", "form": "ObjectReference"}, "selector": object{"path": ".spec.classSelector"},
+		"claims": object{"skipIfSet": []object{{"path": ".spec.resourceRef"}}, "namespaceSelector": object{}}, "classes": object{}, "choice": object{"strategy": "WeightedRandom", "seed": "Claim"},
+		"whenUnmatched": "Admit", "admission": object{"failurePolicy": "Fail"},
 	}
 }
 
 func classKindSpec(weight object) object {
-	return object{"claimKinds": []string{"databases.example.org"}, "default": object{"annotation": "default"}, "weight": weight}
+	return object{"claimKinds": []object{{"name": "databases.example.org"}}, "default": object{"annotation": "default"}, "weight": weight}
 }
 
 func condition(status, reason string) object {
@@ -111,17 +112,17 @@ func condition(status, reason string) object {
 // newAPIServer serves two class kinds. Metadata is enough for the fast ones; the slow
 // ones have their weight in a field.
 func newAPIServer(change func(answers map[string]any)) *apiServer {
-	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1alpha1"), group("example.org", "v1", "v1beta1")}}
+	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1beta1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{
-		"/api":                                   object{"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":                                resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
-		"/apis":                                  groups,
-		"/apis/classbind.io":                     group("classbind.io", "v1alpha1"),
-		"/apis/example.org":                      group("example.org", "v1", "v1beta1"),
-		"/apis/example.org/v1":                   resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
-		"/apis/classbind.io/v1alpha1":            resources("classbind.io/v1alpha1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
-		"/apis/classbind.io/v1alpha1/claimkinds": list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", claimKindSpec(), object{})),
-		"/apis/classbind.io/v1alpha1/classkinds": list("classbind.io/v1alpha1", "ClassKindList",
+		"/api":                                  object{"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1":                               resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
+		"/apis":                                 groups,
+		"/apis/classbind.io":                    group("classbind.io", "v1beta1"),
+		"/apis/example.org":                     group("example.org", "v1", "v1beta1"),
+		"/apis/example.org/v1":                  resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
+		"/apis/classbind.io/v1beta1":            resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
+		"/apis/classbind.io/v1beta1/claimkinds": list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", claimKindSpec(), object{})),
+		"/apis/classbind.io/v1beta1/classkinds": list("classbind.io/v1beta1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
 		"/openapi/v3/apis/example.org/v1": published(databaseSchema),
@@ -138,29 +139,31 @@ func newAPIServer(change func(answers map[string]any)) *apiServer {
 
 func TestExplainCluster(t *testing.T) {
 	classKinds := func(slow object) object {
-		return list("classbind.io/v1alpha1", "ClassKindList",
+		return list("classbind.io/v1beta1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{}),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), slow))
 	}
 	claimKinds := func(change func(spec object), status object) object {
 		spec := claimKindSpec()
 		change(spec)
-		return list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
+		return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
 	}
 	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 	const fastAlone = "* FastClass/a   1        100%\n"
 	relating := func(a map[string]any) {
-		a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
-			spec["related"] = []object{{"name": "plan", "resource": "plans.example.org", "nameExpression": "'standard'"}}
-			spec["fits"] = []object{{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}}
+		a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
+			spec["classes"].(object)["related"] = []object{{"name": "plan", "resource": "plans.example.org", "nameExpression": "'standard'"}}
+			spec["classes"].(object)["fits"] = []object{{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}}
 		}, object{})
 		a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
 			served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get", "list", "watch"))
 	}
 	relatedIn := func(a map[string]any) object {
-		return a[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["related"].([]object)[0]
+		return a[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["classes"].(object)["related"].([]object)[0]
 	}
-	selecting := claimKinds(func(spec object) { spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}} }, object{})
+	selecting := claimKinds(func(spec object) {
+		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
+	}, object{})
 	for name, tc := range map[string]struct {
 		reason string
 		change func(answers map[string]any)
@@ -317,7 +320,7 @@ func TestExplainCluster(t *testing.T) {
 		"StoredAmbiguous": {
 			reason: "We should ask which of two kinds of one name is meant.",
 			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exit.Failed,
-			with: documents(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.new.org"}, "spec": {}}`,
+			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.new.org"}, "spec": {}}`,
 				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.new.org"}, "spec": {"group": "new.org", "scope": "Namespaced", "names": {"kind": "Database"}, "versions": [{"name": "v1", "served": true}]}}`),
 			want: []string{`"Database" may be any of databases.example.org, databases.new.org: name one of them`},
 		},
@@ -336,8 +339,8 @@ func TestExplainCluster(t *testing.T) {
 		"WithKinds": {
 			reason: "We should put registrations on top of the cluster's, with a kind that only the files define.",
 			args:   []string{"--with", "new.yaml"},
-			with: documents(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "HighestWeight"}}`,
-				`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": ["databases.example.org"]}}`,
+			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"strategy": "HighestWeight"}}}`,
+				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": [{"name": "databases.example.org"}]}}`,
 				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "newclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "NewClass"}, "versions": [{"name": "v1", "served": true}]}}`,
 				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": {"resourceclass.crossplane.io/weight": "7"}}}`),
 			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
@@ -346,12 +349,12 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should go by the names of class kinds, of the files and of the cluster, and not by when they were created.",
 			args:   []string{"--with", "new.yaml"},
 			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
+				a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
 					spec["reference"] = object{"path": ".spec.classRef", "form": "LocalObjectReference"}
 				}, object{})
 				fast := registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{})
 				fast["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
-				a["/apis/classbind.io/v1alpha1/classkinds"] = list("classbind.io/v1alpha1", "ClassKindList", fast)
+				a["/apis/classbind.io/v1beta1/classkinds"] = list("classbind.io/v1beta1", "ClassKindList", fast)
 			},
 			with: documents(strings.ReplaceAll(strings.ReplaceAll(classKind, "fastclasses", "laterclasses"), `"}, "spec"`, `", "creationTimestamp": "2025-01-01T00:00:00Z"}, "spec"`),
 				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "laterclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "LaterClass"}, "versions": [{"name": "v1", "served": true}]}}`,
@@ -419,7 +422,7 @@ func TestExplainCluster(t *testing.T) {
 		"Related": {
 			reason: "We should read an object that the claim names.",
 			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
-			status: exitUnmatched, want: []string{
+			status: exit.Unmatched, want: []string{
 				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
 			},
 		},
@@ -436,7 +439,7 @@ func TestExplainCluster(t *testing.T) {
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
 			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusNotFound},
-			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "of another plan: ", "no related.plan.spec.tier"},
+			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "of another plan: ", "no related.plan.spec.tier"},
 		},
 		"RelatedMisnamed": {
 			reason: "We should take an object for absent that cannot be there.",
@@ -444,7 +447,7 @@ func TestExplainCluster(t *testing.T) {
 				relating(a)
 				relatedIn(a)["nameExpression"] = "'a/b'"
 			},
-			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
+			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
 		},
 		"RelatedVersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.",
@@ -452,7 +455,7 @@ func TestExplainCluster(t *testing.T) {
 				relating(a)
 				relatedIn(a)["version"] = "v2"
 			},
-			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.related"},
+			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.classes.related"},
 		},
 		"RelatedUnsuitable": {
 			reason: "We should not take objects for absent that cannot be watched.",
@@ -470,13 +473,13 @@ func TestExplainCluster(t *testing.T) {
 				relating(a)
 				a["/apis/example.org/v1"] = served
 			},
-			status: exitUnmatched, want: []string{"Related: plan is absent: there is no plans.example.org "},
+			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "},
 		},
 		"Namespace": {
 			reason: "We should read the namespace at which an expression looks, once.",
 			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = claimKinds(func(spec object) {
-					spec["fits"] = []object{{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}}
+				a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
+					spec["classes"].(object)["fits"] = []object{{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}}
 				}, object{})
 				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "annotations": object{"tier": "gold"}}}
 			},
@@ -485,9 +488,9 @@ func TestExplainCluster(t *testing.T) {
 		"WithoutClassbind": {
 			reason: "We should say what is missing in a cluster without classbind.",
 			answers: object{
-				"/apis":                       object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}},
-				"/apis/classbind.io":          nil,
-				"/apis/classbind.io/v1alpha1": nil,
+				"/apis":                      object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}},
+				"/apis/classbind.io":         nil,
+				"/apis/classbind.io/v1beta1": nil,
 			},
 			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
 		},
@@ -497,7 +500,7 @@ func TestExplainCluster(t *testing.T) {
 				"/apis/example.org/v1/fastclasses": list("meta.k8s.io/v1", "PartialObjectMetadataList"),
 				"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", class("SlowClass", "c", "bronze")),
 			},
-			status: exitUnmatched, want: []string{"Database team/mine: no class", "SlowClass/c   tier=gold   tier=bronze", "error: 1 of 1 claims without a class"},
+			status: exit.Unmatched, want: []string{"Database team/mine: no class", "SlowClass/c   tier=gold   tier=bronze", "error: 1 of 1 claims without a class"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -537,8 +540,8 @@ func TestExplainCluster(t *testing.T) {
 func TestExplainAsksOnce(t *testing.T) {
 	api := newAPIServer(func(a map[string]any) {
 		spec := claimKindSpec()
-		spec["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
-		a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
+		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
+		a["/apis/classbind.io/v1beta1/claimkinds"] = list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
 		a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
 	})
 	server := httptest.NewServer(api)
@@ -547,7 +550,7 @@ func TestExplainAsksOnce(t *testing.T) {
 	got := run(t, "", "-f", "claims.yaml", "--kubeconfig", "config")
 	assert.Zero(t, got.status, got.stderr)
 	assert.Equal(t, 3, strings.Count(got.stdout, "bound to "))
-	for _, path := range []string{"/api/v1/namespaces/team", "/apis/classbind.io/v1alpha1/claimkinds", "/apis/example.org/v1/fastclasses"} {
+	for _, path := range []string{"/api/v1/namespaces/team", "/apis/classbind.io/v1beta1/claimkinds", "/apis/example.org/v1/fastclasses"} {
 		assert.Equal(t, 1, api.asked[path], path)
 	}
 }
@@ -592,7 +595,7 @@ func TestExplainStoredVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newAPIServer(func(a map[string]any) {
 				a["/apis/example.org/v1beta1"] = resources("example.org/v1beta1", served("databases", "Database", true, "create"))
-				a["/apis/classbind.io/v1alpha1/claimkinds"] = list("classbind.io/v1alpha1", "ClaimKindList",
+				a["/apis/classbind.io/v1beta1/claimkinds"] = list("classbind.io/v1beta1", "ClaimKindList",
 					registration("ClaimKind", "databases.example.org", claimKindSpec(), object{"version": tc.version}))
 				a["/apis/example.org/v1/namespaces/team/databases/stored"] = stored("v1", object{"tier": "lost"})
 				a["/apis/example.org/v1alpha1/namespaces/team/databases/stored"] = http.StatusNotFound

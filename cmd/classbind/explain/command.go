@@ -23,10 +23,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// exitUnmatched is the exit status besides exit.Failed, and 0, which means that every claim is
-// bound or left alone.
-const exitUnmatched = 1
-
 // options are the flags of explain.
 type options struct {
 	claims    []string

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	claimKind = `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`
-	classKind = `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": ["databases.example.org"]}}`
+	claimKind = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`
+	classKind = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": [{"name": "databases.example.org"}]}}`
 	goldClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "gold", "labels": {"tier": "gold"}}}`
 	goldClaim = `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}}`
 )
@@ -119,11 +119,11 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"ClassTwice":        {"We should neither count a class twice nor pick one of the two.", goldClaim, documents(registered, goldClass, goldClass), `classes.yaml, document 4: FastClass "gold" is there already, in classes.yaml, document 3`},
 		"KindTwice":         {"We should not pick one of the two.", goldClaim, documents(registered, claimKind), `classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`},
 		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
-		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"stratgy": "Random"}}`, `the API server would refuse the ClaimKind "databases.example.org": spec.stratgy: the schema has no such field: did you mean spec.strategy?`},
-		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body must be of type array`},
-		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `the API server would refuse the ClaimKind "databases.example.org": spec: Invalid value: "string": spec in body must be of type object`},
-		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": "Best"}}`, `spec.strategy: Unsupported value: "Best": supported values: "Random", `},
-		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": "spec.classRef"}}}`, `spec.reference.path: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
+		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"stratgy": "Random"}}}`, `the API server would refuse the ClaimKind "databases.example.org": spec.choice.stratgy: the schema has no such field: did you mean spec.choice.strategy?`},
+		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body must be of type array`},
+		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `the API server would refuse the ClaimKind "databases.example.org": spec: Invalid value: "string": spec in body must be of type object`},
+		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"strategy": "Best"}}}`, `spec.choice.strategy: Unsupported value: "Best": supported values: "Random", `},
+		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": "spec.classRef"}}}`, `spec.reference.path: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
 		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
 		"CRDWithoutScope":   {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
 		"CRDWithoutKind":    {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster"}}`), `cannot read the CRD "a.b": it has no spec.names.kind`},
@@ -254,28 +254,26 @@ func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
 		"ClaimKind": {
 			"We should fill in every default.", claimKind,
-			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenParentAbsent": "Create"}, "classSelector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector"}, "skipIfSet": [{"path": ".spec.resourceRef"}], "classNamespaces": {"from": "SameAsClaim"},
-			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "defaulting": "Webhook", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {}}`,
+			`{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenParentAbsent": "Create", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		},
 		"ClassKind": {
-			"We should fill in every default.", `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
-			`{"default": {"annotation": "resourceclass.crossplane.io/is-default-class"}, "weight": {"annotation": "resourceclass.crossplane.io/weight"}}`,
+			"We should fill in every default.", `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
+			`{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}}`,
 		},
 		"Given": {
 			"We should keep what is given.",
-			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": {"path": ".default"}, "claimKinds": ["c.d"]}}`,
-			`{"claimKinds": ["c.d"], "default": {"path": ".default"}, "weight": {"annotation": "resourceclass.crossplane.io/weight"}}`,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": {"path": ".default"}, "claimKinds": [{"name": "c.d"}]}}`,
+			`{"claimKinds": [{"name": "c.d"}], "default": {"path": ".default"}, "weight": {"annotation": "classbind.io/weight"}}`,
 		},
 		"Null": {
 			"We should treat a null as absent, as the API server does if a field has a default.",
-			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": null, "weight": {"path": ".w"}}}`,
-			`{"default": {"annotation": "resourceclass.crossplane.io/is-default-class"}, "weight": {"path": ".w"}}`,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": null, "weight": {"path": ".w"}}}`,
+			`{"default": {"annotation": "classbind.io/default"}, "weight": {"path": ".w"}}`,
 		},
 		"EmptyList": {
 			"We should keep an empty list, which is a value.",
-			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}`,
-			`{"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenParentAbsent": "Create"}, "classSelector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector"}, "skipIfSet": [], "classNamespaces": {"from": "SameAsClaim"},
-			"strategy": "WeightedRandom", "seed": "Claim", "whenUnmatched": "Admit", "whenNoSelector": "Default", "defaulting": "Webhook", "onUnbind": "Restore", "order": "Last", "failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}`,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}}`,
+			`{"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenParentAbsent": "Create", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

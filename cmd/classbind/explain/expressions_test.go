@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/rules"
@@ -75,7 +75,7 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 					t.Log(what(), encode(t, got))
 				}
 			}()
-			assertAnswered(t, inventory, read, k.Spec.Reference.Place(), d, got)
+			assertAnswered(t, inventory, read, k.Spec.Reference.Place, d, got)
 		})
 
 		seen[got.Reason]++
@@ -83,7 +83,7 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 			seen["dropped "+drop.Reason]++
 			require.False(t, drop.Expression == "" && slices.Contains([]string{"Fit0", "Fit1", "Size", "NotOffered", "NoScore"}, drop.Reason), "We should say which expression dropped a class: %s", what())
 		}
-		for name, e := range map[string]*selector.Evaluation{"bindWhen": got.BindWhen, "selector": got.SelectorFrom, "partition": got.Partition} {
+		for name, e := range map[string]*selector.Evaluation{"when": got.BindWhen, "selector": got.SelectorFrom, "partition": got.Partition} {
 			if e != nil {
 				seen[name]++
 			}
@@ -98,9 +98,9 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "NotYet", "Settled", "MalformedClaim", v1alpha1.ReasonInvalidExpression,
+		"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "NotYet", "Settled", "MalformedClaim", v1beta1.ReasonInvalidExpression,
 		"dropped Fit0", "dropped Fit1", "dropped Size", "dropped NotOffered", "dropped NoScore", "dropped NotOfPartition",
-		"bindWhen", "selector", "partition", "related true", "related false", "score",
+		"when", "selector", "partition", "related true", "related false", "score",
 	} {
 		assert.GreaterOrEqual(t, seen[what], 20, "We should come across %q often enough to compare it: %v", what, seen)
 	}
@@ -151,31 +151,31 @@ func (g expressions) fit() string {
 }
 
 func (g expressions) claimKind() string {
-	spec := g.maybe(fmt.Sprintf(`"bindWhen": %q`, g.one(`claim.spec.phase == 'Ready'`, `!has(claim.spec.hold)`, `related.plan.spec.open`,
+	when := g.maybe(fmt.Sprintf(`"when": %q`, g.one(`claim.spec.phase == 'Ready'`, `!has(claim.spec.hold)`, `related.plan.spec.open`,
 		`!has(claim.spec.classRef) || claim.spec.classRef.name == 'default'`, `request.userInfo.username == 'jane'`)))
 	selecting := g.maybe(fmt.Sprintf(`"expression": %q`, g.one(`'tier=' + claim.spec.tier`, `{'tier': claim.spec.tier}`, `has(claim.spec.tier) ? 'tier=' + claim.spec.tier : ''`,
 		`'tier in (' + related.plan.spec.tiers + ')'`, `'tier=' + namespace.metadata.labels.tenant`, `{'tier': 'silver'}`)))
-	spec += fmt.Sprintf(`"classSelector": {%s"path": ".spec.classSelector"}, `, selecting)
+	classes := ""
 	fits := []string{}
 	for n := range g.IntN(3) {
 		fits = append(fits, fmt.Sprintf(`{"name": "Fit%d", "expression": %q, "message": %q}`, n, g.fit(), g.one("", "of another sort")))
 	}
-	spec += fmt.Sprintf(`"fits": [%s], `, strings.Join(fits, ", "))
-	spec += g.maybe(fmt.Sprintf(`"partition": {"claim": %q, "class": %q}`, g.one(`namespace.metadata.labels.tenant`, `has(claim.spec.tier) ? claim.spec.tier : ''`, `claim.spec.tier`, `related.plan.spec.tier`),
+	classes += fmt.Sprintf(`"fits": [%s], `, strings.Join(fits, ", "))
+	classes += g.maybe(fmt.Sprintf(`"partition": {"claim": %q, "class": %q}`, g.one(`namespace.metadata.labels.tenant`, `has(claim.spec.tier) ? claim.spec.tier : ''`, `claim.spec.tier`, `related.plan.spec.tier`),
 		g.one(`class.metadata.labels.tier`, `has(class.spec.team) ? class.metadata.labels.tier : ''`, `class.spec.tenant`)))
-	strategy := `"strategy": "` + g.one("Random", "WeightedRandom", "HighestWeight") + `", `
+	choice := `"strategy": "` + g.one("Random", "WeightedRandom", "HighestWeight") + `", `
 	if score := g.maybe(fmt.Sprintf(`"score": %q`, g.one(`class.spec.price`, `class.spec.price * double(claim.spec.size)`, `class.spec.size / claim.spec.size`))); score != "" {
-		strategy = score + `"strategy": "` + g.one("LowestScore", "HighestScore") + `", `
+		choice = score + `"strategy": "` + g.one("LowestScore", "HighestScore") + `", `
 	}
 	if g.IntN(25) == 0 {
-		spec += `"related": [], "score": "class.size +", "strategy": "LowestScore", `
-		strategy = ""
+		choice = `"score": "class.size +", "strategy": "LowestScore", `
 	}
-	return fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {%s%s
-		"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": %q}, {"name": "zone", "resource": "zones.example.org", "nameExpression": "related.plan.spec.zone"}],
-		"reference": {"path": ".spec.classRef"}, "seed": %q, "whenUnmatched": %q, "whenNoSelector": %q}}`, strings.ReplaceAll(spec, `"related": [], `, ""), strategy,
-		g.one(`has(claim.spec.plan) ? claim.spec.plan : ''`, `has(claim.spec.plan) ? claim.spec.plan : ''`, `claim.spec.plan`, `'plan-1'`), g.one("Claim", "Request"),
-		g.one("Admit", "Deny"), g.one("Default", "Default", "Any", "LeaveAlone"))
+	return fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {
+		"claims": {%s}, "reference": {"path": ".spec.classRef"}, "selector": {%s"path": ".spec.classSelector", "whenAbsent": %q},
+		"classes": {%s"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": %q}, {"name": "zone", "resource": "zones.example.org", "nameExpression": "related.plan.spec.zone"}]},
+		"choice": {%s"seed": %q}, "whenUnmatched": %q}}`, strings.TrimSuffix(when, ", "), selecting, g.one("Default", "Default", "Any", "LeaveAlone"), classes,
+		g.one(`has(claim.spec.plan) ? claim.spec.plan : ''`, `has(claim.spec.plan) ? claim.spec.plan : ''`, `claim.spec.plan`, `'plan-1'`),
+		choice, g.one("Claim", "Request"), g.one("Admit", "Deny"))
 }
 
 func (g expressions) classKind() string {
@@ -183,7 +183,7 @@ func (g expressions) classKind() string {
 		g.maybe(fmt.Sprintf(`"offerWhen": %q`, g.one("class.spec.ready", "!has(class.spec.ready) || class.spec.ready", "class.spec.size > 1"))) +
 		g.maybe(fmt.Sprintf(`"default": {"expression": %q}`, g.one("class.spec.usual", "class.spec.size > 2"))) +
 		g.maybe(fmt.Sprintf(`"weight": {"expression": %q}`, g.one("class.spec.size", "class.spec.price", "class.spec.driver == 'a' ? 0 : 3")))
-	return fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {%s"claimKinds": ["databases.example.org"]}}`, spec)
+	return fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {%s"claimKinds": [{"name": "databases.example.org"}]}}`, spec)
 }
 
 func (g expressions) classes() (all []string) {

@@ -49,10 +49,8 @@ func TestHostileFiles(t *testing.T) {
 		return object
 	}
 	registered := []map[string]any{
-		read(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": ["claims.example.org"]}}`),
-		read(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "claims.example.org"}, "spec": {"whenUnmatched": "Deny",
-			"classSelector": {"path": ".spec.classSelector"}, "reference": {"path": ".spec.classRef"}, "partition": {"claim": "claim.spec.zone", "class": "class.spec.zone"},
-			"fits": [{"name": "zone", "expression": "class.spec.zone == claim.spec.zone && class.spec.sizes[claim.spec.size] > 1"}], "bindWhen": "claim.spec.zone != 'x'"}}`),
+		read(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": [{"name": "claims.example.org"}]}}`),
+		read(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "claims.example.org"}, "spec": {"claims": {"when": "claim.spec.zone != 'x'"}, "reference": {"path": ".spec.classRef"}, "selector": {"path": ".spec.classSelector"}, "classes": {"partition": {"claim": "claim.spec.zone", "class": "class.spec.zone"}, "fits": [{"name": "zone", "expression": "class.spec.zone == claim.spec.zone && class.spec.sizes[claim.spec.size] > 1"}]}, "whenUnmatched": "Deny"}}`),
 	}
 	class := read(`{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "labels": {"tier": "gold"},
 		"annotations": {"resourceclass.crossplane.io/is-default-class": "true", "resourceclass.crossplane.io/weight": "3"}}, "spec": {"zone": "a", "sizes": {"big": 2}}}`)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -38,8 +38,8 @@ func (i *Item) note(format string, args ...any) {
 }
 
 // decideBy records how the claim kind decides.
-func (i *Item) decideBy(k *v1alpha1.ClaimKind) {
-	i.Strategy, i.Seed, i.WhenUnmatched = k.Spec.Strategy, k.Spec.Seed, k.Spec.WhenUnmatched
+func (i *Item) decideBy(k *v1beta1.ClaimKind) {
+	i.Strategy, i.Seed, i.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
 }
 
 // addDecision records which class the claim gets, as far as that is known.
@@ -83,7 +83,7 @@ func (r *Report) exit() error {
 	case undecided.Len() > 0:
 		return fmt.Errorf("%d of %d claims malformed or undecided", undecided.Len(), all.Len())
 	case unmatched.Len() > 0:
-		return &exit.Error{Status: exitUnmatched, Err: fmt.Errorf("%d of %d claims without a class", unmatched.Len(), all.Len())}
+		return &exit.Error{Status: exit.Unmatched, Err: fmt.Errorf("%d of %d claims without a class", unmatched.Len(), all.Len())}
 	}
 	return nil
 }

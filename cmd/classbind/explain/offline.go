@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/deploy/crd"
 	"github.com/classbind/classbind/selector"
 )
@@ -27,8 +27,8 @@ type files struct {
 	// namespace of objects that name none, and claimNamespace that of claims.
 	namespace, claimNamespace string
 
-	claimKinds []v1alpha1.ClaimKind
-	classKinds []v1alpha1.ClassKind
+	claimKinds []v1beta1.ClaimKind
+	classKinds []v1beta1.ClassKind
 	// crds by name.
 	crds map[string]definition
 	// objects are all objects of --classes; claims are those to explain.
@@ -69,11 +69,11 @@ func (p places) add(d *document, namespace string) error {
 // add reports whether the object is a registration or a CRD.
 func (f *files) add(ctx context.Context, d *document) (used bool, err error) {
 	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
-	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClaimKind"}:
-		f.claimKinds = append(f.claimKinds, v1alpha1.ClaimKind{})
+	case schema.GroupKind{Group: v1beta1.GroupVersion.Group, Kind: "ClaimKind"}:
+		f.claimKinds = append(f.claimKinds, v1beta1.ClaimKind{})
 		return true, decode(ctx, d, &f.claimKinds[len(f.claimKinds)-1])
-	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "ClassKind"}:
-		f.classKinds = append(f.classKinds, v1alpha1.ClassKind{})
+	case schema.GroupKind{Group: v1beta1.GroupVersion.Group, Kind: "ClassKind"}:
+		f.classKinds = append(f.classKinds, v1beta1.ClassKind{})
 		return true, decode(ctx, d, &f.classKinds[len(f.classKinds)-1])
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
 		found, err := readCRD(d)
@@ -101,7 +101,7 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 	for _, err := range s.validate(ctx, object) {
 		errs = append(errs, newFieldError(err))
 	}
-	if errs = errs[:min(len(errs), v1alpha1.MaxErrors)]; len(errs) > 0 {
+	if errs = errs[:min(len(errs), v1beta1.MaxErrors)]; len(errs) > 0 {
 		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(errs))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
@@ -114,19 +114,19 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSchema, error) {
 	schemas := map[schema.GroupVersionKind]*objectSchema{}
 	for kind, plural := range map[string]string{"ClaimKind": "claimkinds", "ClassKind": "classkinds"} {
-		text, err := crd.Files.ReadFile(v1alpha1.GroupVersion.Group + "_" + plural + ".yaml")
+		text, err := crd.Files.ReadFile(v1beta1.GroupVersion.Group + "_" + plural + ".yaml")
 		if err != nil {
 			return nil, fmt.Errorf("cannot find our own CRD: %w", err)
 		}
 		if text, err = yaml.YAMLToJSON(text); err != nil {
 			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
 		}
-		s, err := schemaOfCRD(text, v1alpha1.GroupVersion.Version)
+		s, err := schemaOfCRD(text, v1beta1.GroupVersion.Version)
 		if err != nil {
 			return nil, err
 		}
 		s.compileRules()
-		schemas[v1alpha1.GroupVersion.WithKind(kind)] = s
+		schemas[v1beta1.GroupVersion.WithKind(kind)] = s
 	}
 	return schemas, nil
 })
@@ -191,7 +191,7 @@ func isPlural(resource, kind string) bool {
 	return resource == kind || resource == kind+"s" || resource == kind+"es" || y && resource == stem+"ies"
 }
 
-func (f *files) registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
+func (f *files) registrations(context.Context) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error) {
 	return f.claimKinds, f.classKinds, nil
 }
 
@@ -203,7 +203,7 @@ func (f *files) resolve(_ context.Context, name, version string, _ ...string) (r
 		r := found.resource
 		if version != "" && !slices.Contains(found.served, version) {
 			return r, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
-				"write the paths for one of these, and set spec.version to it", name, version, strings.Join(found.served, ", "))}
+				"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(found.served, ", "))}
 		}
 		r.Version = cmp.Or(version, r.Version)
 		return r, nil

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -17,10 +17,10 @@ type overlay struct {
 	files   *files
 }
 
-func (o *overlay) registrations(ctx context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error) {
+func (o *overlay) registrations(ctx context.Context) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error) {
 	claimKinds, classKinds, err := o.cluster.registrations(ctx)
-	claimKinds = replace(claimKinds, o.files.claimKinds, func(old *v1alpha1.ClaimKind, next v1alpha1.ClaimKind) { old.Spec = next.Spec })
-	classKinds = replace(classKinds, o.files.classKinds, func(old *v1alpha1.ClassKind, next v1alpha1.ClassKind) { old.Spec = next.Spec })
+	claimKinds = replace(claimKinds, o.files.claimKinds, func(old *v1beta1.ClaimKind, next v1beta1.ClaimKind) { old.Spec = next.Spec })
+	classKinds = replace(classKinds, o.files.classKinds, func(old *v1beta1.ClassKind, next v1beta1.ClassKind) { old.Spec = next.Spec })
 	return claimKinds, classKinds, err
 }
 

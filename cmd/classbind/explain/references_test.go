@@ -35,23 +35,23 @@ func TestExplainReferences(t *testing.T) {
 			outcome: "Malformed", code: "UnknownField", message: "did you mean metadata.labels.kueue.x-k8s.io/queue-name?",
 		},
 		"SkipIfSet": {
-			reason: "We should say which annotation is set.", spec: `{"skipIfSet": [{"annotation": "kubernetes.io/ingress.class"}]}`, metadata: `, "annotations": {"kubernetes.io/ingress.class": "nginx"}`,
+			reason: "We should say which annotation is set.", spec: `{"claims": {"skipIfSet": [{"annotation": "kubernetes.io/ingress.class"}]}}`, metadata: `, "annotations": {"kubernetes.io/ingress.class": "nginx"}`,
 			outcome: "LeftAlone", code: "Settled", message: "metadata.annotations[kubernetes.io/ingress.class] is set",
 		},
 		"Annotation": {
-			reason: "We should name the annotation that the kind has.", spec: `{"classSelector": {"annotation": "example.org/select"}}`, claim: `{}`, metadata: `, "annotations": {"classbind.io/class-selector": "a=b", "example.org/select": "a in"}`,
+			reason: "We should name the annotation that the kind has.", spec: `{"selector": {"annotation": "example.org/select"}}`, claim: `{}`, metadata: `, "annotations": {"classbind.io/class-selector": "a=b", "example.org/select": "a in"}`,
 			outcome: "Malformed", code: "MalformedClaim", message: "metadata.annotations[example.org/select]",
 		},
 		"Given": {
-			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref", "emptyIsUnset": true}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
+			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref", "whenEmpty": "Bind"}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
 			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
 		},
 		"GivenUnbound": {
-			reason: "We should keep what the author has set of an empty reference.", spec: `{"reference": {"path": ".spec.ref", "emptyIsUnset": true}}`, claim: `{"ref": {"kind": "SlowClass", "name": ""}, "classSelector": {}}`, args: []string{"--unbound"},
+			reason: "We should keep what the author has set of an empty reference.", spec: `{"reference": {"path": ".spec.ref", "whenEmpty": "Bind"}}`, claim: `{"ref": {"kind": "SlowClass", "name": ""}, "classSelector": {}}`, args: []string{"--unbound"},
 			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
 		},
 		"EmptyName": {
-			reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "emptyIsUnset": true}}`, claim: `{"ref": ""}`,
+			reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "Bind"}}`, claim: `{"ref": ""}`,
 			outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default",
 		},
 		"EmptyNameIsSet": {
@@ -63,12 +63,12 @@ func TestExplainReferences(t *testing.T) {
 			outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
 		},
 		"NoSelector": {
-			reason: "We should say what is absent.", spec: `{"whenNoSelector": "LeaveAlone"}`, claim: `{}`,
-			outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and whenNoSelector is LeaveAlone",
+			reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`,
+			outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone",
 		},
 		"Any": {
-			reason: "We should say why the claim gets any class.", spec: `{"whenNoSelector": "Any"}`, claim: `{}`,
-			outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because whenNoSelector is Any",
+			reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`,
+			outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestExplainReferences(t *testing.T) {
 			}
 			t.Chdir(write(t, map[string]string{
 				"claim.yaml": fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, tc.claim),
-				"classes.yaml": documents(fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": %s}`, tc.spec),
+				"classes.yaml": documents(fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": %s}`, tc.spec),
 					classKind, usual),
 			}))
 			got := run(t, "", append([]string{"-f", "claim.yaml", "--classes", "classes.yaml", "-o", "json"}, tc.args...)...)
@@ -98,8 +98,8 @@ func TestExplainCountsClaims(t *testing.T) {
 	t.Chdir(write(t, map[string]string{
 		"claim.yaml": `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`,
 		"classes.yaml": documents(
-			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`,
-			`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"resource": "databases.example.org", "reference": {"path": ".spec.second"}, "classSelector": {"annotation": "example.org/second"}}}`,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`,
+			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"claims": {"resource": "databases.example.org"}, "reference": {"path": ".spec.second"}, "selector": {"annotation": "example.org/second"}}}`,
 			classKind,
 			`{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`),
 	}))
@@ -130,7 +130,7 @@ func TestExplainNotRegistered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(write(t, map[string]string{
-				"claim.yaml": tc.claim, "kinds.yaml": `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "` + tc.claimKind + `"}}`,
+				"claim.yaml": tc.claim, "kinds.yaml": `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "` + tc.claimKind + `"}}`,
 			}))
 			got := run(t, "", "-f", "claim.yaml", "--classes", "kinds.yaml")
 			assert.Contains(t, got.stdout, tc.want, tc.reason)

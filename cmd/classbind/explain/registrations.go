@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
@@ -24,7 +24,7 @@ import (
 
 // source of registrations and classes.
 type source interface {
-	registrations(context.Context) ([]v1alpha1.ClaimKind, []v1alpha1.ClassKind, error)
+	registrations(context.Context) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error)
 	// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one
 	// if that is empty; a notServedError where there is none.
 	resolve(ctx context.Context, name, version string, verbs ...string) (resource, error)
@@ -56,8 +56,8 @@ func notServed(err error) bool {
 // registrations are what is registered.
 type registrations struct {
 	source
-	claimKinds []v1alpha1.ClaimKind
-	classKinds []v1alpha1.ClassKind
+	claimKinds []v1beta1.ClaimKind
+	classKinds []v1beta1.ClassKind
 
 	own string // namespace of classbind
 	// settings are what --set says.
@@ -95,7 +95,7 @@ func newRegistrations(ctx context.Context, s source, own string) (*registrations
 }
 
 // claimKindsOf a kind.
-func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind) (kinds []*v1alpha1.ClaimKind, err error) {
+func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind) (kinds []*v1beta1.ClaimKind, err error) {
 	for i := range r.claimKinds {
 		k := &r.claimKinds[i]
 		if _, group, _ := strings.Cut(k.Resource(), "."); group != kind.Group {
@@ -152,7 +152,7 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 }
 
 // named returns the only ClaimKind of a kind, a plural or a PLURAL.GROUP, and its resource or why that cannot be read.
-func (r *registrations) named(ctx context.Context, kind string) (k *v1alpha1.ClaimKind, found resource, err error) {
+func (r *registrations) named(ctx context.Context, kind string) (k *v1beta1.ClaimKind, found resource, err error) {
 	var all []string
 	for i := range r.claimKinds {
 		id := r.claimKinds[i].Resource()
@@ -175,15 +175,15 @@ func (r *registrations) named(ctx context.Context, kind string) (k *v1alpha1.Cla
 }
 
 // view of a claim kind, with all classes.
-func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view, error) {
+func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, error) {
 	if v := r.views[k.Name]; v != nil {
 		return v, nil
 	}
 	v := &view{}
-	if c := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	serving := rules.Naming(k.Name, r.classKinds)
+	serving := rules.Serving(k, r.classKinds)
 	for _, ck := range serving {
 		classes, err := r.offered(ctx, ck, v)
 		if err != nil {
@@ -198,7 +198,7 @@ func (r *registrations) view(ctx context.Context, k *v1alpha1.ClaimKind) (*view,
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.all))
 	reason, problem := v.PathsProblem(paths)
-	if reason == v1alpha1.ReasonReferenceRefused || reason == v1alpha1.ReasonAllReferencesRefused {
+	if reason == v1beta1.ReasonReferenceRefused || reason == v1beta1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 	for _, e := range v.Kind.InvalidExpressions() {
@@ -228,13 +228,13 @@ func (r *registrations) comparePaths(ctx context.Context, kind *selector.ClaimKi
 }
 
 // offered classes of a kind, nil where the server leaves them out.
-func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *view) (*selector.Classes, error) {
+func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *view) (*selector.Classes, error) {
 	if ready := connect.LeftOut(ck); ready != nil {
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
 	}
-	ready := meta.FindStatusCondition(ck.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Reason == v1alpha1.ReasonStale {
+	ready := meta.FindStatusCondition(ck.Status.Conditions, v1beta1.ConditionReady)
+	if ready != nil && ready.Reason == v1beta1.ReasonStale {
 		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
 	found, err := r.resolve(ctx, ck.Name, "", "list", "watch")
@@ -245,7 +245,10 @@ func (r *registrations) offered(ctx context.Context, ck *v1alpha1.ClassKind, v *
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the kind of the classes of %q: %w", ck.Name, err)
 	}
-	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.NamedBy(ck, r.claimKinds)...)
+	if found.Kind == "" { // Two kinds of which nothing is known are not the same.
+		found.Kind = ck.Name
+	}
+	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		for _, e := range rules.InvalidOfClasses(ck) {
@@ -261,8 +264,8 @@ func (v *view) note(format string, args ...any) {
 }
 
 // unselected says why the claims of a namespace are not bound, empty where they are.
-func (r *registrations) unselected(ctx context.Context, k *v1alpha1.ClaimKind, namespace string) (string, error) {
-	namespaces, err := claim.NewNamespaces(k.Spec.NamespaceSelector, r.own)
+func (r *registrations) unselected(ctx context.Context, k *v1beta1.ClaimKind, namespace string) (string, error) {
+	namespaces, err := claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, r.own)
 	if err != nil {
 		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
 	}

@@ -4,14 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Version is the version of reports. New fields keep it; any other change needs a new
 // version.
-const Version = "explain.classbind.io/v1alpha1"
+const Version = "explain.classbind.io/v1beta1"
 
 // Report is what "classbind explain" prints with -o json or yaml.
 type Report struct {
@@ -53,10 +53,10 @@ type Item struct {
 	Warning string `json:"warning,omitempty"`
 
 	// Selector of the claim, in kubectl's syntax; absent if it has none.
-	Selector      *string                `json:"selector,omitempty"`
-	Strategy      v1alpha1.Strategy      `json:"strategy,omitempty"`
-	Seed          v1alpha1.Seed          `json:"seed,omitempty"`
-	WhenUnmatched v1alpha1.WhenUnmatched `json:"whenUnmatched,omitempty"`
+	Selector      *string               `json:"selector,omitempty"`
+	Strategy      v1beta1.Strategy      `json:"strategy,omitempty"`
+	Seed          v1beta1.Seed          `json:"seed,omitempty"`
+	WhenUnmatched v1beta1.WhenUnmatched `json:"whenUnmatched,omitempty"`
 	// OddsDependOn names what the draw depends on and explain does not know. The
 	// candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
@@ -117,5 +117,5 @@ type FieldError struct {
 }
 
 func newFieldError(err *field.Error) FieldError {
-	return FieldError{Field: err.Field, Reason: string(err.Type), Message: truncate.String(err.ErrorBody(), v1alpha1.MaxMessageBytes)}
+	return FieldError{Field: err.Field, Reason: string(err.Type), Message: truncate.String(err.ErrorBody(), v1beta1.MaxMessageBytes)}
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
@@ -111,8 +111,8 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 		errs = append(errs, newFieldError(err))
 	}
 	for _, path := range append(unknown, ofMetadata...) {
-		if len(errs) < v1alpha1.MaxErrors {
-			shown := truncate.String(path, v1alpha1.MaxMessageBytes)
+		if len(errs) < v1beta1.MaxErrors {
+			shown := truncate.String(path, v1beta1.MaxMessageBytes)
 			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: s.noSuchField(path)})
 		}
 	}
@@ -168,7 +168,7 @@ func (s *objectSchema) validate(ctx context.Context, object map[string]any) fiel
 // nearest returns the one of others that a name resembles most, empty if it resembles none. A long name may have two typing
 // errors, and a short one none.
 func nearest(name string, others func(yield func(string) bool)) (best string) {
-	if len(name) > v1alpha1.MaxNameBytes { // It would take long to compare.
+	if len(name) > v1beta1.MaxNameBytes { // It would take long to compare.
 		return ""
 	}
 	for _, other := range slices.Sorted(others) {

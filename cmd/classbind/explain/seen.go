@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
@@ -46,9 +46,10 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 		}
 		if err != nil && !errors.Is(err, lookup.ErrNotInstalled) { // The objects may be there.
 			if kind.Version != "" && !errors.Is(err, lookup.ErrUnsuitable) {
-				err = fmt.Errorf("version %q is not served: set the version in spec.related to one that is, or leave it out", kind.Version)
+				err = fmt.Errorf("version %q is not served: "+
+					"set the version in spec.classes.related to one that is, or leave it out", kind.Version)
 			}
-			v.Fault = cmp.Or(v.Fault, &selector.Fault{Reason: v1alpha1.ReasonRelatedMissing, Text: fmt.Sprintf(
+			v.Fault = cmp.Or(v.Fault, &selector.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
 				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), v.Kind.Name, err)})
 		}
 		objects = append(objects, selector.NewObjects(kind, of.Namespaced, nil))

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/webhook"
@@ -37,14 +37,14 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
 		registrations := documentsOf(t,
-			fmt.Sprintf(`{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"strategy": %q, "seed": %q, "whenUnmatched": %q, "whenNoSelector": %q, "reference": %s}}`,
-				one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny"), one("Default", "Default", "Any", "LeaveAlone"), one(
-					`{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "emptyIsUnset": true}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
-					`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference", "emptyIsUnset": true}`,
-					`{"path": ".spec.classRef", "form": "KindReference"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
-					`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name", "emptyIsUnset": true}`,
-					`{"label": "example.org/class", "form": "Name"}`, `{"annotation": "example.org/class", "form": "Name", "emptyIsUnset": true}`)),
-			classKind, `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": ["`+one("databases.example.org", "others.example.org")+`"], "weight": {"path": ".weight"}}}`)
+			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
+				`{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "whenEmpty": "Bind"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
+				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference", "whenEmpty": "Bind"}`,
+				`{"path": ".spec.classRef", "form": "KindReference"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
+				`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name", "whenEmpty": "Bind"}`,
+				`{"label": "example.org/class", "form": "Name"}`, `{"annotation": "example.org/class", "form": "Name", "whenEmpty": "Bind"}`),
+				one("Default", "Default", "Any", "LeaveAlone"), one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny")),
+			classKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "`+one("databases.example.org", "others.example.org")+`"}], "weight": {"path": ".weight"}}}`)
 		for n := range g.IntN(12) {
 			kind := one("FastClass", "SlowClass")
 			registrations = append(registrations, documentsOf(t, fmt.Sprintf(
@@ -65,7 +65,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 
 		s, err := newFiles(t.Context(), registrations, []document{d})
 		require.NoError(t, err)
-		s.claimKinds[0].Spec.Seed = v1alpha1.Seed(one(string(s.claimKinds[0].Spec.Seed), string(v1alpha1.SeedClaim), "Day"))
+		s.claimKinds[0].Spec.Choice.Seed = v1beta1.Seed(one(string(s.claimKinds[0].Spec.Choice.Seed), string(v1beta1.SeedClaim), "Day"))
 		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)
 		o := &options{fresh: func() uint64 { return 7 }}
@@ -91,7 +91,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 			}
 			inventory.SetClasses(selector.NewClasses(compiled, classes))
 		}
-		assertAnswered(t, inventory, nil, s.claimKinds[0].Spec.Reference.Place(), d, got)
+		assertAnswered(t, inventory, nil, s.claimKinds[0].Spec.Reference.Place, d, got)
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
 		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
@@ -99,7 +99,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 }
 
 // assertAnswered compares an item with what the server answers jane, who asks.
-func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRelated, reference v1alpha1.Place, d document, got *Item) {
+func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRelated, reference v1beta1.Place, d document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
 		Snapshot: inventory.Snapshot,
@@ -163,7 +163,7 @@ func review(t *testing.T, binder *webhook.Binder, request *admissionv1.Admission
 	question := encode(t, admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
-	r := httptest.NewRequest(http.MethodPost, v1alpha1.BindPath+"databases.example.org", strings.NewReader(question))
+	r := httptest.NewRequest(http.MethodPost, v1beta1.BindPath+"databases.example.org", strings.NewReader(question))
 	r.Header.Set("Content-Type", "application/json")
 	r.SetPathValue("name", "databases.example.org")
 	w := httptest.NewRecorder()

@@ -110,7 +110,7 @@ func (s *settings) addRelated(names []string, value string) error {
 func (s *settings) undeclared(r *registrations) error {
 	known := map[string]bool{}
 	for i := range r.claimKinds {
-		for _, related := range r.claimKinds[i].Spec.Related {
+		for _, related := range r.claimKinds[i].Spec.Classes.Related {
 			known[related.Name] = true
 		}
 	}

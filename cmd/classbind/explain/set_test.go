@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
@@ -43,7 +43,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestExplainRefusesUndeclaredRelated(t *testing.T) {
-	related := `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}`
+	related := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"classes": {"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}}`
 	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "plain.yaml": claimKind, "related.yaml": documents(claimKind, related)}))
 	got := run(t, "", "-f", "claim.yaml", "--classes", "plain.yaml", "--set", "related.plam.spec.tier=gold")
 	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\"\n", got.stderr)
@@ -54,8 +54,8 @@ func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 
 // TestExplainRefusesLongFields refuses a claim for a field that expressions look at, as the server does.
 func TestExplainRefusesLongFields(t *testing.T) {
-	fitting := `{"apiVersion": "classbind.io/v1alpha1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"fits": [{"name": "Text", "expression": "has(claim.spec.text)"}]}}`
-	long := strings.Replace(goldClaim, `"spec": {`, `"spec": {"text": "`+strings.Repeat("x", v1alpha1.MaxExpressionValueBytes)+`", `, 1)
+	fitting := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": {"fits": [{"name": "Text", "expression": "has(claim.spec.text)"}]}}}`
+	long := strings.Replace(goldClaim, `"spec": {`, `"spec": {"text": "`+strings.Repeat("x", v1beta1.MaxExpressionValueBytes)+`", `, 1)
 	t.Chdir(write(t, map[string]string{"claim.yaml": long, "classes.yaml": documents(fitting, classKind, goldClass)}))
 	got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
 	assert.Contains(t, got.stdout, "spec.text: Too long", got.stderr)

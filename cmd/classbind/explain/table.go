@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -175,7 +175,7 @@ func (t itemTable) dropped(name func(selector.ClassName) string) {
 	for _, c := range t.Dropped {
 		row := []string{"  " + name(c.ClassName), oneLine(c.Text)}
 		if byExpression {
-			row = append(row, truncate.String(oneLine(c.Expression), v1alpha1.MaxShownBytes), sawText(c.Saw))
+			row = append(row, truncate.String(oneLine(c.Expression), v1beta1.MaxShownBytes), sawText(c.Saw))
 		}
 		rows = append(rows, row)
 	}

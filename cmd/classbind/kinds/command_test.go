@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/deploy/kinds"
 )
@@ -196,19 +196,19 @@ func registers(t *testing.T, p preset) {
 	t.Helper()
 	text, err := p.manifest(false)
 	require.NoError(t, err)
-	claimKinds := map[string]v1alpha1.ClaimKind{}
-	var classKinds []v1alpha1.ClassKind
+	claimKinds := map[string]v1beta1.ClaimKind{}
+	var classKinds []v1beta1.ClassKind
 	var role *rbacv1.ClusterRole
 	for document := range strings.SplitSeq(string(text), "---\n") {
 		meta := metav1.TypeMeta{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &meta))
 		switch meta.Kind {
 		case "ClaimKind":
-			k := v1alpha1.ClaimKind{}
+			k := v1beta1.ClaimKind{}
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &k))
 			claimKinds[k.Name] = k
 		case "ClassKind":
-			k := v1alpha1.ClassKind{}
+			k := v1beta1.ClassKind{}
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &k))
 			classKinds = append(classKinds, k)
 		case "ClusterRole":
@@ -228,20 +228,20 @@ func registers(t *testing.T, p preset) {
 	served := map[string]bool{}
 	for _, k := range classKinds {
 		want[k.Name] = []string{"get", "list", "watch"}
-		for _, name := range k.Spec.ClaimKinds {
-			assert.Contains(t, claimKinds, name, "We should have the claim kinds of %s.", k.Name)
-			served[name] = true
+		for _, c := range k.Spec.ClaimKinds {
+			assert.Contains(t, claimKinds, c.Name, "We should have the claim kinds of %s.", k.Name)
+			served[c.Name] = true
 		}
 	}
 	for name, k := range claimKinds {
 		assert.True(t, served[name], "We should have classes for %s.", name)
-		for _, related := range k.Spec.Related {
+		for _, related := range k.Spec.Classes.Related {
 			want[related.Resource] = []string{"get", "list", "watch"}
 		}
 		switch {
-		case k.Spec.WhenUnmatched == v1alpha1.BindLater:
+		case k.Spec.WhenUnmatched == v1beta1.BindLater:
 			want[k.Resource()] = []string{"list", "watch", "patch"}
-		case k.Spec.Strategy == v1alpha1.LeastClaims:
+		case k.Spec.Choice.Strategy == v1beta1.LeastClaims:
 			want[k.Resource()] = []string{"list", "watch"}
 		}
 	}

@@ -8,23 +8,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 )
 
 // fakeKind returns a class kind of version v1, in the group of its name.
 func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *classKind {
-	return &classKind{ClassKind: selector.NewClassKind(&v1alpha1.ClassKind{
+	return &classKind{ClassKind: selector.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.ClassKindSpec{ClaimKinds: claimKinds, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claimKinds...), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
 	}, schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind), namespaced)}
 }
 
 func fakeRegistry(claimKinds []string, classKinds ...*classKind) *registry {
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, classKinds: classKinds}
 	for _, name := range claimKinds {
-		r.claimKinds[name] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	return r
 }

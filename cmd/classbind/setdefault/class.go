@@ -2,13 +2,11 @@ package setdefault
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/classbind/classbind/api/v1alpha1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -35,33 +33,51 @@ func (c *storedClass) serves(claimKind string) bool {
 // claimKinds returns the claim kinds that the class serves, sorted.
 func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
 
-// markPath is the path of the default mark.
-func (c *storedClass) markPath() []string {
-	return v1alpha1.Place{Path: c.Kind.DefaultMark.Path, Annotation: c.Kind.DefaultMark.Annotation}.Names()
-}
+// mark has a value for each place where a class may be marked as the default, nil for none. An
+// empty one says that the class is not.
+type mark []any
 
-// markValue is the value of the mark of a default class.
-func (c *storedClass) markValue() any {
+// defaultMark is the mark of a class that becomes the default.
+func (c *storedClass) defaultMark() mark {
 	if c.Kind.DefaultMark.Path != "" {
-		return true
+		return mark{true}
 	}
-	return "true"
+	return mark{"true"}
 }
 
-// mark returns the present mark of the class, nil if it has none.
-func (c *storedClass) mark() any {
-	value, _, _ := unstructured.NestedFieldCopy(c.object.Object, c.markPath()...)
-	return value
+// mark returns the present mark of the class.
+func (c *storedClass) mark() (present mark) {
+	for _, place := range c.Kind.DefaultMark.Places() {
+		value, _, _ := unstructured.NestedFieldCopy(c.object.Object, place.Names()...)
+		present = append(present, value)
+	}
+	return present
+}
+
+// set the mark in a merge patch. An empty mark removes what is in any place, and another
+// leaves the places alone that it does not have.
+func (c *storedClass) set(patch map[string]any, to mark) error {
+	for i, place := range c.Kind.DefaultMark.Places() {
+		var value any
+		if len(to) > 0 {
+			if i >= len(to) {
+				break
+			}
+			value = to[i]
+		}
+		if err := unstructured.SetNestedField(patch, value, place.Names()...); err != nil {
+			return fmt.Errorf("cannot make a patch of %s: %w", c, err)
+		}
+	}
+	return nil
 }
 
 // markPatch returns a merge patch that sets the mark of the class, at the version
-// that was read; nil removes it.
-func (c *storedClass) markPatch(mark any) ([]byte, error) {
-	patch := map[string]any{}
-	err := errors.Join(unstructured.SetNestedField(patch, mark, c.markPath()...),
-		unstructured.SetNestedField(patch, c.object.GetResourceVersion(), "metadata", "resourceVersion"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a patch of %s: %w", c, err)
+// that was read.
+func (c *storedClass) markPatch(to mark) ([]byte, error) {
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": c.object.GetResourceVersion()}}
+	if err := c.set(patch, to); err != nil {
+		return nil, err
 	}
 	return json.Marshal(patch)
 }
@@ -69,7 +85,7 @@ func (c *storedClass) markPatch(mark any) ([]byte, error) {
 // markCommand is the kubectl command that marks the class as default.
 func (c *storedClass) markCommand() string {
 	patch := map[string]any{}
-	_ = unstructured.SetNestedField(patch, c.markValue(), c.markPath()...) // It cannot fail on an empty map.
+	_ = c.set(patch, c.defaultMark()) // It cannot fail on an empty map.
 	text, _ := json.Marshal(patch)
 	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.Arguments(), text)
 }

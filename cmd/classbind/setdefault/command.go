@@ -44,7 +44,7 @@ default.
 Where claims are offered only the classes of their own namespace, a namespaced
 class is the default of its namespace. It takes the place of that namespace's
 default, and goes before the default of all. In the same way, where the ClaimKind
-has a spec.partition, a class is the default of its partition. classbind's status
+has a spec.classes.partition, a class is the default of its partition. classbind's status
 does not show such defaults, so the command does not wait for them.
 
 Where spec.default of a ClassKind is an expression, there is no mark to move:

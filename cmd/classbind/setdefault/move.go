@@ -214,7 +214,7 @@ func (m *mover) unmark(ctx context.Context, c *storedClass, dryRun bool) error {
 }
 
 func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
-	if err := m.setMark(ctx, c, c.markValue(), dryRun); err != nil {
+	if err := m.setMark(ctx, c, c.defaultMark(), dryRun); err != nil {
 		return fmt.Errorf("cannot mark %s as the default: %w", c, err)
 	}
 	return nil

@@ -25,7 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	lookup "github.com/classbind/classbind/controller/cluster"
 )
@@ -257,7 +257,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := newFakeClasses(stores)
-				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1alpha1.DefaultClass{Kind: "A", Name: "old"}})
+				m, _ := newFakeMover(fake, fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "old"}})
 				begin := time.Now()
 				time.AfterFunc(time.Second, func() { assert.NoError(t, tc.change(fake.Tracker())) })
 				err := m.run(t.Context())
@@ -313,29 +313,29 @@ func fakeClass(name string, marked bool) *unstructured.Unstructured {
 // fakeRegistrations are one claim kind, whose default is the new one already, and one class kind.
 type fakeRegistrations struct {
 	client.Reader
-	seen v1alpha1.DefaultClass // the default in the status, if it is not the new one
+	seen v1beta1.DefaultClass // the default in the status, if it is not the new one
 }
 
-func (f fakeRegistrations) claimKind() v1alpha1.ClaimKind {
-	return v1alpha1.ClaimKind{
+func (f fakeRegistrations) claimKind() v1beta1.ClaimKind {
+	return v1beta1.ClaimKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "claims.test"},
-		Status:     v1alpha1.ClaimKindStatus{Defaults: []v1alpha1.DefaultClass{cmp.Or(f.seen, v1alpha1.DefaultClass{Kind: "A", Name: "new"})}, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
+		Status:     v1beta1.ClaimKindStatus{Defaults: []v1beta1.DefaultClass{cmp.Or(f.seen, v1beta1.DefaultClass{Kind: "A", Name: "new"})}, Conditions: []metav1.Condition{{Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionTrue}}},
 	}
 }
 
 func (f fakeRegistrations) Get(ctx context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	*object.(*v1alpha1.ClaimKind) = f.claimKind()
+	*object.(*v1beta1.ClaimKind) = f.claimKind()
 	return ctx.Err()
 }
 
 func (f fakeRegistrations) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch l := list.(type) {
-	case *v1alpha1.ClaimKindList:
-		l.Items = []v1alpha1.ClaimKind{f.claimKind()}
-	case *v1alpha1.ClassKindList:
-		l.Items = []v1alpha1.ClassKind{{
+	case *v1beta1.ClaimKindList:
+		l.Items = []v1beta1.ClaimKind{f.claimKind()}
+	case *v1beta1.ClassKindList:
+		l.Items = []v1beta1.ClassKind{{
 			ObjectMeta: metav1.ObjectMeta{Name: "as.test"},
-			Spec:       v1alpha1.ClassKindSpec{ClaimKinds: []string{"claims.test"}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}},
+			Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.test"}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
 		}}
 	}
 	return ctx.Err()

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 )
 
@@ -117,7 +117,7 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 		}
 		if r.claimKind(name).Serves(target.Class) {
 			return fmt.Errorf("claims of %s are offered no class of namespace %q: "+
-				"add it to spec.classNamespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
+				"add it to spec.classes.namespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
 		}
 		return fmt.Errorf("claims of %s get no class like %s: choose another class, "+
 			"or see spec.fits of the ClaimKind and of the ClassKind %s", name, target, target.Kind.Name)
@@ -174,7 +174,7 @@ func (r *registry) claimKind(name string) *selector.ClaimKind {
 	if k := r.claimKinds[name]; k != nil {
 		return k
 	}
-	return selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // faultOf is why claims of a kind are offered no class of a class kind that serves it,

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 )
@@ -171,7 +171,7 @@ func TestNewPlan(t *testing.T) {
 		"NotNamed": {
 			reason: "We should refuse a class that no claim is offered.",
 			target: of("team", target(near)), named: []string{"named.test"},
-			want: want{err: []string{`claims of named.test are offered no class of namespace "team": add it to spec.classNamespaces.names`}},
+			want: want{err: []string{`claims of named.test are offered no class of namespace "team": add it to spec.classes.namespaces.names`}},
 		},
 		"LeftOut": {
 			reason: "We should refuse a class that no claim is offered, before anything is changed.",
@@ -192,12 +192,12 @@ func TestNewPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := fakeRegistry([]string{"claims.test", "others.test", "thirds.test"})
-			for name, namespaces := range map[string]v1alpha1.ClassNamespaces{
-				"all.test": {From: v1alpha1.FromAll}, "named.test": {From: v1alpha1.FromNames, Names: []v1alpha1.NamespaceName{"platform"}},
+			for name, namespaces := range map[string]v1beta1.ClassNamespaces{
+				"all.test": {From: v1beta1.FromAll}, "named.test": {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"platform"}},
 			} {
-				r.claimKinds[name] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClaimKindSpec{ClassNamespaces: namespaces}})
+				r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Namespaces: namespaces}}})
 			}
-			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1alpha1.ClaimKindSpec{Reference: v1alpha1.Reference{Form: v1alpha1.Name}}})
+			r.claimKinds["exclusive.test"] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "exclusive.test"}, Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.Name}}})
 			r.classKinds = []*classKind{gone, refused, last, first}
 			if tc.named == nil {
 				tc.named = []string{"claims.test"}
@@ -228,17 +228,16 @@ func TestNewPlan(t *testing.T) {
 // TestNewPlanOfPartitions moves the default of a zone to the class "new", from others whose
 // names are their zones.
 func TestNewPlanOfPartitions(t *testing.T) {
-	claims := &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Spec: v1alpha1.ClaimKindSpec{
-		Partition: &v1alpha1.Partition{Claim: "''", Class: "class.metadata.labels.zone"},
-		Fits:      []v1alpha1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}},
+	claims := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Spec: v1beta1.ClaimKindSpec{
+		Classes: v1beta1.Classes{Partition: &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}, Fits: []v1beta1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}}},
 	}}
-	newKind := func(kind, name string, mark v1alpha1.Source) *classKind {
-		return &classKind{ClassKind: selector.NewClassKind(&v1alpha1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClassKindSpec{ClaimKinds: []string{claims.Name}, Default: mark},
+	newKind := func(kind, name string, mark v1beta1.Source) *classKind {
+		return &classKind{ClassKind: selector.NewClassKind(&v1beta1.ClassKind{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}, Default: mark},
 		}, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: kind}, false, claims)}
 	}
-	marked := newKind("A", "as.test", v1alpha1.Source{Annotation: "default"})
-	expressed := newKind("E", "es.test", v1alpha1.Source{Expression: "class.metadata.labels.zone != ''"})
+	marked := newKind("A", "as.test", v1beta1.Source{Annotation: "default"})
+	expressed := newKind("E", "es.test", v1beta1.Source{Expression: "class.metadata.labels.zone != ''"})
 	class := func(k *classKind, name, zone string) *storedClass {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetName(name)
@@ -264,7 +263,7 @@ func TestNewPlanOfPartitions(t *testing.T) {
 		"UnknownOther": {"We should leave a class alone that is nobody's default.", class(marked, "new", ""), []*storedClass{class(marked, "lost", "unknown")}, nil, ""},
 		"Unknown": {
 			"We should refuse a class that would be nobody's default.", class(marked, "new", "unknown"), nil, nil,
-			`cannot tell for which claims of claims.test as.test/new would be the default: the expression spec.partition.class of claim kind "claims.test" fails for "A/new": no such key: zone`,
+			`cannot tell for which claims of claims.test as.test/new would be the default: the expression spec.classes.partition.class of claim kind "claims.test" fails for "A/new": no such key: zone`,
 		},
 		"Unfit": {
 			"We should refuse a class that can serve no claim.", class(marked, "web", "east"), nil, nil,
@@ -318,16 +317,16 @@ func TestUnconfirmed(t *testing.T) {
 	assert.Empty(t, m.unconfirmed(t.Context(), partitioned), "We should not wait for the status to name the default of a partition.")
 	assert.Len(t, m.unconfirmed(t.Context(), class("other", "")), 1, "We should wait for the status to name the default of all namespaces.")
 	assert.Empty(t, m.unconfirmed(t.Context(), class("other", "team")), "We should not wait for the status to name the default of one.")
-	m.registrations = fakeRegistrations{seen: v1alpha1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}}
+	m.registrations = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "A", Name: "new", Cordoned: true}}
 	assert.Empty(t, m.unconfirmed(t.Context(), class("new", "")), "We should see a default that is cordoned, of which we warned.")
-	m.registrations = fakeRegistrations{seen: v1alpha1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}}
+	m.registrations = fakeRegistrations{seen: v1beta1.DefaultClass{Kind: "B", Namespace: "team", Name: "new"}}
 	assert.Equal(t, []string{`ClaimKind claims.test has status.defaults "B/team/new" and SingleDefault True`}, m.unconfirmed(t.Context(), class("new", "")), "We should say which class it names instead.")
 }
 
 func TestMarkPatch(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason    string
-		source    v1alpha1.Source
+		source    v1beta1.Source
 		namespace string
 		mark      string
 		unmark    string
@@ -335,27 +334,32 @@ func TestMarkPatch(t *testing.T) {
 	}{
 		"Annotation": {
 			reason: "We should write an annotation as text.",
-			source: v1alpha1.Source{Annotation: "example.org/default"},
+			source: v1beta1.Source{Annotation: "example.org/default"},
 			mark:   `{"metadata":{"annotations":{"example.org/default":"true"},"resourceVersion":"7"}}`, unmark: `{"metadata":{"annotations":{"example.org/default":null},"resourceVersion":"7"}}`,
 			command: `kubectl patch as.test gold --type merge --patch '{"metadata":{"annotations":{"example.org/default":"true"}}}'`,
 		},
+		"Ours": {
+			reason: "We should write our own annotation, and remove that of Crossplane, too.", source: v1beta1.Source{Annotation: v1beta1.DefaultAnnotation},
+			mark:    `{"metadata":{"annotations":{"classbind.io/default":"true"},"resourceVersion":"7"}}`,
+			unmark:  `{"metadata":{"annotations":{"classbind.io/default":null,"resourceclass.crossplane.io/is-default-class":null},"resourceVersion":"7"}}`,
+			command: `kubectl patch as.test gold --type merge --patch '{"metadata":{"annotations":{"classbind.io/default":"true"}}}'`,
+		},
 		"Path": {
 			reason: "We should write a field as a boolean.", namespace: "team",
-			source: v1alpha1.Source{Path: ".spec.default"},
+			source: v1beta1.Source{Path: ".spec.default"},
 			mark:   `{"metadata":{"resourceVersion":"7"},"spec":{"default":true}}`, unmark: `{"metadata":{"resourceVersion":"7"},"spec":{"default":null}}`,
 			command: `kubectl patch as.test gold --namespace team --type merge --patch '{"spec":{"default":true}}'`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := selector.NewClassKind(&v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1alpha1.ClassKindSpec{Default: tc.source}},
+			kind := selector.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1beta1.ClassKindSpec{Default: tc.source}},
 				fakeKind("A", "as.test", false).GroupVersionKind, tc.namespace != "")
 			u := &unstructured.Unstructured{Object: map[string]any{}}
 			u.SetNamespace(tc.namespace)
 			u.SetName("gold")
 			u.SetResourceVersion("7")
 			c := newStoredClass(kind, u)
-			assert.Nil(t, c.mark())
-			mark, err := c.markPatch(c.markValue())
+			mark, err := c.markPatch(c.defaultMark())
 			require.NoError(t, err)
 			assert.JSONEq(t, tc.mark, string(mark), tc.reason)
 			unmark, err := c.markPatch(nil)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
@@ -65,13 +65,13 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	}
 	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
 	for i := range claimKinds {
-		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], rules.Naming(claimKinds[i].Name, classKinds)...)
+		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], rules.Serving(&claimKinds[i], classKinds)...)
 	}
 	for i := range classKinds {
 		k := &classKinds[i]
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.NamedBy(k, claimKinds)...),
+			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
 			lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
 		})
 	}
@@ -125,24 +125,24 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
 	"see spec.default of the ClassKind")
 
-// setMark sets the mark of a class at the version that was read, or removes it if nil.
+// setMark sets the mark of a class at the version that was read, or removes it if it is empty.
 // The request is not interrupted once it is sent, so that its outcome is known.
-func (c *cluster) setMark(ctx context.Context, class *storedClass, mark any, dryRun bool) error {
+func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryRun bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	patch, err := class.markPatch(mark)
+	patch, err := class.markPatch(to)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	o := metav1.PatchOptions{FieldManager: v1alpha1.CommandFieldManager}
+	o := metav1.PatchOptions{FieldManager: v1beta1.CommandFieldManager}
 	if dryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
 	object, err := c.resource(class.Kind, class.Namespace).Patch(ctx, class.Name, types.MergePatchType, patch, o)
-	if err == nil && newStoredClass(class.Kind, object).Default != (mark != nil) {
+	if err == nil && newStoredClass(class.Kind, object).Default != (len(to) > 0) {
 		err = errMarkReverted
 	}
 	return err
@@ -157,7 +157,7 @@ func inFlight(err error) bool {
 
 // refusedByGuard says that the guard refused a mark, for whatever reason.
 func refusedByGuard(err error, kind *selector.ClassKind) bool {
-	denial := fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1alpha1.GuardSuffix)
+	denial := fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1beta1.GuardSuffix)
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), denial)
 }
 

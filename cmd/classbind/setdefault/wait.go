@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
 )
@@ -52,9 +52,6 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 		stopped(ctx, nil), strings.Join(missing, "; "))
 }
 
-// statusOvertaken is the exit status if somebody else changed the default meanwhile.
-const statusOvertaken = 3
-
 // overtaken returns an error if the new default has lost its mark again, with the class
 // that is the default now. It returns nil if it cannot tell.
 func (m *mover) overtaken(ctx context.Context, p *plan) error {
@@ -68,7 +65,7 @@ func (m *mover) overtaken(ctx context.Context, p *plan) error {
 	if gone {
 		did = "it was deleted"
 	}
-	return &exit.Error{Status: statusOvertaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
+	return &exit.Error{Status: exit.Overtaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
 		target, seatTexts(p.seats), did, m.successor(ctx, p))}
 }
 
@@ -99,7 +96,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 		if seat != (selector.Seat{ClaimKind: name}) {
 			continue
 		}
-		k := &v1alpha1.ClaimKind{}
+		k := &v1beta1.ClaimKind{}
 		if err := m.registrations.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 			missing = append(missing, fmt.Sprintf("cannot get ClaimKind %s: %v", name, err))
 			continue
@@ -109,7 +106,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 			seen = append(seen, className{d.Kind, d.Namespace, d.Name})
 		}
 		status := metav1.ConditionUnknown
-		if single := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.ConditionSingleDefault); single != nil {
+		if single := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault); single != nil {
 			status = single.Status
 		}
 		if status != metav1.ConditionTrue || list(seen) != p.target.Class.String() {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // Who issues the certificates, as --certs has it.
@@ -26,8 +26,8 @@ var certificateKeys = []struct {
 	issuer, secret string
 	keys           []string
 }{
-	{selfSigned, v1alpha1.CASecret, []string{corev1.ServiceAccountRootCAKey}},
-	{certManager, v1alpha1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
+	{selfSigned, v1beta1.CASecret, []string{corev1.ServiceAccountRootCAKey}},
+	{certManager, v1beta1.TLSSecret, []string{corev1.ServiceAccountRootCAKey, corev1.TLSCertKey}},
 }
 
 // checkCertificates reports whether the Secrets have certificates that are valid. A self-signed certificate is in the memory
@@ -69,7 +69,7 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	}
 	if there == 0 && issuer == "" {
 		s.found("namespaces/"+i.own, "start a replica, which makes its CA, or "+askCertManager+i.own,
-			"there is neither the Secret %s nor %s", v1alpha1.CASecret, v1alpha1.TLSSecret)
+			"there is neither the Secret %s nor %s", v1beta1.CASecret, v1beta1.TLSSecret)
 	}
 	s.Summary = strings.Join(summary, ", ")
 	switch {
@@ -96,7 +96,7 @@ const askCertManager = "see what cert-manager says: kubectl describe certificate
 
 // renew is how a new certificate comes into a Secret.
 func renew(namespace, name string) string {
-	if name == v1alpha1.TLSSecret {
+	if name == v1beta1.TLSSecret {
 		return askCertManager + namespace
 	}
 	return "have the replicas make another: kubectl delete secret --namespace " + namespace + " " + name

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -71,8 +71,8 @@ func without(kinds []string, objects int, summary string) string {
 
 // namespaces returns the labels of all, nil if no registration selects by them.
 func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, error) {
-	selects := func(k v1alpha1.ClaimKind) bool {
-		return len(k.Spec.NamespaceSelector.MatchLabels)+len(k.Spec.NamespaceSelector.MatchExpressions) > 0
+	selects := func(k v1beta1.ClaimKind) bool {
+		return len(k.Spec.Claims.NamespaceSelector.MatchLabels)+len(k.Spec.Claims.NamespaceSelector.MatchExpressions) > 0
 	}
 	if !slices.ContainsFunc(i.claimKinds, selects) {
 		return nil, nil
@@ -90,7 +90,7 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 
 // claims of a kind, as far as something is wrong with them.
 type claims struct {
-	kind     *v1alpha1.ClaimKind
+	kind     *v1beta1.ClaimKind
 	compiled *selector.ClaimKind
 	// classes of the claim kind, and complete says that all of them are known.
 	classes  []*selector.Classes
@@ -125,12 +125,12 @@ func (m *sample) String() string {
 }
 
 // newClaims returns claims to add to, even with an error.
-func (i *installation) newClaims(k *v1alpha1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
-	compiled := selector.NewClaimKind(k, rules.Naming(k.Name, i.classKinds)...)
+func (i *installation) newClaims(k *v1beta1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
+	compiled := selector.NewClaimKind(k, rules.Serving(k, i.classKinds)...)
 	c := &claims{kind: k, compiled: compiled, namespaces: namespaces}
 	c.classes, c.complete = i.classesOf(k)
 	var err error
-	c.selected, err = claim.NewNamespaces(k.Spec.NamespaceSelector, i.own)
+	c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
 	return c, err
 }
 
@@ -145,7 +145,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 		claim = namespace + "/" + name
 	}
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
-		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1alpha1.MaxShownBytes)))
+		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
 	switch {
@@ -173,7 +173,7 @@ func (c *claims) report(s *Section) {
 			"%s a class that is gone: %s", have(c.gone.all), &c.gone)
 	}
 	if c.excluded.all > 0 {
-		s.found(where, "label the namespaces as spec.namespaceSelector asks, or change that; "+
+		s.found(where, "label the namespaces as spec.claims.namespaceSelector asks, or change that; "+
 			"classbind never binds claims of kube-system and its own namespace",
 			"%s no class, in namespaces that are excluded: %s", have(c.excluded.all), &c.excluded)
 	}

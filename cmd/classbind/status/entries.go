@@ -10,26 +10,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 const (
 	mutating   = "mutatingwebhookconfigurations"
-	validating = "validatingwebhookconfigurations/" + v1alpha1.ClassConfiguration
+	validating = "validatingwebhookconfigurations/" + v1beta1.ClassConfiguration
 )
 
 // checkEntries reports whether the API server asks classbind about every registered kind. What an entry
 // says is for the leader, which undoes every edit.
 func checkEntries(_ context.Context, i *installation, s *Section) {
 	if known(i.claimEntriesErr, mutating, s) {
-		for _, name := range []string{v1alpha1.FirstConfiguration, v1alpha1.LastConfiguration} {
+		for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
 			if i.claimEntries[name] == nil {
 				notDeployed(mutating+"/"+name, s)
 			}
 		}
 		for n := range i.claimKinds {
 			k := &i.claimKinds[n]
-			in, ready := k.Spec.Order.Configuration(), isTrue(k.Status.Conditions, v1alpha1.ConditionReady)
+			in, ready := k.Spec.Admission.Order.Configuration(), isTrue(k.Status.Conditions, v1beta1.ConditionReady)
 			if ready && i.claimEntries[in] != nil && i.claimEntries.ClaimEntry(k.Name) == nil {
 				s.found(mutating+"/"+in, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
 			}
@@ -38,8 +38,8 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 	if known(i.classEntriesErr, validating, s) {
 		for n := range i.classKinds {
 			k := &i.classKinds[n]
-			guards := func(e admissionregistrationv1.ValidatingWebhook) bool { return e.Name == k.Name+v1alpha1.GuardSuffix }
-			if isTrue(k.Status.Conditions, v1alpha1.ConditionGuarded) && !slices.ContainsFunc(i.classEntries.Webhooks, guards) {
+			guards := func(e admissionregistrationv1.ValidatingWebhook) bool { return e.Name == k.Name+v1beta1.GuardSuffix }
+			if isTrue(k.Status.Conditions, v1beta1.ConditionGuarded) && !slices.ContainsFunc(i.classEntries.Webhooks, guards) {
 				s.found(validating, missingEntry("classkind/"+k.Name),
 					"a second default class of %s is not refused: it has no entry", k.Name)
 			}

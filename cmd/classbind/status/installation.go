@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
@@ -46,8 +46,8 @@ type installation struct {
 	renewal  time.Duration
 	progress io.Writer
 
-	claimKinds []v1alpha1.ClaimKind
-	classKinds []v1alpha1.ClassKind
+	claimKinds []v1beta1.ClaimKind
+	classKinds []v1beta1.ClassKind
 	// served resources of claims, by the name of the ClaimKind.
 	served map[string]served
 	// classes by the name of the class kind, and why those of others are not known.
@@ -94,7 +94,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 	}
 	i.readReplicas(ctx)
 	i.claimEntries, i.claimEntriesErr = webhookconfig.ReadConfigurations(ctx, i.api, webhookconfig.ClaimConfigurations...)
-	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1alpha1.ClassConfiguration}, &i.classEntries)
+	i.classEntriesErr = i.api.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, &i.classEntries)
 	if namespace := i.elsewhere(); namespace != "" {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and not in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
@@ -110,7 +110,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
 		var classes *selector.Classes
 		if err == nil {
-			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.NamedBy(k, i.claimKinds)...)
+			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, i.claimKinds)...)
 			classes, err = i.reader.Classes(ctx, kind)
 		}
 		switch {
@@ -140,11 +140,11 @@ func (i *installation) elsewhere() string {
 
 // classesOf returns those of the class kinds that serve a claim kind, also of those that
 // the server leaves out, and reports whether all were read.
-func (i *installation) classesOf(k *v1alpha1.ClaimKind) (all []*selector.Classes, complete bool) {
+func (i *installation) classesOf(k *v1beta1.ClaimKind) (all []*selector.Classes, complete bool) {
 	complete = true
 	for n := range i.classKinds {
 		ck := &i.classKinds[n]
-		if !slices.Contains(ck.Spec.ClaimKinds, k.Name) {
+		if !ck.Serves(k) {
 			continue
 		}
 		if classes := i.classes[ck.Name]; classes != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -18,7 +18,7 @@ import (
 func checkKinds(_ context.Context, i *installation, s *Section) {
 	ready := 0
 	add := func(where string, conditions []metav1.Condition) {
-		if isTrue(conditions, v1alpha1.ConditionReady) {
+		if isTrue(conditions, v1beta1.ConditionReady) {
 			ready++
 		}
 		s.conditions(where, conditions)
@@ -53,12 +53,12 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 		text := fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
 		switch {
 		case c.Status == metav1.ConditionFalse && follows(c, all):
-		case c.Type == v1alpha1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonNotPermitted:
+		case c.Type == v1beta1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1beta1.ReasonNotPermitted:
 			s.note("%s: %s", where, text) // Claims are bound all the same.
-		case c.Status == metav1.ConditionFalse, c.Reason == v1alpha1.ReasonDefaultCordoned:
+		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonDefaultCordoned:
 			s.found(where, "", "%s", text)
-		case c.Status == metav1.ConditionUnknown, c.Reason == v1alpha1.ReasonNoDefault,
-			(c.Type == v1alpha1.ConditionReady || c.Type == v1alpha1.ConditionRelatedKnown) && c.Reason != v1alpha1.ReasonServed:
+		case c.Status == metav1.ConditionUnknown, c.Reason == v1beta1.ReasonNoDefault,
+			(c.Type == v1beta1.ConditionReady || c.Type == v1beta1.ConditionRelatedKnown) && c.Reason != v1beta1.ReasonServed:
 			s.note("%s: %s", where, text)
 		}
 	}
@@ -68,24 +68,24 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 func follows(c *metav1.Condition, all []metav1.Condition) bool {
 	because := ""
 	switch {
-	case c.Type == v1alpha1.ConditionGuarded, c.Type == v1alpha1.ConditionLateBinding, c.Type == v1alpha1.ConditionClaimsCounted:
-		because = v1alpha1.ConditionReady
-	case c.Type != v1alpha1.ConditionReady:
+	case c.Type == v1beta1.ConditionGuarded, c.Type == v1beta1.ConditionLateBinding, c.Type == v1beta1.ConditionClaimsCounted:
+		because = v1beta1.ConditionReady
+	case c.Type != v1beta1.ConditionReady:
 	case selector.OfPaths(c.Reason):
-		because = v1alpha1.ConditionPathsValid
-	case c.Reason == v1alpha1.ReasonInvalidExpression:
-		because = v1alpha1.ConditionExpressionsValid
-	case c.Reason == v1alpha1.ReasonRelatedMissing:
-		because = v1alpha1.ConditionRelatedKnown
-	case c.Reason == v1alpha1.ReasonNoClassKind:
-		because = v1alpha1.ConditionClassKindsRead
+		because = v1beta1.ConditionPathsValid
+	case c.Reason == v1beta1.ReasonInvalidExpression:
+		because = v1beta1.ConditionExpressionsValid
+	case c.Reason == v1beta1.ReasonRelatedMissing:
+		because = v1beta1.ConditionRelatedKnown
+	case c.Reason == v1beta1.ReasonNoClassKind:
+		because = v1beta1.ConditionClassKindsRead
 	}
 	return meta.IsStatusConditionFalse(all, because)
 }
 
 // weightlessDefaults finds default classes that no claim gets for their weight, which no condition reports.
-func (i *installation) weightlessDefaults(k *v1alpha1.ClaimKind, s *Section) {
-	kind := selector.NewClaimKind(k, rules.Naming(k.Name, i.classKinds)...)
+func (i *installation) weightlessDefaults(k *v1beta1.ClaimKind, s *Section) {
+	kind := selector.NewClaimKind(k, rules.Serving(k, i.classKinds)...)
 	all, _ := i.classesOf(k)
 	names := map[string]bool{}
 	for _, defaults := range selector.NewView(kind, all).DefaultsBySeat() {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // ownLabels are those of classbind's Deployment in deploy/, and of its pods.
@@ -47,7 +47,7 @@ const renewal = 3 * time.Second
 // readLease of the leader, empty if there is none.
 func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{}
-	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1alpha1.LeaderLease}, lease)
+	err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: v1beta1.LeaderLease}, lease)
 	i.leaderErr = client.IgnoreNotFound(err)
 	i.leader = ptr.Deref(lease.Spec.HolderIdentity, "")
 	return lease
@@ -92,7 +92,7 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	for n := range i.deployments {
 		summary = append(summary, deploymentState(&i.deployments[n], pods.Items, s))
 	}
-	where := "leases/" + i.own + "/" + v1alpha1.LeaderLease
+	where := "leases/" + i.own + "/" + v1beta1.LeaderLease
 	switch {
 	case i.leaderErr != nil:
 		summary = append(summary, "Lease "+notRead)

@@ -15,7 +15,7 @@ import (
 
 // Version is the version of reports. New fields keep it; any other change needs a new
 // version.
-const Version = "status.classbind.io/v1alpha1"
+const Version = "status.classbind.io/v1beta1"
 
 // Report is what "classbind status" prints with -o json or yaml.
 type Report struct {
@@ -74,9 +74,6 @@ type Unread struct {
 // notRead is what a summary says instead of numbers.
 const notRead = "not read"
 
-// exitBroken is the exit status where something is broken.
-const exitBroken = 1
-
 func (s *Section) found(where, do, format string, args ...any) {
 	s.Findings = append(s.Findings, Finding{Where: where, What: fmt.Sprintf(format, args...), Do: do})
 }
@@ -116,9 +113,9 @@ func (r *Report) exit() error {
 	case unanswered != nil:
 		return exit.AsFailed(errors.New("the cluster did not answer everything"))
 	case broken == 1:
-		return &exit.Error{Status: exitBroken, Err: errors.New("1 thing is broken")}
+		return &exit.Error{Status: exit.Broken, Err: errors.New("1 thing is broken")}
 	case broken > 1:
-		return &exit.Error{Status: exitBroken, Err: fmt.Errorf("%d things are broken", broken)}
+		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("%d things are broken", broken)}
 	}
 	return nil
 }

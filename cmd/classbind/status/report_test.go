@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 )
 
@@ -29,7 +29,7 @@ func TestUnread(t *testing.T) {
 		} {
 			w := newWorld(t)
 			if kind == "Namespace" {
-				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
 				w.writeEntries(w.secret.Data["ca.crt"])
 			}
 			set(w)
@@ -59,6 +59,6 @@ func TestReportForPrograms(t *testing.T) {
 	require.NoError(t, err)
 	text, err := json.Marshal(report)
 	require.NoError(t, err)
-	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1alpha1","sections":[{"name":"replicas","state":"OK",`)
+	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
 	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }

@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
+	"github.com/classbind/classbind/controller/controllertest"
 )
 
 // TestStatus changes one thing in an installation that works.
@@ -23,9 +24,9 @@ func TestStatus(t *testing.T) {
 	ca := certtest.NewCA(t)
 	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}).PEM()
 	// delayed has a claim with a class that is not there, and one without a class where none is bound.
-	delayed := func(bindWhen v1alpha1.Expression) func(*world) {
+	delayed := func(bindWhen v1beta1.Expression) func(*world) {
 		return func(w *world) {
-			w.claimKind.Spec.BindWhen = bindWhen
+			w.claimKind.Spec.Claims.When = bindWhen
 			w.writeEntries(w.secret.Data["ca.crt"])
 			filled := object("example.org/v1", "Database", "team", "default")
 			setField(t, filled, "default", "spec", "classRef")
@@ -48,10 +49,10 @@ func TestStatus(t *testing.T) {
 		},
 		"ExpressionInvalid": {
 			reason:    "We should name the expression, and not what follows from it.",
-			claimKind: []string{"Ready=False/InvalidExpression: so it is", "LateBinding=False/InvalidExpression: so it is", "ExpressionsValid=False/InvalidExpression: spec.bindWhen: line 1, column 7: no"},
+			claimKind: []string{"Ready=False/InvalidExpression: so it is", "LateBinding=False/InvalidExpression: so it is", "ExpressionsValid=False/InvalidExpression: spec.claims.when: line 1, column 7: no"},
 			classKind: []string{"Ready=True/Served", "ExpressionsValid=False/ExpressionFailed: Gold/a"},
 			want: []string{
-				"kinds: claimkind/databases.example.org: ExpressionsValid is False (InvalidExpression): spec.bindWhen: line 1, column 7: no",
+				"kinds: claimkind/databases.example.org: ExpressionsValid is False (InvalidExpression): spec.claims.when: line 1, column 7: no",
 				"kinds: classkind/golds.example.org: ExpressionsValid is False (ExpressionFailed): Gold/a",
 			},
 		},
@@ -161,7 +162,7 @@ func TestStatus(t *testing.T) {
 			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"),
 			want: []string{"1 claim has a class that is gone: team/default"},
 		},
-		"Rebound": {reason: "We should not take for gone a class that bindWhen takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"Rebound": {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
@@ -173,7 +174,7 @@ func TestStatus(t *testing.T) {
 		"OfAnotherIssuer": {
 			reason: "We should not look at certificates that nobody uses any more.",
 			change: func(w *world) {
-				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.TLSSecret}, Data: map[string][]byte{"ca.crt": expired}}
+				left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.TLSSecret}, Data: map[string][]byte{"ca.crt": expired}}
 				w.more = append(w.more, left)
 			},
 		},
@@ -260,7 +261,7 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) {
 				unbound := asking(t, "team", "unbound")
 				excluded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
 				selected := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 				label(selected, "bind", "yes")
 				w.more = append(w.more, unbound, excluded, selected, asking(t, "other", "waits"))
@@ -270,7 +271,7 @@ func TestStatus(t *testing.T) {
 		"ManyExcluded": {
 			reason: "We should name a few of many claims.",
 			change: func(w *world) {
-				w.claimKind.Spec.NamespaceSelector.MatchLabels = map[string]v1alpha1.LabelValue{"bind": "yes"}
+				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
 				for n := range 7 {
 					namespace := fmt.Sprint("team-", n)
 					w.more = append(w.more, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, asking(t, namespace, "unbound"))
@@ -299,8 +300,8 @@ func TestStatus(t *testing.T) {
 		"StaticallyProvisioned": {
 			reason: "We should take the name of a class that never was for what Kubernetes takes it for.",
 			change: func(w *world) {
-				w.classKind.Spec.ClaimKinds = []string{databases, pvcs}
-				w.pvcKind.Spec.SkipIfSet = []v1alpha1.Place{{Path: ".spec.volumeName"}}
+				w.classKind.Spec.ClaimKinds = controllertest.Links(databases, pvcs)
+				w.pvcKind.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volumeName"}}
 				w.writeEntries(w.secret.Data["ca.crt"])
 				setField(t, w.pvc, "manual", "spec", "storageClassName")
 				setField(t, w.pvc, "mine", "spec", "volumeName")
@@ -308,12 +309,12 @@ func TestStatus(t *testing.T) {
 		},
 		"ClassOfTheSecondKind": {
 			reason: "We should find the class of a kind that the server offers, behind a kind that comes first by name and that it leaves out.",
-			change: func(w *world) { w.rival(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted) },
+			change: func(w *world) { w.rival(metav1.ConditionFalse, v1beta1.ReasonNotPermitted) },
 			want:   []string{"kinds: classkind/a-irons.example.org: Ready is False (NotPermitted)"},
 		},
 		"ClassOfAKindThatIsLeftOut": {
 			reason: "We should find a class that is there, and is offered to no claim any more.",
-			change: func(w *world) { w.rival(metav1.ConditionTrue, v1alpha1.ReasonServed) },
+			change: func(w *world) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

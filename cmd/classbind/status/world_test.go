@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/controller/cluster"
@@ -42,9 +42,9 @@ type world struct {
 	deployment *appsv1.Deployment
 	lease      *coordinationv1.Lease
 	secret     *corev1.Secret
-	claimKind  *v1alpha1.ClaimKind
-	pvcKind    *v1alpha1.ClaimKind
-	classKind  *v1alpha1.ClassKind
+	claimKind  *v1beta1.ClaimKind
+	pvcKind    *v1beta1.ClaimKind
+	classKind  *v1beta1.ClassKind
 	claims     *admissionregistrationv1.MutatingWebhookConfiguration
 	first      *admissionregistrationv1.MutatingWebhookConfiguration
 	classes    *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -68,8 +68,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	now := metav1.NowMicro()
 	ca := certtest.NewCA(t).PEM()
-	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed}}
-	guarded := metav1.Condition{Type: v1alpha1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigured}
+	ready := []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonServed}}
+	guarded := metav1.Condition{Type: v1beta1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonConfigured}
 	w := &world{
 		namespace: own,
 		deployment: &appsv1.Deployment{
@@ -80,13 +80,13 @@ func newWorld(t *testing.T) *world {
 			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
 		lease: &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.LeaderLease},
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
 		},
-		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
-		claimKind: &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
-		pvcKind:   &v1alpha1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1alpha1.ClaimKindStatus{Conditions: ready}},
-		classKind: &v1alpha1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1alpha1.ClassKindStatus{Conditions: append(slices.Clone(ready), guarded)}},
+		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
+		claimKind: &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
+		pvcKind:   &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
+		classKind: &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1beta1.ClassKindStatus{Conditions: append(slices.Clone(ready), guarded)}},
 		gold:      object("example.org/v1", "Gold", "", "gold"),
 		claim:     object("example.org/v1", "Database", "team", "mine"),
 		pvc:       object("v1", "PersistentVolumeClaim", "team", "disk"),
@@ -96,15 +96,18 @@ func newWorld(t *testing.T) *world {
 			pvcs:      {GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, Namespaced: true},
 		},
 	}
-	w.claimKind.Spec = v1alpha1.ClaimKindSpec{
-		Reference: v1alpha1.Reference{Path: ".spec.classRef", Form: v1alpha1.Name}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
-		Strategy: v1alpha1.WeightedRandom, WhenUnmatched: v1alpha1.BindLater,
+	w.claimKind.Spec = v1beta1.ClaimKindSpec{
+		Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.Name},
+		Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
+		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom},
+		WhenUnmatched: v1beta1.BindLater,
 	}
-	w.pvcKind.Spec = v1alpha1.ClaimKindSpec{
-		Reference: v1alpha1.Reference{Path: ".spec.storageClassName", Form: v1alpha1.Name}, ClassSelector: v1alpha1.ClassSelector{Path: ".spec.classSelector"},
-		Strategy: v1alpha1.WeightedRandom,
+	w.pvcKind.Spec = v1beta1.ClaimKindSpec{
+		Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.storageClassName"}, Form: v1beta1.Name},
+		Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
+		Choice:    v1beta1.Choice{Strategy: v1beta1.WeightedRandom},
 	}
-	w.classKind.Spec = v1alpha1.ClassKindSpec{ClaimKinds: []string{databases}, Default: v1alpha1.Source{Annotation: "default"}, Weight: v1alpha1.Source{Annotation: "weight"}}
+	w.classKind.Spec = v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: databases}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}}
 	w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "3"})
 	setField(t, w.claim, "gold", "spec", "classRef")
 	setField(t, w.pvc, "fast", "spec", "storageClassName")
@@ -114,14 +117,14 @@ func newWorld(t *testing.T) *world {
 
 // writeEntries as the leader does.
 func (w *world) writeEntries(ca []byte) {
-	w.first = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FirstConfiguration}}
-	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LastConfiguration}}
-	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ClassConfiguration}}
+	w.first = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.FirstConfiguration}}
+	w.claims = &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LastConfiguration}}
+	w.classes = &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.ClassConfiguration}}
 	at := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: own, Name: "classbind"}, CABundle: ca}
 	for _, name := range []string{databases, pvcs} {
-		w.claims.Webhooks = append(w.claims.Webhooks, admissionregistrationv1.MutatingWebhook{Name: name + v1alpha1.BindSuffix, ClientConfig: at})
+		w.claims.Webhooks = append(w.claims.Webhooks, admissionregistrationv1.MutatingWebhook{Name: name + v1beta1.BindSuffix, ClientConfig: at})
 	}
-	for _, suffix := range []string{v1alpha1.GuardSuffix, v1alpha1.DeletionSuffix} {
+	for _, suffix := range []string{v1beta1.GuardSuffix, v1beta1.DeletionSuffix} {
 		w.classes.Webhooks = append(w.classes.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: golds + suffix, ClientConfig: at})
 	}
 }
@@ -193,7 +196,7 @@ func (w *world) refuse(kind string) error {
 func (w *world) report(t *testing.T) (*Report, error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	require.NoError(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme)))
 	objects := append([]client.Object{
 		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.first, w.claims, w.classes, w.claim, w.pvc,
 	}, w.more...)
@@ -261,7 +264,7 @@ func waits(p *corev1.Pod, reason string) {
 func (w *world) rival(ready metav1.ConditionStatus, reason string) {
 	irons := w.classKind.DeepCopy()
 	irons.Name = "a-irons.example.org"
-	irons.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason}}
+	irons.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: ready, Reason: reason}}
 	iron := object("example.org/v1", "Iron", "", "iron")
 	iron.SetAnnotations(map[string]string{"default": "true"})
 	w.served[irons.Name] = cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Iron"}}
@@ -271,5 +274,5 @@ func (w *world) rival(ready metav1.ConditionStatus, reason string) {
 // certManager issues the certificates from now on.
 func (w *world) certManager() {
 	w.deployment.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--certs", "cert-manager"}
-	w.secret.Name = v1alpha1.TLSSecret
+	w.secret.Name = v1beta1.TLSSecret
 }

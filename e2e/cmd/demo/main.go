@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/progress"
@@ -234,13 +234,13 @@ func reason(auditLog string, claim, stored *unstructured.Unstructured) (string, 
 		}
 		var why []string
 		for key, value := range e.Annotations {
-			if webhook, name, _ := strings.Cut(key, "/"); strings.HasSuffix(webhook, v1alpha1.BindSuffix) {
+			if webhook, name, _ := strings.Cut(key, "/"); strings.HasSuffix(webhook, v1beta1.BindSuffix) {
 				why = append(why, name+"="+value)
 			}
 		}
 		switch {
 		case why == nil && classRef(stored) != classRef(claim):
-			return "the API server did not ask: it gave the default class itself, by the policy " + policyKind + v1alpha1.PolicySuffix, nil
+			return "the API server did not ask: it gave the default class itself, by the policy " + policyKind + v1beta1.PolicySuffix, nil
 		case why == nil:
 			return "the API server did not ask: the claim says itself what it wants", nil
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/classbind/classbind/api/v1alpha1"
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // ErrMalformed says that a claim is refused because of its selector.
@@ -31,7 +31,7 @@ type Selector struct {
 // Of returns the selector of a claim, from the value of its selector field, decoded from
 // JSON, and its annotations.
 func Of(value any, annotations map[string]string) (Selector, error) {
-	text, annotated := annotations[v1alpha1.ClassSelectorAnnotation]
+	text, annotated := annotations[v1beta1.ClassSelectorAnnotation]
 	switch {
 	case value != nil && annotated:
 		return Selector{}, ErrMalformed
@@ -73,7 +73,7 @@ func ofField(value any) (Selector, error) {
 	return limited(s, string(text))
 }
 
-func tooLong(text string) bool { return len(text) > 8*v1alpha1.MaxSelectorBytes }
+func tooLong(text string) bool { return len(text) > 8*v1beta1.MaxSelectorBytes }
 
 func limited(s labels.Selector, text string) (Selector, error) {
 	requirements, _ := s.Requirements()
@@ -84,12 +84,12 @@ func limited(s labels.Selector, text string) (Selector, error) {
 		}
 		values += len(r.ValuesUnsorted())
 	}
-	if len(requirements) > v1alpha1.MaxSelectorRequirements ||
-		values > v1alpha1.MaxSelectorValues || comparisons > v1alpha1.MaxSelectorComparisons {
+	if len(requirements) > v1beta1.MaxSelectorRequirements ||
+		values > v1beta1.MaxSelectorValues || comparisons > v1beta1.MaxSelectorComparisons {
 		return Selector{}, ErrMalformed
 	}
 	// A value counts each time that it is written, and each stands behind one of these.
 	written := strings.Count(text, ",") + strings.Count(text, "(") + strings.Count(text, "[")
 	// JSON's escapes are up to six bytes for one.
-	return Selector{s, len(text) > v1alpha1.MaxSelectorBytes/8 || written > v1alpha1.MaxSelectorValues}, nil
+	return Selector{s, len(text) > v1beta1.MaxSelectorBytes/8 || written > v1beta1.MaxSelectorValues}, nil
 }

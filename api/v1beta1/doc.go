@@ -1,4 +1,4 @@
-// Package v1alpha1 is the API group classbind.io. Cluster admins and vendors
+// Package v1beta1 is the API group classbind.io. Cluster admins and vendors
 // register kinds of claim with ClaimKinds and kinds of class with ClassKinds.
 // Both are cluster-scoped. An object's name is the resource that it registers
 // (PLURAL.GROUP like the name of its CRD; only the plural for a core
@@ -9,4 +9,4 @@
 //
 // +kubebuilder:object:generate=true
 // +groupName=classbind.io
-package v1alpha1
+package v1beta1

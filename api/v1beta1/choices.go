@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 // Strategy chooses one of several candidates.
 //
@@ -39,16 +39,16 @@ const (
 	BindLater WhenUnmatched = "BindLater"
 )
 
-// WhenNoSelector is what a claim without a selector gets.
+// WhenAbsent is what a claim without a selector gets.
 //
 // +kubebuilder:validation:Enum=Default;Any;LeaveAlone
-type WhenNoSelector string
+type WhenAbsent string
 
 // What a claim without a selector gets.
 const (
-	NoSelectorDefault    WhenNoSelector = "Default"
-	NoSelectorAny        WhenNoSelector = "Any"
-	NoSelectorLeaveAlone WhenNoSelector = "LeaveAlone"
+	NoSelectorDefault    WhenAbsent = "Default"
+	NoSelectorAny        WhenAbsent = "Any"
+	NoSelectorLeaveAlone WhenAbsent = "LeaveAlone"
 )
 
 // Defaulting is who gives the default class to a claim without an opinion.

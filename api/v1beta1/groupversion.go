@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -7,7 +7,7 @@ import (
 )
 
 // GroupVersion is the API group and version of this package's kinds.
-var GroupVersion = schema.GroupVersion{Group: "classbind.io", Version: "v1alpha1"}
+var GroupVersion = schema.GroupVersion{Group: "classbind.io", Version: "v1beta1"}
 
 // AddToScheme adds this package's kinds to a scheme.
 func AddToScheme(s *runtime.Scheme) error {

@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 import (
 	"flag"
@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the limits to docs/security.md")
 
 const (
 	securityFile = "../../docs/security.md"
-	tableBegin   = "<!-- limits, from api/v1alpha1/limits.go by make generate -->\n"
+	tableBegin   = "<!-- limits, from api/v1beta1/limits.go by make generate -->\n"
 	tableEnd     = "<!-- end of limits -->\n"
 )
 

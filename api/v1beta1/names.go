@@ -1,8 +1,24 @@
-package v1alpha1
+package v1beta1
 
 // Names that other programs and people see. Each comment says who writes and who
 // reads the name.
 const (
+	// DefaultAnnotation, "true" on a class, marks it as the default, unless its ClassKind
+	// names another mark. Written by cluster admins and "classbind set-default", read by
+	// the selector and the guard.
+	DefaultAnnotation = "classbind.io/default"
+
+	// WeightAnnotation on a class is its weight, from 0 to 1000000, unless its ClassKind
+	// names another place. Written by cluster admins, read by the selector.
+	WeightAnnotation = "classbind.io/weight"
+
+	// CrossplaneDefaultAnnotation and CrossplaneWeightAnnotation count beside these two. A
+	// class with either mark is the default; of two weights, that of WeightAnnotation
+	// counts. Written by cluster admins, for the classes of Crossplane 0.3, read by the
+	// selector and the guard.
+	CrossplaneDefaultAnnotation = "resourceclass.crossplane.io/is-default-class"
+	CrossplaneWeightAnnotation  = "resourceclass.crossplane.io/weight"
+
 	// CordonedAnnotation, "true" on a class, keeps it from new claims. Written by
 	// cluster admins, read by the selector.
 	CordonedAnnotation = "classbind.io/cordoned"
@@ -137,13 +153,13 @@ const (
 	// ConditionMarksValid is False for a ClassKind if a class has a mark, for default or
 	// cordoned, that is neither true nor false. It counts as false.
 	ConditionMarksValid = "MarksValid"
-	// ConditionClaimKindsRegistered is False for a ClassKind that names no ClaimKind, or
-	// one that does not exist.
+	// ConditionClaimKindsRegistered is False for a ClassKind that serves no ClaimKind, or
+	// names one that does not exist.
 	ConditionClaimKindsRegistered = "ClaimKindsRegistered"
 	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not
 	// have what the paths and the form of reference need, and Unknown without a schema.
 	ConditionPathsValid = "PathsValid"
-	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind names it whose classes
+	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind serves it whose classes
 	// have never been read. Claims are decided on without them.
 	ConditionClassKindsRead = "ClassKindsRead"
 	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where
@@ -173,7 +189,7 @@ const (
 	// ReasonNotInstalled says that the API server serves no such resource.
 	ReasonNotInstalled = "NotInstalled"
 	// ReasonUnsuitable says that the resource is served, but cannot be created
-	// (a claim kind) or listed and watched (a class kind), or that the API server itself
+	// (a claim kind) or listed and watched (a class kind). Or the API server itself
 	// decides on the reference before it asks webhooks.
 	ReasonUnsuitable = "Unsuitable"
 	// ReasonVersionNotServed says that the API server does not serve the version of the

@@ -1,28 +1,18 @@
-package v1alpha1
+package v1beta1
 
 import (
 	"cmp"
 	"strings"
 )
 
-// Reference is the class reference of a claim: where it is, and in which form.
+// Reference is the class reference of a claim: where it is, in which form, and what counts as
+// none.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation"
 // +kubebuilder:validation:XValidation:rule="has(self.path) || has(self.form) && self.form == 'Name'",message="a label or an annotation is a string: set form to Name",fieldPath=".form"
 // +kubebuilder:validation:XValidation:rule="has(self.path) || !has(self.whenParentAbsent) || self.whenParentAbsent == 'Create'",message="a label or an annotation has no parent that could be absent: leave this field out",fieldPath=".whenParentAbsent"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || !(self.path in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.path.startsWith('.metadata.') && !self.path.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these",fieldPath=".path"
 type Reference struct {
-	// Path of the field. Example: .spec.gatewayClassName
-	// +kubebuilder:validation:XValidation:rule="!(self in ['.apiVersion', '.kind', '.metadata', '.status']) && !self.startsWith('.metadata.') && !self.startsWith('.status.')",message="must not name the apiVersion, kind, metadata or status of a claim: the API server owns these"
-	// +optional
-	Path FieldPath `json:"path,omitempty"`
-
-	// Label is the key of a label. Example: kueue.x-k8s.io/queue-name
-	// +optional
-	Label MetadataKey `json:"label,omitempty"`
-
-	// Annotation is the key of an annotation. Example: example.org/class
-	// +optional
-	Annotation MetadataKey `json:"annotation,omitempty"`
+	Place `json:",inline"`
 
 	// Form of the reference: ObjectReference ({apiVersion, kind, name, namespace}),
 	// TypedObjectReference ({apiGroup, kind, name, namespace}), TypedLocalObjectReference
@@ -36,12 +26,14 @@ type Reference struct {
 	// +optional
 	Form ReferenceForm `json:"form,omitempty"`
 
-	// EmptyIsUnset says that an empty string, or an object whose name is empty or absent,
-	// is no reference. classbind then writes only the fields that are empty or absent.
-	// Those that the author has set, such as the kind, select among the classes. Typed
-	// clients send empty references. Example: true
+	// WhenEmpty says what happens to a claim with an empty string, or with an object whose
+	// name is empty or absent. LeaveAlone takes it for a reference. Bind takes it for none, and
+	// writes only the fields that are empty or absent: those that the author has set, such
+	// as the kind, select among the classes. Typed clients send empty references.
+	// Example: Bind
+	// +kubebuilder:default=LeaveAlone
 	// +optional
-	EmptyIsUnset bool `json:"emptyIsUnset,omitempty"`
+	WhenEmpty WhenEmpty `json:"whenEmpty,omitempty"`
 
 	// WhenParentAbsent says what happens if the object that has the reference is absent,
 	// such as .spec.topology of .spec.topology.classRef. Create creates it with the
@@ -49,12 +41,18 @@ type Reference struct {
 	// +kubebuilder:default=Create
 	// +optional
 	WhenParentAbsent WhenParentAbsent `json:"whenParentAbsent,omitempty"`
+
+	// OnUnbind says what happens when an update of a claim removes the reference to its
+	// class, as kubectl replace does with a file that has none. Restore puts the
+	// reference back, Allow does not. An update to another reference is always allowed.
+	// Example: Allow
+	// +kubebuilder:default=Restore
+	// +optional
+	OnUnbind OnUnbind `json:"onUnbind,omitempty"`
 }
 
-// Place of the reference.
-func (r *Reference) Place() Place {
-	return Place{Path: r.Path, Label: r.Label, Annotation: r.Annotation}
-}
+// EmptyIsUnset reports whether an empty reference is none.
+func (r *Reference) EmptyIsUnset() bool { return r.WhenEmpty == BindEmpty }
 
 // ReferenceForm is the form of a class reference.
 //
@@ -71,6 +69,17 @@ const (
 	NamespacedReference       ReferenceForm = "NamespacedReference"
 	LocalObjectReference      ReferenceForm = "LocalObjectReference"
 	Name                      ReferenceForm = "Name"
+)
+
+// WhenEmpty is what happens to a claim with an empty class reference.
+//
+// +kubebuilder:validation:Enum=LeaveAlone;Bind
+type WhenEmpty string
+
+// What happens to a claim with an empty class reference.
+const (
+	LeaveEmptyAlone WhenEmpty = "LeaveAlone"
+	BindEmpty       WhenEmpty = "Bind"
 )
 
 // WhenParentAbsent is what happens if the parent of a class reference is absent.
@@ -106,6 +115,13 @@ type ClassSelector struct {
 	// Example: "'plan=' + claim.spec.planId"
 	// +optional
 	Expression Expression `json:"expression,omitempty"`
+
+	// WhenAbsent says what a claim without a selector gets. Default is the default
+	// class, Any is any class that the claim is offered, as if its selector were empty.
+	// LeaveAlone leaves the claim alone. Example: Any
+	// +kubebuilder:default=Default
+	// +optional
+	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
 
 // AnnotationPlace is the place of the annotation.
@@ -115,7 +131,7 @@ func (s *ClassSelector) AnnotationPlace() Place {
 
 // Place is where a claim has a value: a field, a label or an annotation.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation"
+// +kubebuilder:validation:XValidation:rule="[has(self.path), has(self.label), has(self.annotation)].filter(is, is).size() == 1",message="name one of path, label and annotation",messageExpression="has(self.path) && has(self.label) ? 'name one of path, label and annotation, and not path and label together' : has(self.path) && has(self.annotation) ? 'name one of path, label and annotation, and not path and annotation together' : has(self.label) ? 'name one of path, label and annotation, and not label and annotation together' : 'name one of path, label and annotation'"
 type Place struct {
 	// Path of a field. Example: .spec.volumeName
 	// +optional

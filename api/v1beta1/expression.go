@@ -1,4 +1,4 @@
-package v1alpha1
+package v1beta1
 
 // Expression is an expression in the Common Expression Language (CEL), with the functions
 // of Kubernetes 1.31. It may look at any field of the variables claim and class. The variable
@@ -12,7 +12,8 @@ type Expression string
 
 // HasExpressions reports whether a ClaimKind has any expression.
 func (s *ClaimKindSpec) HasExpressions() bool {
-	return s.ClassSelector.Expression != "" || s.BindWhen != "" || s.Score != "" || s.Partition != nil || len(s.Fits)+len(s.Related) > 0
+	return s.Selector.Expression != "" || s.Claims.When != "" ||
+		s.Choice.Score != "" || s.Classes.Partition != nil || len(s.Classes.Fits)+len(s.Classes.Related) > 0
 }
 
 // HasExpressions reports whether a ClassKind has any expression.

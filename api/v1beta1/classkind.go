@@ -1,6 +1,8 @@
-package v1alpha1
+package v1beta1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -12,7 +14,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Classes",type=integer,JSONPath=`.status.classes`
 // +kubebuilder:printcolumn:name="Claims",type=integer,JSONPath=`.status.claims`
-// +kubebuilder:printcolumn:name="Claim Kinds",type=string,JSONPath=`.spec.claimKinds`,priority=1
+// +kubebuilder:printcolumn:name="Claim Kinds",type=string,JSONPath=`.spec.claimKinds[*].name`,priority=1
 // +kubebuilder:printcolumn:name="Failing",type=string,JSONPath=`.status.conditions[?(@.status=="False")].type`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -32,28 +34,30 @@ type ClassKind struct {
 
 // ClassKindSpec says what the classes of a kind can satisfy and how they are read.
 type ClassKindSpec struct {
-	// ClaimKinds that the classes can satisfy, each by the name of its ClaimKind,
-	// PLURAL.GROUP. The ClaimKind need not exist yet.
-	// Example: [gateways.gateway.networking.k8s.io]
+	// ClaimKinds that the classes can satisfy, each by the name of its ClaimKind, beside
+	// those that name this class kind. The ClaimKind need not exist yet.
+	// Example: [{name: gateways.gateway.networking.k8s.io}]
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=178
-	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	// +listType=set
+	// +listType=map
+	// +listMapKey=name
 	// +optional
-	ClaimKinds []string `json:"claimKinds,omitempty"`
+	ClaimKinds []ClaimKindLink `json:"claimKinds,omitempty"`
 
 	// Default is where a class is marked as the default: an annotation or a field
-	// with the value true, or an expression. Example: {annotation: storageclass.kubernetes.io/is-default-class}
-	// +kubebuilder:default={annotation: resourceclass.crossplane.io/is-default-class}
+	// with the value true, or an expression. Beside classbind.io/default, the annotation
+	// resourceclass.crossplane.io/is-default-class counts, too.
+	// Example: {annotation: storageclass.kubernetes.io/is-default-class}
+	// +kubebuilder:default={annotation: classbind.io/default}
 	// +kubebuilder:validation:XValidation:rule="!has(self.path) || self.path != '.status' && !self.path.startsWith('.status.')",message="must not be in the status of a class: an update of its status is not guarded",fieldPath=".path"
 	// +optional
 	Default Source `json:"default,omitzero"`
 
 	// Weight is where a class has its weight, an integer from 0 to 1000000 in plain
 	// digits. A class without a weight has weight 1. A malformed weight is refused; one
-	// that a class had before counts as 1, or as 0 if it is negative.
+	// that a class had before counts as 1, or as 0 if it is negative. A class without
+	// classbind.io/weight may have its weight in resourceclass.crossplane.io/weight.
 	// Example: {path: .spec.weight}
-	// +kubebuilder:default={annotation: resourceclass.crossplane.io/weight}
+	// +kubebuilder:default={annotation: classbind.io/weight}
 	// +optional
 	Weight Source `json:"weight,omitzero"`
 
@@ -73,10 +77,24 @@ type ClassKindSpec struct {
 	OfferWhen Expression `json:"offerWhen,omitempty"`
 }
 
+// Serves reports whether the classes can satisfy the claims of a ClaimKind: one of the two names
+// the other.
+func (k *ClassKind) Serves(c *ClaimKind) bool {
+	return slices.Contains(k.Spec.ClaimKinds, ClaimKindLink{c.Name}) || slices.Contains(c.Spec.Classes.Kinds, ClassKindLink{k.Name})
+}
+
+// ClaimKindLink links a class kind to a ClaimKind.
+type ClaimKindLink struct {
+	// Name of the ClaimKind. Example: gateways.gateway.networking.k8s.io
+	// +kubebuilder:validation:MaxLength=178
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+}
+
 // Source is where a class has a value. With a path or an expression, classbind watches whole
 // objects and keeps what it looks at; with an annotation, it watches only metadata.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.annotation), has(self.path), has(self.expression)].filter(is, is).size() == 1",message="name one of annotation, path and expression"
+// +kubebuilder:validation:XValidation:rule="[has(self.annotation), has(self.path), has(self.expression)].filter(is, is).size() == 1",message="name one of annotation, path and expression",messageExpression="has(self.annotation) && has(self.path) ? 'name one of annotation, path and expression, and not annotation and path together' : has(self.annotation) && has(self.expression) ? 'name one of annotation, path and expression, and not annotation and expression together' : has(self.path) ? 'name one of annotation, path and expression, and not path and expression together' : 'name one of annotation, path and expression'"
 type Source struct {
 	// Annotation is the key of an annotation. Example: example.org/weight
 	// +optional
@@ -91,6 +109,22 @@ type Source struct {
 	// Example: class.spec.tier == 'standard'
 	// +optional
 	Expression Expression `json:"expression,omitempty"`
+}
+
+// Places of the value, none for an expression. Where our own annotation counts, so does the one
+// that Crossplane 0.3 had for it.
+func (s Source) Places() []Place {
+	if s.Expression != "" {
+		return nil
+	}
+	places := []Place{{Path: s.Path, Annotation: s.Annotation}}
+	switch s.Annotation {
+	case DefaultAnnotation:
+		places = append(places, Place{Annotation: CrossplaneDefaultAnnotation})
+	case WeightAnnotation:
+		places = append(places, Place{Annotation: CrossplaneWeightAnnotation})
+	}
+	return places
 }
 
 // ClassKindStatus is what classbind's leader has observed, for people and tools. No replica acts on it.
