@@ -23,20 +23,22 @@ func TestComposition(t *testing.T) {
 	w := sharedWorld(t)
 	const group, other = "composed.test", "composing.test"
 	const classes, named, naming = "classes." + group, "claims." + group, "claims." + other
-	w.register(t, group, "{}", class(group, "Class", "only", "labels: {tier: gold}, "))
+	w.register(t, group, "{}", class(group, "Class", "only", ""))
 	w.resources(t, "Claim "+naming+" Namespaced")
-	w.apply(t, lateVendor(other)+claimKind(naming, fmt.Sprintf("{classes: {kinds: [{name: %s}], fits: [{name: Tier, expression: class.metadata.labels.tier == 'gold'}]}}", classes)))
+	w.apply(t, lateVendor(other)+claimKind(naming, fmt.Sprintf("{classes: {kinds: [{name: %s}]}}", classes)))
 	w.awaitClaims(t, naming)
 	w.awaitBound(t, claim(other, "bound"), "Class/only", "We should offer the classes of a kind to the claims that name it.")
 	w.awaitBound(t, claim(group, "bound"), "Class/only", "We should go on for the claims that the kind names.")
 
+	w.apply(t, claimKind(naming, fmt.Sprintf("{classes: {kinds: [{name: %s}, {name: absents.%s}]}}", classes, other)))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, naming, v1beta1.ConditionClassKindsRead, metav1.ConditionFalse, `"absents.composing.test": correct the name`)
 	w.kubectl(t, "delete", "claimkind", named)
 	w.apply(t, classKind(classes, "{}"))
 	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	w.awaitBound(t, claim(other, "alone"), "Class/only", "We should need no name on the other side.")
-	_, _, err := w.create(t, class(group, "Class", "first", "labels: {tier: gold}, "+isDefault))
+	_, _, err := w.create(t, class(group, "Class", "first", isDefault))
 	require.NoError(t, err)
-	_, _, err = w.create(t, class(group, "Class", "second", "labels: {tier: gold}, "+isDefault))
+	_, _, err = w.create(t, class(group, "Class", "second", isDefault))
 	require.ErrorContains(t, err, `is the default class for "`+naming+`"`, "We should guard the default of claims that name the kind.")
 
 	w.apply(t, claimKind(naming, "{}"))

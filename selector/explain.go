@@ -10,10 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
-	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Explanation is a decision with its reasons. explain prints it as JSON.
@@ -26,7 +24,7 @@ type Explanation struct {
 	// BindWhen is what the expression of the ClaimKind says of the claim, as are SelectorFrom of a claim without
 	// a selector, and Partition of one that asks for the default class: also of a claim that is left alone, or has
 	// problems, because of that. They are nil where the ClaimKind has no such expression, or the claim does not need it.
-	BindWhen     *Evaluation `json:"bindWhen,omitempty"`
+	BindWhen     *Evaluation `json:"when,omitempty"`
 	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
 	Partition    *Evaluation `json:"partition,omitempty"`
 	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
@@ -174,9 +172,7 @@ func (d *Decision) drops(c *Class) *Drop {
 	if i, err := d.View.Kind.firstDrop(d.subject(), c); i >= 0 {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
-		if err != nil {
-			drop.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
-		}
+		drop.addError(err)
 		drop.addExpression(d.View.Kind, d.facts)
 		return drop
 	}

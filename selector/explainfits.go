@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -33,6 +34,16 @@ func (e *Explanation) score() func(*Class) int64 {
 	}
 }
 
+// addError adds why an expression has no result.
+func (d *Drop) addError(err error) {
+	if failed := (*fitError)(nil); errors.As(err, &failed) { // Its expression is shown beside it.
+		err = failed.err
+	}
+	if err != nil {
+		d.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	}
+}
+
 // addExpression adds the expression that drops a class, of a fit its first term that is not
 // true, and what it saw.
 func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
@@ -49,10 +60,10 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 		return
 	}
 	for _, f := range slices.Concat(kind.Fits, d.Class.Kind.ForClaims.Fits) {
-		if f.Name != d.Reason && d.Reason != otherFit {
+		if f.Name != d.Reason && d.Reason != otherFit && d.Reason != reasonFailed {
 			continue
 		}
-		if term, _ := facts.drops(f, d.Class); term != nil {
+		if term, err := facts.drops(f, d.Class); term != nil && (err != nil || d.Reason != reasonFailed) {
 			facts.input.Class = d.Class.Fields
 			d.Expression, d.Saw = term.String(), term.Saw(&facts.input)
 			return
@@ -97,7 +108,8 @@ func (e *Explanation) addUnserving() {
 			}
 			drop := Drop{Class: c, Reason: by.Name, Text: by.Text, Expression: term.String()}
 			if err != nil {
-				drop.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+				drop.Reason, drop.Text = reasonFailed, failedText
+				drop.addError(err)
 			}
 			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
 			e.Dropped = append(e.Dropped, drop)

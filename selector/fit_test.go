@@ -127,7 +127,7 @@ func fitCases() map[string]fitCase {
 		},
 		"EqualityOfAbsent": {
 			reason: "We should give none if the claim's side fails", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim: all(map[string]any{}), dropped: "FitA=3",
+			claim: all(map[string]any{}), dropped: "ExpressionError=3",
 		},
 		"Class": {
 			reason: "We should not know a class that serves no claim", world: three(newExpressive(fits("class.spec.driver != 'a' && class.spec.size > 0"))),
@@ -143,15 +143,15 @@ func fitCases() map[string]fitCase {
 		},
 		"Both": {
 			reason: "We should compare claim and class", world: three(newExpressive(fits("claim.spec.size <= class.spec.size"))),
-			claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "FitA=2",
+			claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1",
 		},
 		"Division": {
 			reason: "We should drop a class for which an expression fails", world: three(newExpressive(fits("10 / (class.spec.size - claim.spec.size) > 0"))),
-			claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "FitA=2",
+			claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2",
 		},
 		"MapForList": {
 			reason: "We should drop what has another type", world: three(newExpressive(fits("class.spec.size in claim.spec.sizes"))),
-			claim: all(map[string]any{"sizes": "none"}), dropped: "FitA=3",
+			claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3",
 		},
 		"OfClassKind": {
 			reason: "We should heed the fits of the class kind",

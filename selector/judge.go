@@ -22,17 +22,23 @@ import (
 // come first in the draw are judged first, so the claim gets the class that it would get
 // without a limit; those with long fields come last, so that they leave enough for the others.
 
-// reasonCostly drops the classes that cost too much to judge.
-const reasonCostly = "TooCostly"
+// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which an
+// expression has no result: it is not false, and its author may have to mend it.
+const (
+	reasonCostly = "TooCostly"
+	reasonFailed = "ExpressionError"
+	failedText   = "not judged, because an expression fails"
+)
 
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
 
-// addJudges adds the filters that evaluate expressions, after all others. The first of them
-// drops nothing: it counts the classes that cost too much.
+// addJudges adds the filters that evaluate expressions, after all others. The first two of them
+// drop nothing: they count the classes that cost too much, and those for which an expression fails.
 func (p *policy) addJudges(filters ...compiledFilter) {
 	if len(filters) > 0 && !p.judges() {
 		none := func(subject, *Class) (bool, error) { return false, nil }
-		p.filters = append(p.filters, compiledFilter{reasonCostly, "too costly to judge", none})
+		p.filters = append(p.filters,
+			compiledFilter{reasonCostly, "too costly to judge", none}, compiledFilter{reasonFailed, failedText, none})
 	}
 	p.filters = append(p.filters, filters...)
 }
@@ -55,6 +61,8 @@ func (k *ClaimKind) judge(claim subject, c *Class) (filter int, err error) {
 			return costly, errCostly
 		case errors.Is(err, expression.ErrBudget):
 			return costly, err
+		case err != nil && k.filters[i].reason != reasonNoScore:
+			return costly + 1, err
 		case dropped || err != nil:
 			return i, err
 		}
@@ -182,16 +190,33 @@ func (f *facts) drops(of *rules.Fit, c *Class) (by *expression.Expression, why e
 	f.input.Class = c.Fields
 	for _, e := range of.Equal {
 		if met, err := f.meets(e, c); !met || err != nil {
-			return e.Term, err
+			return e.Term, failedFit(of, err)
 		}
 	}
 	for _, term := range of.Rest {
 		if ok, err := f.bool(term); !ok || err != nil {
-			return term, err
+			return term, failedFit(of, err)
 		}
 	}
 	return nil, nil
 }
+
+// fitError is the error of a fit for a class. Its text is made where it is shown: many classes may have one.
+type fitError struct {
+	field string
+	err   error
+}
+
+func failedFit(of *rules.Fit, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fitError{of.Field, err}
+}
+
+func (e *fitError) Error() string { return "the expression " + e.field + " fails: " + e.err.Error() }
+
+func (e *fitError) Unwrap() error { return e.err }
 
 // filterOf a fit drops the classes that do not fit.
 func filterOf(f *rules.Fit) compiledFilter {
@@ -215,6 +240,9 @@ func linkedFilter(reason, text string, names ...string) compiledFilter {
 	}}
 }
 
+// reasonNoScore drops the classes for which the score fails.
+const reasonNoScore = "NoScore"
+
 // otherFit is the reason of the fits of class kinds that have no filter of their own, because
 // there are too many.
 const otherFit = "OtherFit"
@@ -225,7 +253,7 @@ func (k *ClaimKind) compileFits() {
 	for _, f := range k.Fits {
 		k.addJudges(filterOf(f))
 	}
-	room := min(len(k.LinkedFits), max(maxFilters-len(k.filters)-3, 0)) // They are for TooCostly, otherFit and the score.
+	room := min(len(k.LinkedFits), max(maxFilters-len(k.filters)-4, 0)) // They are for TooCostly, ExpressionError, otherFit and the score.
 	for _, f := range k.LinkedFits[:room] {
 		k.addJudges(linkedFilter(f.Name, f.Text, f.Name))
 	}
@@ -237,7 +265,7 @@ func (k *ClaimKind) compileFits() {
 		k.addJudges(linkedFilter(otherFit, "unfit", others...))
 	}
 	if k.Score != nil {
-		k.addJudges(compiledFilter{"NoScore", "without a score", func(claim subject, c *Class) (bool, error) {
+		k.addJudges(compiledFilter{reasonNoScore, "without a score", func(claim subject, c *Class) (bool, error) {
 			_, err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})

@@ -88,7 +88,7 @@ func (d *Decision) unmatched() string {
 		return what + ": the classes of no class kind that serves it are known" + later
 	}
 	if len(d.View.Classes) == 0 {
-		return what + ": no class kind serves it: create a ClassKind that names it in spec.claimKinds" + later
+		return what + ": no class kind serves it: create a ClassKind for it" + later
 	}
 	kinds := make([]string, len(d.View.Classes))
 	for i, s := range d.View.Classes {

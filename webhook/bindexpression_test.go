@@ -44,7 +44,7 @@ func TestExpressionOutcomes(t *testing.T) {
 		},
 		"ClassLacksIt": {
 			"We should drop a class that has not what an expression looks at.", fits("claim.spec.size < class.metadata.annotations.size"), `"size":1`, http.StatusOK,
-			[]string{`"allowed":true`, "dropped: 1 too small; the first error: no such key: "},
+			[]string{`"allowed":true`, "dropped: 1 not judged, because an expression fails; the first error: the expression spec.classes.fits[Size].expression fails: no such key: "},
 		},
 		"TooCostly": {
 			"We should refuse a claim that makes an expression cost too much (422).",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -31,13 +33,13 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.Class
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, truncate.Error(err))
 	}
-	watched := l.classKinds.Watched(name)
-	if watched != nil && watched.Revision == selector.RevisionOf(k) { // To compile expressions takes milliseconds.
-		return watched, nil
-	}
 	claimKinds, err := claimKindsServed(ctx, l.reader, k)
 	if err != nil {
 		return nil, err
+	}
+	watched := l.classKinds.Watched(name)
+	if watched != nil && watched.Revision == selector.RevisionOf(k) && slices.Equal(watched.ClaimKinds, rules.ServedNames(k, claimKinds)) {
+		return watched, nil // To compile expressions takes milliseconds.
 	}
 	if watched != nil && watched.Revision.UID == k.UID {
 		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -21,7 +23,7 @@ import (
 // faultsOfClaims are the reasons of a fault for which no claim is bound, neither now nor later.
 var faultsOfClaims = []string{
 	v1beta1.ReasonConflict, v1beta1.ReasonInvalidExpression, v1beta1.ReasonRelatedMissing,
-	v1beta1.ReasonReferencePruned, v1beta1.ReasonPathsInvalid,
+	v1beta1.ReasonReferencePruned, v1beta1.ReasonPathsInvalid, v1beta1.ReasonUnknownValue,
 }
 
 // describeClaims writes what is known of a kind's claims into its status.
@@ -112,18 +114,34 @@ func condition(err error, conditionType, message, unmet string) metav1.Condition
 	return result
 }
 
-// describeClassKinds reports whether the classes of every class kind that names a claim kind are
-// known, and what lets classbind read them.
-func (s *Writer) describeClassKinds(k *v1beta1.ClaimKind, view *selector.View) {
+// describeClassKinds reports whether the classes of every class kind that serves a claim kind are
+// known, and what lets classbind read them, and whether those that it names are registered.
+func (s *Writer) describeClassKinds(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) error {
+	var unregistered []string
+	for _, named := range k.Spec.Classes.Kinds {
+		err := s.Client.Get(ctx, client.ObjectKey{Name: named.Name}, &v1beta1.ClassKind{})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cannot get class kind %q: %w", named.Name, err)
+		}
+		if err != nil {
+			unregistered = append(unregistered, fmt.Sprintf("%q", named.Name))
+		}
+	}
 	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
 		"the classes of every installed class kind that serves it are known")
-	if len(view.Unread) > 0 {
+	switch {
+	case len(view.Unread) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, view.Unread[0].Reason
 		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
 			return fmt.Sprintf("%q: %s", u.Name, s.Registration.State(u.Name).Message)
 		})
+	case len(unregistered) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
+		c.Message = fmt.Sprintf("spec.classes.kinds has names that no ClassKind has: %s: correct the name, which is <plural>.<group>, "+
+			"or create the ClassKind", strings.Join(unregistered, ", "))
 	}
 	setCondition(&k.Status.Conditions, c, k.Generation)
+	return nil
 }
 
 // describeExpressions writes whether the expressions of a claim kind compile, and whether the

@@ -115,6 +115,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1beta1.ClaimKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClaimKind{}, loop.RequestAfterUpdate(repairDelay)).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1beta1.ClaimKindList{})).
+		Watches(&v1beta1.ClassKind{}, s.all(&v1beta1.ClaimKindList{}), loop.RevisionChanged).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
@@ -252,7 +253,9 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	k.Status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
 	setDefaults(k, view)
 	s.describePaths(k, view)
-	s.describeClassKinds(k, view)
+	if err := s.describeClassKinds(ctx, k, view); err != nil {
+		return ctrl.Result{}, err
+	}
 	s.describeExpressions(k, view)
 	ready, err := s.claimsReady(ctx, k, view)
 	if err != nil {

@@ -40,8 +40,11 @@ func classConditions(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind) []adm
 	for _, p := range k.Spec.Default.Places() {
 		terms = append(terms, marked(valueAt(p), `false`, `"false"`))
 	}
-	for _, p := range k.Spec.Weight.Places() {
-		terms = append(terms, valueAt(p).gets())
+	for i, p := range k.Spec.Weight.Places() {
+		if terms = append(terms, valueAt(p).gets()); i > 0 { // It counts where the one before it is taken away.
+			before := valueAt(k.Spec.Weight.Places()[i-1])
+			terms = append(terms, before.wasSet+" && !("+before.isSet+")")
+		}
 	}
 	return append(conditions, admissionregistrationv1.MatchCondition{Name: name, Expression: fmt.Sprintf(
 		`[[object, oldObject].map(o, %s ? %s : dyn({}))].exists(a, %s)`,

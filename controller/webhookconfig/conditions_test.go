@@ -304,9 +304,12 @@ func TestClassConditionsOfBothMarks(t *testing.T) {
 	var classes []class
 	for _, own := range []string{"", "true", "false", "yes"} {
 		for _, other := range []string{"", "true", "false", "yes"} {
-			for _, weight := range []string{"", "5", "0"} {
+			for _, weight := range [][2]string{{"", ""}, {"", "5"}, {"", "x"}, {"0", "x"}, {"7", "5"}} {
 				annotations := map[string]any{}
-				for key, value := range map[string]string{v1beta1.DefaultAnnotation: own, v1beta1.CrossplaneDefaultAnnotation: other, v1beta1.CrossplaneWeightAnnotation: weight} {
+				for key, value := range map[string]string{
+					v1beta1.DefaultAnnotation: own, v1beta1.CrossplaneDefaultAnnotation: other,
+					v1beta1.WeightAnnotation: weight[0], v1beta1.CrossplaneWeightAnnotation: weight[1],
+				} {
 					if value != "" {
 						annotations[key] = value
 					}
@@ -325,7 +328,7 @@ func TestClassConditionsOfBothMarks(t *testing.T) {
 				defaults++
 				assert.True(t, called, "We should be asked where %v becomes %v.", before.object, now.object)
 			}
-			if now.known.Weight != before.known.Weight && now.known.Weight != 1 {
+			if now.known.Weight != before.known.Weight && now.known.Weight != 1 || now.known.WeightErr != nil && before.known.WeightErr == nil {
 				assert.True(t, called, "We should be asked where %v becomes %v.", before.object, now.object)
 			}
 			if before.known == now.known {

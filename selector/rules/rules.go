@@ -218,18 +218,19 @@ func FitLooks(fits []*Fit) (paths []fields.Path) {
 	return paths
 }
 
-// Serving are the ClassKinds that serve a ClaimKind: what is read of its claims depends on their
-// expressions, too.
+// Serving are the ClassKinds that serve a ClaimKind, by name: what is read of its claims depends on
+// their expressions, too.
 func Serving(k *v1beta1.ClaimKind, all []v1beta1.ClassKind) (serving []*v1beta1.ClassKind) {
 	for i := range all {
 		if all[i].Serves(k) {
 			serving = append(serving, &all[i])
 		}
 	}
+	slices.SortFunc(serving, func(a, b *v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
 	return serving
 }
 
-// Served by a ClassKind are these ClaimKinds: what is held of its classes depends on their
+// Served by a ClassKind are these ClaimKinds, by name: what is held of its classes depends on their
 // expressions, too.
 func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) (served []*v1beta1.ClaimKind) {
 	for i := range all {
@@ -237,6 +238,7 @@ func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) (served []*v1beta1.Cl
 			served = append(served, &all[i])
 		}
 	}
+	slices.SortFunc(served, func(a, b *v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
 	return served
 }
 

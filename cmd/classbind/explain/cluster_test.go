@@ -439,7 +439,7 @@ func TestExplainCluster(t *testing.T) {
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
 			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusNotFound},
-			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "of another plan: ", "no related.plan.spec.tier"},
+			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "not judged, because an expression fails: ", "no related.plan.spec.tier"},
 		},
 		"RelatedMisnamed": {
 			reason: "We should take an object for absent that cannot be there.",

@@ -120,7 +120,7 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 				"add it to spec.classes.namespaces.names of the ClaimKind, or choose another class", name, target.Namespace)
 		}
 		return fmt.Errorf("claims of %s get no class like %s: choose another class, "+
-			"or see spec.fits of the ClaimKind and of the ClassKind %s", name, target, target.Kind.Name)
+			"or see spec.classes.fits of the ClaimKind and spec.fits of the ClassKind %s", name, target, target.Kind.Name)
 	}
 	return nil
 }

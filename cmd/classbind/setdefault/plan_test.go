@@ -267,7 +267,7 @@ func TestNewPlanOfPartitions(t *testing.T) {
 		},
 		"Unfit": {
 			"We should refuse a class that can serve no claim.", class(marked, "web", "east"), nil, nil,
-			"claims of claims.test get no class like as.test/web: choose another class, or see spec.fits of the ClaimKind and of the ClassKind as.test",
+			"claims of claims.test get no class like as.test/web: choose another class, or see spec.classes.fits of the ClaimKind and spec.fits of the ClassKind as.test",
 		},
 		"ByExpression": {
 			"We should say that there is no mark.", class(expressed, "new", "east"),
