@@ -158,14 +158,17 @@ func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string
 	i.update(append(touched, claimKinds...)...)
 }
 
-// SetUnread says that a class kind names these claim kinds, that its classes have never been
-// known, and why, in a word. Claims are decided on without them, and told so. It does nothing
-// if the classes are known, or missing.
+// SetUnread says that a class kind serves these claim kinds, that its classes have never been
+// known, and why, in a word. Claims are decided on without them, and told so. It leaves the claim
+// kinds out for which the classes are known, and does nothing if they are missing.
 func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if s := i.classes[classKind]; s != nil {
+		claimKinds = slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return slices.Contains(s.Kind.ClaimKinds, name) })
+	}
 	old, known := i.unread[classKind]
-	if _, isMissing := i.missing[classKind]; isMissing || i.classes[classKind] != nil ||
+	if _, isMissing := i.missing[classKind]; isMissing || len(claimKinds) == 0 ||
 		known && old.reason == reason && slices.Equal(old.claimKinds, claimKinds) {
 		return
 	}

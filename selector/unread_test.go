@@ -48,3 +48,21 @@ func TestUnread(t *testing.T) {
 	i.SetClaimKind(withPaths(k, PathsCheck{SelectorAbsent: true}))
 	assert.Contains(t, warning(map[string]any{}), ": set the annotation classbind.io/class-selector", "We should name no field that the claim does not have.")
 }
+
+// TestUnreadForAnother has a class kind, which is known, serve another claim kind.
+func TestUnreadForAnother(t *testing.T) {
+	i := NewInventory()
+	i.Open()
+	for _, name := range []string{"databases", "queues"} {
+		k := postgres()
+		k.Name, k.Spec.Claims.Resource = name, name
+		i.SetClaimKind(NewClaimKind(k))
+	}
+	i.SetClasses(NewClasses(newKind("as.example.org", "A", "databases"), nil))
+	i.SetUnread("as.example.org", []string{"databases", "queues"}, v1beta1.ReasonNotSynced)
+	assert.Empty(t, i.Snapshot()["databases"].Unread, "We should offer the classes as before.")
+	assert.Equal(t, []UnreadKind{{Name: "as.example.org", Reason: v1beta1.ReasonNotSynced}}, i.Snapshot()["queues"].Unread, "We should say what is not read yet.")
+	i.SetClasses(NewClasses(newKind("as.example.org", "A", "databases", "queues"), nil))
+	assert.Empty(t, i.Snapshot()["queues"].Unread)
+	assert.Len(t, i.Snapshot()["queues"].Classes, 1)
+}

@@ -124,10 +124,10 @@ func (c *ClassKinds) answered(entry *registered, kind *selector.ClassKind, err e
 	}
 }
 
-// setUnread records in the inventory that the classes of a kind are not read, unless some of
-// them are offered, or were. Its caller holds mu.
+// setUnread records in the inventory that the classes of a kind are not read, unless they were
+// offered. Its caller holds mu.
 func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered, reason string) {
-	if entry.objects == nil && !entry.offered {
+	if entry.objects != nil || !entry.offered {
 		c.inventory.SetUnread(name, claimKinds, reason)
 	}
 }

@@ -76,12 +76,12 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
 	after, also := e.ObjectNew.(*v1beta1.ClaimKind)
-	return ok && also && readyReason(before.Status.Conditions) != readyReason(after.Status.Conditions)
+	return ok && also && readyState(before.Status.Conditions) != readyState(after.Status.Conditions)
 }})
 
-func readyReason(conditions []metav1.Condition) string {
+func readyState(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady); ready != nil {
-		return ready.Reason
+		return string(ready.Status) + ready.Reason
 	}
 	return ""
 }

@@ -71,5 +71,5 @@ var readyChanged = builder.WithPredicates(readyPredicate)
 var readyPredicate = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1beta1.ClassKind)
 	after, also := e.ObjectNew.(*v1beta1.ClassKind)
-	return ok && also && readyReason(before.Status.Conditions) != readyReason(after.Status.Conditions)
+	return ok && also && readyState(before.Status.Conditions) != readyState(after.Status.Conditions)
 }})
