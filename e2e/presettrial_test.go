@@ -166,7 +166,7 @@ func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstr
 
 // reference of a claim, as it is stored.
 func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
-	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Place.Names()...)
+	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Names()...)
 	require.NoError(t, err)
 	return value
 }
@@ -268,7 +268,7 @@ func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured
 	class := x.bySelector.DeepCopy()
 	class.SetName("of-the-author")
 	claim := x.claim(name)
-	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Place.Names()...))
+	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Names()...))
 	return claim
 }
 
@@ -286,7 +286,7 @@ func (x *trial) empty(t *testing.T) {
 	if x.kind.Spec.Reference.Form != v1beta1.Name {
 		empty = map[string]any{"name": ""}
 	}
-	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Place.Names()...))
+	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Names()...))
 	assert.Equal(t, x.referenceTo(class), x.reference(t, x.created(t, claim)), "We should bind a claim with an empty reference.")
 }
 
@@ -300,7 +300,7 @@ func (x *trial) sticky(t *testing.T) {
 	// Some kinds cannot be replaced without what else the API server added.
 	unbound := bound.DeepCopy()
 	unbound.SetLabels(klabels.Merge(unbound.GetLabels(), klabels.Set{"replaced": "true"}))
-	place := x.kind.Spec.Reference.Place.Names()
+	place := x.kind.Spec.Reference.Names()
 	if former := x.reference(t, claim); former == nil {
 		unstructured.RemoveNestedField(unbound.Object, place...)
 	} else {

@@ -26,9 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/e2e/controlplane"
-
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 const setDefaultKinds = `---

@@ -136,8 +136,9 @@ rules:
 		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: %s}\n", claims[i])
 	}
 	for _, kind := range k.classes {
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
-			resource(kind), strings.Join(claims, ", "))
+		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\n"+
+			"metadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
+			resource(kind), strings.Join(claims, "}, {name: "))
 	}
 	if k.defaulted != "" {
 		fmt.Fprintf(&manifest, `---

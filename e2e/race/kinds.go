@@ -49,7 +49,8 @@ rules:
 	for _, name := range l.kinds.claimKinds() {
 		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: %ss.%s}\n", name, l.group)
 		if l.partitioned {
-			fmt.Fprintf(&manifest, "spec: {classes: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}}\n", partitionLabel)
+			fmt.Fprintf(&manifest, "spec: {classes: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}}\n",
+				partitionLabel)
 		}
 	}
 	for classKind, serves := range l.kinds {
@@ -57,8 +58,9 @@ rules:
 		for _, name := range serves {
 			claimKinds = append(claimKinds, name+"s."+l.group)
 		}
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
-			l.resource(classKind).GroupResource(), strings.Join(claimKinds, ", "))
+		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\n"+
+			"metadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
+			l.resource(classKind).GroupResource(), strings.Join(claimKinds, "}, {name: "))
 	}
 	return manifest.String()
 }
