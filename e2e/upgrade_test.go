@@ -167,7 +167,7 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 	require.NoError(t, err)
 	files := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(files, "my-registrations.yaml"), []byte(newerRegistrations), 0o600))
-	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "path/to/overlay", newer, "my-registrations.yaml", filepath.Join(files, "my-registrations.yaml"))
+	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "-k overlay", "-k "+newer, "my-registrations.yaml", filepath.Join(files, "my-registrations.yaml"))
 	for _, block := range documented(t, "docs/upgrade-and-uninstall.md") {
 		for _, line := range block.lines {
 			words := strings.Fields(here.Replace(line))
@@ -182,7 +182,7 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 				w.tryDefault(t, "during")
 			case strings.Contains(line, "deploy/crd"):
 				w.refusesOlderFields(t)
-			case strings.Contains(line, "path/to/overlay"):
+			case strings.Contains(line, "-k overlay"):
 				// The Service has the same address before and after.
 				r := w.start(t, "--webhook-url="+old.URL, "--webhook-bind-address="+strings.TrimPrefix(old.URL, "https://"))
 				r.URL = old.URL

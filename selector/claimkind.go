@@ -40,7 +40,7 @@ type ClaimKind struct {
 	fault *Fault
 }
 
-// NewClaimKind compiles a ClaimKind. The ClassKinds are those that name it.
+// NewClaimKind compiles a ClaimKind. The ClassKinds are those that serve it.
 func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
 		ForClaims: rules.NewForClaims(k, classKinds...),

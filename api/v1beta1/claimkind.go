@@ -135,7 +135,7 @@ type Claims struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(p, has(p.path) && p.path in ['.apiVersion', '.kind', '.metadata', '.metadata.name', '.metadata.namespace'])",message="must not name what every claim has: no claim would be bound"
 	// +listType=atomic
 	// +optional
-	SkipIfSet []Place `json:"skipIfSet,omitempty"`
+	SkipIfSet []Place `json:"skipIfSet,omitzero"`
 
 	// When is a CEL expression that reports whether a claim is to be bound now. Without
 	// it, every claim is that has no class reference. An expression that looks at the
@@ -293,18 +293,18 @@ type ClaimKindStatus struct {
 	// DefaultCount counts the default classes for all namespaces and partitions, also those
 	// that are not listed.
 	// +optional
-	DefaultCount int32 `json:"defaultCount,omitempty"`
+	DefaultCount int32 `json:"defaultCount"`
 
 	// NamespaceDefaults counts the namespaces with a default class of their own,
 	// which takes precedence over the default class for all namespaces.
 	// +optional
-	NamespaceDefaults int32 `json:"namespaceDefaults,omitempty"`
+	NamespaceDefaults int32 `json:"namespaceDefaults"`
 
 	// PartitionDefaults counts the partitions with a default class of their own, which
 	// takes precedence over the default class for the others. Where claims are offered the
 	// classes of their own namespace alone, a partition counts once for each namespace.
 	// +optional
-	PartitionDefaults int32 `json:"partitionDefaults,omitempty"`
+	PartitionDefaults int32 `json:"partitionDefaults"`
 
 	// BoundClaims counts the claims with a class. It is set only with BindLater or
 	// LeastClaims, which watch the claims.

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClassKind registers a kind of class and lists the claim kinds that its classes
-// can satisfy.
+// ClassKind registers a kind of class. Its classes can satisfy the claims of the ClaimKinds
+// that it names, or that name it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=classbind
@@ -142,7 +142,7 @@ type ClassKindStatus struct {
 	// Served is true once the classes were offered to claims. From then on, no claim is bound
 	// without them: while classbind cannot read them, the claims of their claim kinds are
 	// answered with 503. It ends when the ClassKind is deleted, or its resource is not
-	// installed any more.
+	// installed any more. classbind goes by its own record, and not by this field.
 	// +optional
 	Served bool `json:"served,omitempty"`
 

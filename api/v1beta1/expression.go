@@ -46,13 +46,13 @@ type Fit struct {
 
 // Partition puts claims and default classes into partitions.
 type Partition struct {
-	// Claim is a CEL expression for the partition of a claim, a text. It may use claim,
+	// Claim is a CEL expression for the partition of a claim, a string. It may use claim,
 	// namespace, related and, without BindLater, request.
 	// Example: namespace.metadata.labels.tenant
 	Claim Expression `json:"claim"`
 
-	// Class is a CEL expression for the partition whose default a class can be, a text. It
-	// may use class, without its status. A default class with an empty text is for the partitions without a
+	// Class is a CEL expression for the partition whose default a class can be, a string. It
+	// may use class, without its status. A default class with an empty string is for the partitions without a
 	// default of their own. Example: class.metadata.labels.tenant
 	Class Expression `json:"class"`
 }
@@ -79,7 +79,7 @@ type Related struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// NameExpression is a CEL expression for the name of the object. Empty, there is none.
+	// NameExpression is a CEL expression for the name of the object. If the result is empty, there is none.
 	// It may use claim, namespace and the related objects before this one; if it fails
 	// because one of these is absent, this one is absent, too.
 	// Example: related.volumeClaim.spec.storageClassName

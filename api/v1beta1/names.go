@@ -77,16 +77,16 @@ const (
 	// server errors.
 	GuardSuffix = ".guard.classbind.io"
 
-	// DeletionSuffix follows the class kind's name in the name of the other entry that it
-	// may have there. Written by classbind's leader.
+	// DeletionSuffix follows the class kind's name in the name of its entry for deletions in
+	// the ValidatingWebhookConfiguration. Written by classbind's leader.
 	DeletionSuffix = ".deletion.classbind.io"
 
 	// PolicySuffix follows the claim kind's name in the name of its MutatingAdmissionPolicy
 	// and of the binding. Written by classbind's leader, read in the API server's metrics.
 	PolicySuffix = ".default.classbind.io"
 
-	// ManagedByLabel has the value ManagedBy on these policies and bindings, by which
-	// classbind's leader finds them.
+	// ManagedByLabel has the value ManagedBy on the MutatingAdmissionPolicies of ClaimKinds and
+	// on their bindings, by which classbind's leader finds them.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "classbind"
 
@@ -141,7 +141,7 @@ const (
 	// ConditionSingleDefault is False for a ClaimKind with more than one default
 	// class, for all namespaces or for one.
 	ConditionSingleDefault = "SingleDefault"
-	// ConditionGuarded is True for a ClassKind if the API server asks us before it
+	// ConditionGuarded is True for a ClassKind if the API server asks classbind before it
 	// stores a default class of it.
 	ConditionGuarded = "Guarded"
 	// ConditionWeightsValid is False for a ClassKind if a class has a malformed
@@ -160,7 +160,8 @@ const (
 	// have what the paths and the form of reference need, and Unknown without a schema.
 	ConditionPathsValid = "PathsValid"
 	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind serves it whose classes
-	// have never been read. Claims are decided on without them.
+	// have never been read, or if it names a ClassKind that does not exist. Claims are
+	// decided on without them.
 	ConditionClassKindsRead = "ClassKindsRead"
 	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where
 	// there is a default StorageClass: the API server gives it to claims before we are
@@ -227,7 +228,7 @@ const (
 	ReasonExpressionFailed  = "ExpressionFailed"
 
 	// ReasonTooLarge says that the webhook configuration has no room for the kind's
-	// entry, so the API server does not ask us.
+	// entry, so the API server does not ask classbind.
 	ReasonTooLarge = "TooLarge"
 
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
@@ -236,7 +237,7 @@ const (
 	ReasonSeveralDefaults = "SeveralDefaults"
 
 	// ReasonPolicyNotServed says that the API server knows no MutatingAdmissionPolicy,
-	// ReasonPolicyRefused that it does not take ours, and ReasonNeedsWebhook that it cannot
+	// ReasonPolicyRefused that it does not take that of classbind, and ReasonNeedsWebhook that it cannot
 	// tell the default class of a claim. ReasonWeightZero says that the default class has the
 	// weight 0, so no claim gets it.
 	ReasonPolicyNotServed = "PolicyNotServed"
@@ -274,7 +275,7 @@ const (
 	ReasonMalformedMark = "MalformedMark"
 
 	// ReasonRegistered, ReasonNotRegistered and ReasonNoClaimKinds report whether every claim
-	// kind that a class kind names is registered, and whether it names one.
+	// kind that a class kind names is registered, and whether it serves one.
 	ReasonRegistered    = "Registered"
 	ReasonNotRegistered = "NotRegistered"
 	ReasonNoClaimKinds  = "NoClaimKinds"

@@ -109,8 +109,9 @@ type ClassSelector struct {
 	// +optional
 	Annotation MetadataKey `json:"annotation,omitempty"`
 
-	// Expression is a CEL expression for the selector of a claim that has none: a text as
-	// in the annotation, or a map of labels. Empty, the claim has no selector. It may use
+	// Expression is a CEL expression for the selector of a claim that has none: a string
+	// as in the annotation, or a map of labels. If the result is empty, the claim has
+	// no selector. It may use
 	// claim, namespace, related and, without BindLater, request.
 	// Example: "'plan=' + claim.spec.planId"
 	// +optional

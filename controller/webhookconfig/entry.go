@@ -148,7 +148,7 @@ func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused str
 	return e
 }
 
-// classEntry has the admission.failurePolicy Fail: without our answer, two defaults could be
+// classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
 func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind, r rule, ca []byte) Entry {
 	e := a.entry(k.Name+v1beta1.GuardSuffix, v1beta1.GuardPath, r, ca, v1beta1.NamespaceSelector{})
@@ -157,7 +157,7 @@ func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind
 	return e
 }
 
-// deletionEntry has the admission.failurePolicy Ignore: without our answer, only a warning is missing.
+// deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
 // It is of all versions: to convert a class for us may fail, which Ignore does not cover.
 func (a Address) deletionEntry(k *v1beta1.ClassKind, r rule, ca []byte) Entry {
 	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}

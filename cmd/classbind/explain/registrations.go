@@ -81,7 +81,7 @@ type view struct {
 	all []*selector.Classes
 	// notes are what people should know of it.
 	notes []string
-	// invalid expressions of the claim kind, and of class kinds that name it.
+	// invalid expressions of the claim kind, and of class kinds that serve it.
 	invalid []InvalidExpression
 }
 
