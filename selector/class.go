@@ -100,7 +100,7 @@ func (k *ClassKind) Resource() schema.GroupVersionResource {
 // MetadataOnly says that nothing but metadata is read from the kind's classes.
 func (k *ClassKind) MetadataOnly() bool {
 	needsMore := func(p fields.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
-	return k.isDefault.path == nil && k.weight.path == nil && !slices.ContainsFunc(k.reads.Paths(), needsMore)
+	return !k.isDefault.needsContent() && !k.weight.needsContent() && !slices.ContainsFunc(k.reads.Paths(), needsMore)
 }
 
 // Class is what choosing needs to know of a class. It is immutable.
@@ -309,62 +309,66 @@ var negativeText = regexp.MustCompile(`^\s*-\.?[0-9]`)
 
 // source is where a value of a class is found.
 type source struct {
-	annotations []string // the first that a class has
-	path        fields.Path
-	// isExpression says that it has neither: see ClassKind.evaluate.
+	// places of a value: of a weight, the first that a class has counts, and of a mark any that is true.
+	places []sourcePlace
+	// isExpression says that there is none: see ClassKind.evaluate.
 	isExpression bool
 }
 
-// cordonedSource is where a class is marked as cordoned.
-var cordonedSource = source{annotations: []string{v1beta1.CordonedAnnotation}}
+type sourcePlace struct {
+	annotation string // empty for a field
+	path       fields.Path
+	field      *field.Path // the same, as errors show it
+}
 
-func newSource(s v1beta1.Source) (to source) {
-	to.isExpression = s.Expression != ""
+// cordonedSource is where a class is marked as cordoned.
+var cordonedSource = newSource(v1beta1.Source{Annotation: v1beta1.CordonedAnnotation})
+
+func newSource(s v1beta1.Source) source {
+	to := source{isExpression: s.Expression != ""}
 	for _, p := range s.Places() {
-		if p.Path != "" {
-			to.path = p.Names()
-		} else {
-			to.annotations = append(to.annotations, string(p.Annotation))
-		}
+		path := fields.Path(p.Names())
+		to.places = append(to.places, sourcePlace{string(p.Annotation), path, path.Field()})
 	}
 	return to
 }
 
-// value is nil if the class has none. field is where it has it.
-func (s source) value(annotations map[string]string, content map[string]any) (value any, at *field.Path) {
-	if s.path != nil {
-		value, _ = s.path.Lookup(content) // A path through something that is not an object leads nowhere: no value.
-		return value, s.path.Field()
+// needsContent reports whether metadata is not enough to read the value.
+func (s source) needsContent() bool {
+	return slices.ContainsFunc(s.places, func(p sourcePlace) bool { return p.annotation == "" })
+}
+
+// value is nil if the class has none there.
+func (p *sourcePlace) value(annotations map[string]string, content map[string]any) any {
+	if p.annotation == "" {
+		v, _ := p.path.Lookup(content) // A path through something that is not an object leads nowhere: no value.
+		return v
 	}
-	for _, key := range s.annotations {
-		if v, ok := annotations[key]; ok {
-			return v, annotationField(key)
+	if v, ok := annotations[p.annotation]; ok {
+		return v
+	}
+	return nil
+}
+
+// value is that of the first place where the class has one, nil if there is none.
+func (s source) value(annotations map[string]string, content map[string]any) (value any, at *field.Path) {
+	for i := range s.places {
+		if v := s.places[i].value(annotations, content); v != nil {
+			return v, s.places[i].field
 		}
 	}
 	return nil, nil
 }
 
-func annotationField(key string) *field.Path {
-	return field.NewPath("metadata", "annotations").Key(key)
-}
-
-// mark reads a value that is true or false; absent, it is false. Of several, one that is true decides.
+// mark reads values that are true or false; absent, they are false. One that is true decides.
 func (s source) mark(annotations map[string]string, content map[string]any) (marked bool, wrong *field.Error) {
-	read := func(value any, at *field.Path) {
-		switch value {
+	for i := range s.places {
+		switch v := s.places[i].value(annotations, content); v {
 		case true, "true":
 			marked = true
 		case false, "false", nil:
 		default:
-			wrong = field.Invalid(at, truncate.Value(value), "must be true or false, and counts as false")
-		}
-	}
-	if s.path != nil {
-		read(s.value(annotations, content))
-	}
-	for _, key := range s.annotations {
-		if v, ok := annotations[key]; ok {
-			read(v, annotationField(key))
+			wrong = field.Invalid(s.places[i].field, truncate.Value(v), "must be true or false, and counts as false")
 		}
 	}
 	return marked, wrong

@@ -24,11 +24,8 @@ func (k *ClassKind) newReadPlan() *fields.Plan {
 	}
 	r.Add(fields.Path{"metadata", "deletionTimestamp"}, fields.AsSet, 0)
 	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
-		if s.path != nil {
-			r.Add(s.path, fields.AsScalar, maxBytes)
-		}
-		for _, key := range s.annotations {
-			r.Add(fields.Path{"metadata", "annotations", key}, fields.AsScalar, maxBytes)
+		for _, p := range s.places {
+			r.Add(p.path, fields.AsScalar, maxBytes)
 		}
 	}
 	return r.Compile(0)
