@@ -75,10 +75,12 @@ func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind str
 	r.registered.Add(ctx, call)
 }
 
+// Nothing of a registration from the cache is changed, so no list of them is copied: the guard makes one for each class.
+
 // classKindsServing are the ClassKinds that serve a ClaimKind.
 func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.ClaimKind) ([]*v1beta1.ClassKind, error) {
 	all := &v1beta1.ClassKindList{}
-	if err := cache.List(ctx, all); err != nil {
+	if err := cache.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot list class kinds: %w", err)
 	}
 	return rules.Serving(k, all.Items), nil
@@ -87,7 +89,7 @@ func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.Clai
 // claimKindsServed are the ClaimKinds that a ClassKind serves, and that are registered.
 func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.ClassKind) ([]*v1beta1.ClaimKind, error) {
 	all := &v1beta1.ClaimKindList{}
-	if err := cache.List(ctx, all); err != nil {
+	if err := cache.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot list claim kinds: %w", err)
 	}
 	return rules.Served(k, all.Items), nil
