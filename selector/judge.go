@@ -22,12 +22,14 @@ import (
 // come first in the draw are judged first, so the claim gets the class that it would get
 // without a limit; those with long fields come last, so that they leave enough for the others.
 
-// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which an
-// expression has no result: it is not false, and its author may have to mend it.
+// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which a fit
+// has no result: it is not false, and its author may have to mend it. reasonNoScore drops those for
+// which the score has none.
 const (
-	reasonCostly = "TooCostly"
-	reasonFailed = "ExpressionError"
-	failedText   = "not judged, because an expression fails"
+	reasonCostly  = "TooCostly"
+	reasonFailed  = "ExpressionError"
+	failedText    = "not judged, because an expression fails"
+	reasonNoScore = "NoScore"
 )
 
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
@@ -239,9 +241,6 @@ func linkedFilter(reason, text string, names ...string) compiledFilter {
 		return false, nil
 	}}
 }
-
-// reasonNoScore drops the classes for which the score fails.
-const reasonNoScore = "NoScore"
 
 // otherFit is the reason of the fits of class kinds that have no filter of their own, because
 // there are too many.

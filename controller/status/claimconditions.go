@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -117,14 +116,14 @@ func condition(err error, conditionType, message, unmet string) metav1.Condition
 // describeClassKinds reports whether the classes of every class kind that serves a claim kind are
 // known, and what lets classbind read them, and whether those that it names are registered.
 func (s *Writer) describeClassKinds(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) error {
-	var unregistered []string
+	var missing []string
 	for _, named := range k.Spec.Classes.Kinds {
 		err := s.Client.Get(ctx, client.ObjectKey{Name: named.Name}, &v1beta1.ClassKind{})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot get class kind %q: %w", named.Name, err)
 		}
 		if err != nil {
-			unregistered = append(unregistered, fmt.Sprintf("%q", named.Name))
+			missing = append(missing, named.Name)
 		}
 	}
 	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
@@ -135,10 +134,9 @@ func (s *Writer) describeClassKinds(ctx context.Context, k *v1beta1.ClaimKind, v
 		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
 			return fmt.Sprintf("%q: %s", u.Name, s.Registration.State(u.Name).Message)
 		})
-	case len(unregistered) > 0:
+	case len(missing) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
-		c.Message = fmt.Sprintf("spec.classes.kinds has names that no ClassKind has: %s: correct the name, which is <plural>.<group>, "+
-			"or create the ClassKind", strings.Join(unregistered, ", "))
+		c.Message = unregistered("spec.classes.kinds", "ClassKind", missing)
 	}
 	setCondition(&k.Status.Conditions, c, k.Generation)
 	return nil

@@ -71,18 +71,23 @@ func (n namedKinds) registered() metav1.Condition {
 	c := met(v1beta1.ConditionClaimKindsRegistered, v1beta1.ReasonRegistered, "every claim kind is registered")
 	switch {
 	case len(n.unregistered) > 0:
-		quoted := make([]string, len(n.unregistered))
-		for i, name := range slices.Sorted(slices.Values(n.unregistered)) {
-			quoted[i] = fmt.Sprintf("%q", name)
-		}
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
-		c.Message = fmt.Sprintf("spec.claimKinds has names that no ClaimKind has: %s: correct the name, which is <plural>.<group>, "+
-			"or create the ClaimKind", strings.Join(quoted, ", "))
+		c.Message = unregistered("spec.claimKinds", "ClaimKind", n.unregistered)
 	case n.offered+len(n.refusing) == 0:
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNoClaimKinds
 		c.Message = "no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one"
 	}
 	return c
+}
+
+// unregistered says which names in a field no registration of a kind has.
+func unregistered(field, kind string, names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("%s has names that no %[2]s has: %[3]s: correct the name, which is <plural>.<group>, or create the %[2]s",
+		field, kind, strings.Join(quoted, ", "))
 }
 
 // rivals are the names of a class kind and of those that may be left out for it, or

@@ -54,7 +54,7 @@ func classConditions(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind) []adm
 var annotations = fields.Path{"metadata", "annotations"}
 
 // value of a class has CEL expressions: whether it is set, and which it is, now and before. The variable a has the
-// annotations now and before: to look them up anew for each value takes the API server ten times as long to compile.
+// annotations now and before: an expression that looks them up anew for each value takes five times as long to compile.
 type value struct{ isSet, is, wasSet, was string }
 
 func valueAt(p v1beta1.Place) value {
