@@ -21,7 +21,7 @@ import (
 const (
 	upgradeGroup = "upgrade.test"
 	// upgradeFrom is the last commit of classbind.io/v1alpha1.
-	upgradeFrom = "4537b7f"
+	upgradeFrom = "4537b7f034b1e08c4fe591477902ad00805b303a"
 )
 
 // The registrations of claims whose reference is a name: as they were before, and as they are now.

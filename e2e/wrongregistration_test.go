@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -208,4 +209,26 @@ func TestOneBadClassKind(t *testing.T) {
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(noConversion))
 	w.awaitBound(t, claim("bad.test", "bad"), "Class/only", "We should bind its claims once it answers.")
 	w.awaitClaims(t, "claims.bad.test")
+}
+
+// TestValueOfALaterRelease has the CRD of a later release, which knows another strategy.
+func TestValueOfALaterRelease(t *testing.T) {
+	long(t)
+	t.Parallel()
+	const group, other = "later-value.test", "same-value.test"
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+	w.kubectl(t, "patch", "crd", "claimkinds.classbind.io", "--type=json", "--patch", `[{"op": "add",
+		"path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/choice/properties/strategy/enum/-", "value": "Cheapest"}]`)
+	for _, g := range []string{group, other} {
+		w.register(t, g, "{}", class(g, "Class", "only", ""))
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("claims."+group, "{choice: {strategy: Cheapest}}")), "apply", "--server-side", "--force-conflicts", "-f", "-")
+		require.NoError(c, err) // The API server knows of a CRD a little later.
+	}, patience, 200*time.Millisecond)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionReady, metav1.ConditionFalse,
+		`has the choice.strategy "Cheapest", which this release of classbind does not know`)
+	w.awaitRefused(t, claim(group, "unknown"), "Cheapest", "We should bind no claim by a strategy that we do not know.")
+	w.binds(t, claim(other, "known"), "Class/only", "We should go on for other kinds.")
 }

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,20 +23,7 @@ const (
 )
 
 // TestNames proves that docs/api.md has every name on which others may rely, as the code has it.
-func TestNames(t *testing.T) {
-	text, err := os.ReadFile(namesFile)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), namesBegin)
-	require.True(t, found)
-	_, after, found := strings.Cut(rest, namesEnd)
-	require.True(t, found)
-	want := before + namesBegin + namesTable(t) + namesEnd + after
-	if *update {
-		require.NoError(t, os.WriteFile(namesFile, []byte(want), 0o644)) //nolint:gosec // A document.
-		return
-	}
-	assert.Equal(t, want, string(text), "We should have the names of the code in docs/api.md: make generate.")
-}
+func TestNames(t *testing.T) { assertGenerated(t, namesFile, namesBegin, namesEnd, namesTable(t)) }
 
 // namedThing is a row of the table.
 type namedThing struct{ name, meaning string }

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the limits to docs/security.md")
+var update = flag.Bool("update", false, "write to the documents what they have from the code")
 
 const (
 	securityFile = "../../docs/security.md"
@@ -30,18 +30,24 @@ const (
 
 // TestSecurity proves that docs/security.md has the same limits as the code.
 func TestSecurity(t *testing.T) {
-	text, err := os.ReadFile(securityFile)
+	assertGenerated(t, securityFile, tableBegin, tableEnd, limitsTable(t))
+}
+
+// assertGenerated proves that a document has this between two comments, or writes it there.
+func assertGenerated(t *testing.T, path, begin, end, generated string) {
+	t.Helper()
+	text, err := os.ReadFile(path) //nolint:gosec // One of our documents.
 	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), tableBegin)
+	before, rest, found := strings.Cut(string(text), begin)
 	require.True(t, found)
-	_, after, found := strings.Cut(rest, tableEnd)
+	_, after, found := strings.Cut(rest, end)
 	require.True(t, found)
-	want := before + tableBegin + limitsTable(t) + tableEnd + after
+	want := before + begin + generated + end + after
 	if *update {
-		require.NoError(t, os.WriteFile(securityFile, []byte(want), 0o644)) //nolint:gosec // A document.
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o644)) //nolint:gosec // A document.
 		return
 	}
-	assert.Equal(t, want, string(text), "We should have the limits of the code in docs/security.md: make generate.")
+	assert.Equal(t, want, string(text), "We should have in %s what the code has: make generate.", path)
 }
 
 // TestSecurityNamesTests proves that every test that docs/security.md names exists.
