@@ -175,7 +175,7 @@ func (b *besieged) register(t *testing.T) {
 	for _, kind := range offered {
 		manifest += classKind(hostileResource(kind), "{claimKinds: [{name: "+strings.Join(names, "}, {name: ")+"}]}")
 	}
-	manifest += classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(names, ", ")))
+	manifest += classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(names, "}, {name: ")))
 	for kind, spec := range fitKinds {
 		manifest += claimKind(hostileResource(kind), spec)
 	}

@@ -357,11 +357,11 @@ func (w *world) serveBoth(t *testing.T, group string) (replicas []*replica) {
 	kubeconfigs, err := w.plane.UserKubeconfigs(classbind.User, classbind.Groups...)
 	require.NoError(t, err)
 	w.kubeconfig = kubeconfigs[1]
-	second := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s")
+	second := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s", "--log-level=debug")
 	w.kubeconfig = kubeconfigs[0]
 	w.resources(t, "Old olds."+group+" Cluster")
 	w.apply(t, class(group, "Old", "legacy", ""))
-	first := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s")
+	first := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s", "--log-level=debug")
 	for _, r := range []*replica{first, second} {
 		require.NoError(t, r.Ready(t.Context()))
 		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
