@@ -53,10 +53,7 @@ func TestRestoredInAnotherOrder(t *testing.T) {
 		w.awaitClasses(t, "others."+group, 4)
 		for _, kind := range []string{"Claim", "Ticket", "Order"} {
 			for i := range 20 {
-				metadata := ""
-				if i%2 == 0 {
-					metadata = ", annotations: {classbind.io/class-selector: tier=t" + fmt.Sprint(i/2%3) + "}"
-				}
+				metadata := []string{fmt.Sprintf(", annotations: {classbind.io/class-selector: tier=t%d}", i/2%3), ""}[i%2]
 				bound, warnings, err := w.create(t, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: c%d%s}\nspec: {}\n", group, kind, i, metadata), client.DryRunAll)
 				all = append(all, fmt.Sprint(kind, i, bound.Object["spec"], warnings, err))
 			}

@@ -91,14 +91,10 @@ func (w *world) tryDefault(t *testing.T, when string) {
 	require.Error(t, err, "We should have one default class %s the upgrade.", when)
 }
 
-func namedOf(group, name string) string {
-	return strings.Replace(claim(group, name), "kind: Claim", "kind: Named", 1)
-}
-
 // checkNamed claims have the name of their class at the path of their registration.
 func (w *world) checkNamed(t *testing.T, name string) {
 	t.Helper()
-	bound, _, err := w.create(t, namedOf(upgradeGroup, name))
+	bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, name), "kind: Claim", "kind: Named", 1))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"className": "gold", "classSelector": map[string]any{}}, bound.Object["spec"])
 }
@@ -123,7 +119,7 @@ func TestUpgrade(t *testing.T) {
 	w.awaitBound(t, strings.Replace(claim(upgradeGroup, "probe"), "classSelector: {}", "", 1), "Class/usual", "We should have the older release bind claims.")
 	w.tryDefault(t, "before")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		bound, _, err := w.create(t, namedOf(upgradeGroup, "probe"), client.DryRunAll)
+		bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, "probe"), "kind: Claim", "kind: Named", 1), client.DryRunAll)
 		require.NoError(c, err)
 		require.Contains(c, bound.Object["spec"], "className")
 	}, patience, 50*time.Millisecond)

@@ -220,9 +220,8 @@ func TestValueOfALaterRelease(t *testing.T) {
 	w.serve(t)
 	w.kubectl(t, "patch", "crd", "claimkinds.classbind.io", "--type=json", "--patch", `[{"op": "add",
 		"path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/choice/properties/strategy/enum/-", "value": "Cheapest"}]`)
-	for _, g := range []string{group, other} {
-		w.register(t, g, "{}", class(g, "Class", "only", ""))
-	}
+	w.register(t, group, "{}", class(group, "Class", "only", ""))
+	w.register(t, other, "{}", class(other, "Class", "only", ""))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("claims."+group, "{choice: {strategy: Cheapest}}")), "apply", "--server-side", "--force-conflicts", "-f", "-")
 		require.NoError(c, err) // The API server knows of a CRD a little later.

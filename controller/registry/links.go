@@ -75,9 +75,7 @@ func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind str
 	r.registered.Add(ctx, call)
 }
 
-// Nothing of a registration from the cache is changed, so no list of them is copied: the guard makes one for each class.
-
-// classKindsServing are the ClassKinds that serve a ClaimKind.
+// classKindsServing are the ClassKinds that serve a ClaimKind, as the cache has them: nobody may change them.
 func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.ClaimKind) ([]*v1beta1.ClassKind, error) {
 	all := &v1beta1.ClassKindList{}
 	if err := cache.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
@@ -86,7 +84,7 @@ func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.Clai
 	return rules.Serving(k, all.Items), nil
 }
 
-// claimKindsServed are the ClaimKinds that a ClassKind serves, and that are registered.
+// claimKindsServed are the ClaimKinds that a ClassKind serves, in the same way: the guard asks for each class.
 func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.ClassKind) ([]*v1beta1.ClaimKind, error) {
 	all := &v1beta1.ClaimKindList{}
 	if err := cache.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {

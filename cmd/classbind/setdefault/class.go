@@ -57,15 +57,12 @@ func (c *storedClass) mark() (present mark) {
 // set the mark in a merge patch. An empty mark removes what is in any place, and another
 // leaves the places alone that it does not have.
 func (c *storedClass) set(patch map[string]any, to mark) error {
-	for i, place := range c.Kind.DefaultMark.Places() {
-		var value any
-		if len(to) > 0 {
-			if i >= len(to) {
-				break
-			}
-			value = to[i]
-		}
-		if err := unstructured.SetNestedField(patch, value, place.Names()...); err != nil {
+	places := c.Kind.DefaultMark.Places()
+	if len(to) == 0 {
+		to = make(mark, len(places))
+	}
+	for i, value := range to {
+		if err := unstructured.SetNestedField(patch, value, places[i].Names()...); err != nil {
 			return fmt.Errorf("cannot make a patch of %s: %w", c, err)
 		}
 	}
