@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/near"
 )
 
 // Explanation is a decision with its reasons. explain prints it as JSON.
@@ -276,7 +277,7 @@ func (m *NearMiss) distance() int {
 	case selection.In, selection.Equals, selection.DoubleEquals:
 		if m.Value != nil {
 			for _, value := range m.Unmet.Values {
-				distance = min(distance, Edits(*m.Value, value))
+				distance = min(distance, near.Edits(*m.Value, value))
 			}
 		}
 	default: // Other operators ask for no value that another could resemble.
@@ -285,30 +286,4 @@ func (m *NearMiss) distance() int {
 		distance += longest + 2
 	}
 	return distance
-}
-
-// Edits counts the bytes to insert, remove, replace or swap with their neighbour, to turn one string into
-// the other. (The optimal string alignment of Damerau and Levenshtein.)
-func Edits(a, b string) int {
-	var last []int // The row before the previous one.
-	previous := make([]int, len(b)+1)
-	for j := range previous {
-		previous[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := previous[j]
-			if a[i] != b[j] {
-				replaced++
-			}
-			row[j+1] = min(replaced, previous[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], last[j-1]+1)
-			}
-		}
-		last, previous = previous, row
-	}
-	return previous[len(b)]
 }

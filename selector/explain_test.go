@@ -268,16 +268,6 @@ func TestExplainNearest(t *testing.T) {
 	assert.Equal(t, "Cordoned", e.NearMisses[4].Drop.Reason, "We should say that the label alone would not help")
 }
 
-func TestEdits(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"gold", "gold", 0}, {"glod", "gold", 1}, {"us-east1", "us-east-1", 1}, {"kitten", "sitting", 3}} {
-		assert.Equal(t, tc.want, Edits(tc.a, tc.b), "%q to %q", tc.a, tc.b)
-		assert.Equal(t, tc.want, Edits(tc.b, tc.a), "%q to %q", tc.b, tc.a)
-	}
-}
-
 // generator of claims and classes of any shape, which often match.
 type generator struct{ *rand.Rand }
 

@@ -16,6 +16,7 @@ import (
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/near"
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
@@ -61,7 +62,7 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 		}
 	}
 	s, err := r.schemaOf(ctx, kind)
-	near := nearest(kind.Kind, slices.Values(kinds))
+	near := near.Name(kind.Kind, slices.Values(kinds))
 	switch {
 	case slices.ContainsFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.leftAlone(reason, why)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/near"
 )
 
 // fieldUnknown is the reason for which the API server does not store a field.
@@ -51,8 +52,8 @@ func nearPath(object map[string]any, path []string) *FieldError {
 			object, _ = child.(map[string]any)
 			continue
 		}
-		other := nearest(name, maps.Keys(object))
-		if other == "" || typos(name, other) > 1 {
+		other := near.Name(name, maps.Keys(object))
+		if other == "" || near.Typos(name, other) > 1 {
 			break
 		}
 		return &FieldError{

@@ -194,28 +194,3 @@ func TestDecode(t *testing.T) {
 		})
 	}
 }
-
-func TestNearest(t *testing.T) {
-	for name, tc := range map[string]struct {
-		a, b string
-		want bool
-	}{
-		"Same":       {"classRef", "classRef", false},
-		"Case":       {"classref", "classRef", true},
-		"LeftOut":    {"clasRef", "classRef", true},
-		"Swapped":    {"calssRef", "classRef", true},
-		"Two":        {"clasSelctor", "classSelector", true},
-		"Three":      {"clsSelctor", "classSelector", false},
-		"TwoOfNine":  {"dtabses", "databases", false},
-		"TwoOfTen":   {"dtastors", "datastores", true},
-		"TwoOfEight": {"claimRef", "classRef", false},
-		"Short":      {"spce", "spec", true},
-		"Shorter":    {"vms", "vm", false},
-		"ShortCase":  {"DBS", "dbs", true},
-		"Empty":      {"", "a", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, nearest(tc.a, slices.Values([]string{tc.b})) != "", "%q and %q", tc.a, tc.b)
-		})
-	}
-}

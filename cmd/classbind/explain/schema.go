@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -22,7 +21,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -145,7 +144,7 @@ func (s *objectSchema) noSuchField(path string) string {
 			at = &structural.Structural{}
 		}
 	}
-	if property := nearest(name, maps.Keys(at.Properties)); property != "" {
+	if property := near.Name(name, maps.Keys(at.Properties)); property != "" {
 		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, name), property)
 	}
 	return "the schema has no such field, and the API server does not store it: correct or remove it"
@@ -164,27 +163,3 @@ func (s *objectSchema) validate(ctx context.Context, object map[string]any) fiel
 	errs, _ := s.rules.Validate(ctx, nil, s.fields, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
 }
-
-// nearest returns the one of others that a name resembles most, empty if it resembles none. A long name may have two typing
-// errors, and a short one none.
-func nearest(name string, others func(yield func(string) bool)) (best string) {
-	if len(name) > v1beta1.MaxNameBytes { // It would take long to compare.
-		return ""
-	}
-	for _, other := range slices.Sorted(others) {
-		most := 1
-		switch {
-		case len(other) < 4:
-			most = 0
-		case len(other) >= 10:
-			most = 2
-		}
-		if other != name && typos(name, other) <= most && (best == "" || typos(name, other) < typos(name, best)) {
-			best = other
-		}
-	}
-	return best
-}
-
-// typos counts the typing errors between two names in any case.
-func typos(a, b string) int { return selector.Edits(strings.ToLower(a), strings.ToLower(b)) }

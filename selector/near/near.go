@@ -1,0 +1,60 @@
+// Package near finds the name that a user may have meant.
+package near
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1beta1"
+)
+
+// Name returns the one of others that a name resembles most, empty if it resembles none. A long name may have two typing
+// errors, and a short one none.
+func Name(name string, others iter.Seq[string]) (best string) {
+	if len(name) > v1beta1.MaxNameBytes { // It would take long to compare.
+		return ""
+	}
+	for _, other := range slices.Sorted(others) {
+		most := 1
+		switch {
+		case len(other) < 4:
+			most = 0
+		case len(other) >= 10:
+			most = 2
+		}
+		if other != name && Typos(name, other) <= most && (best == "" || Typos(name, other) < Typos(name, best)) {
+			best = other
+		}
+	}
+	return best
+}
+
+// Typos counts the typing errors between two names in any case.
+func Typos(a, b string) int { return Edits(strings.ToLower(a), strings.ToLower(b)) }
+
+// Edits counts the bytes to insert, remove, replace or swap with their neighbour, to turn one string into
+// the other. (The optimal string alignment of Damerau and Levenshtein.)
+func Edits(a, b string) int {
+	var last []int // The row before the previous one.
+	previous := make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := previous[j]
+			if a[i] != b[j] {
+				replaced++
+			}
+			row[j+1] = min(replaced, previous[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], last[j-1]+1)
+			}
+		}
+		last, previous = previous, row
+	}
+	return previous[len(b)]
+}
