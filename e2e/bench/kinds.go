@@ -150,7 +150,7 @@ spec: {admission: {defaulting: Policy}}
 apiVersion: classbind.io/v1beta1
 kind: ClassKind
 metadata: {name: %[2]s}
-spec: {claimKinds: [%[1]s]}
+spec: {claimKinds: [{name: %[1]s}]}
 ---
 apiVersion: %[3]s/%[4]s
 kind: %[5]s
