@@ -165,6 +165,11 @@ func bindSeeds() []fuzzedClaim {
 	list := func(n int, element string) string {
 		return `{"matchExpressions":[` + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + `]}`
 	}
+	var absent, unequal []string // Each key is another, and long.
+	for i := range 64 {
+		absent = append(absent, fmt.Sprintf(`{"key":"e%d","operator":"DoesNotExist"}`, i))
+		unequal = append(unequal, fmt.Sprintf(`{"key":"%skey-9%02d","operator":"NotIn","values":["x"]}`, reference.LongPrefix, i))
+	}
 	var seeds []fuzzedClaim
 	for which := range byte(len(worldClaimKinds)) { //nolint:gosec // There are few.
 		seeds = append(seeds,
@@ -183,6 +188,7 @@ func bindSeeds() []fuzzedClaim {
 		list(4000, `{}`), list(3500, `{"key":"","operator":""}`), list(8000, `{"key":"a","operator":"DoesNotExist"}`), list(64, `{"key":"a","operator":"DoesNotExist"}`),
 		list(2<<20/40, `{"key":"a","operator":"In","values":["1"]}`),
 		`{"matchExpressions":[{"key":"a","operator":"In","values":["` + strings.Repeat(`1","`, 500_000) + `"]}]}`,
+		list(1, strings.Join(absent, ",")), list(1, strings.Join(unequal, ",")), `{"matchLabels":{"a":"` + strings.Repeat(`\u003c`, 750<<10) + `"}}`,
 		`{"matchLabels":{"a":"` + strings.Repeat("<", 750<<10) + `"}}`, `{"` + strings.Repeat("<", 750<<10) + `":1}`, `"` + strings.Repeat("<", 750<<10) + `"`,
 	} {
 		seeds = append(seeds, fuzzedClaim{selector: selector, namespace: "team-a", name: "db"})

@@ -277,22 +277,22 @@ func TestReviewRefusesMalformedClaims(t *testing.T) {
 	assert.Equal(t, metav1.CauseTypeFieldValueInvalid, status.Details.Causes[0].Type)
 }
 
-func TestReviewBinds(t *testing.T) {
-	const gold = `{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}`
-	for name, tc := range map[string]struct{ reason, object, want string }{
-		"Matching": {"We should write a reference to the class.", wantsGold, `[{"op":"add","path":"/spec/classRef","value":` + gold + `}]`},
-		"Default":  {"We should give an unopinionated claim the default class.", `{"spec":{}}`, `[{"op":"add","path":"/spec/classRef","value":` + gold + `}]`},
-		"NoSpec":   {"We should add the spec that is missing.", `{}`, `[{"op":"add","path":"/spec","value":{"classRef":` + gold + `}}]`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			binder := newBinder(t, newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold @default=true")))
-			response, err := byResource(binder)(t.Context(), newRequest(tc.object))
-			require.NoError(t, err, tc.reason)
-			assert.True(t, response.Allowed, tc.reason)
-			assert.Equal(t, tc.want, string(response.Patch), tc.reason)
-			require.NotNil(t, response.PatchType, tc.reason)
-			assert.Equal(t, admissionv1.PatchTypeJSONPatch, *response.PatchType, tc.reason)
-			assert.Empty(t, response.Warnings, tc.reason)
-		})
+// TestReviewInConflict has a replica that knows two ClaimKinds with the same reference. The
+// leader has the API server ask by the entry of one of them, and may know better which.
+func TestReviewInConflict(t *testing.T) {
+	const second = "z-second"
+	later := newRegistration(func(s *v1beta1.ClaimKindSpec) { s.Claims.Resource = claimKindName })
+	later.Name = second
+	golds := newClassKind("golds", "Gold", false)
+	golds.ClaimKinds = []string{second}
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
+	inventory.SetClaimKind(selector.NewClaimKind(later))
+	inventory.SetClasses(index(golds, "gold tier=gold"))
+	require.NotNil(t, inventory.Snapshot()[second].Conflict)
+	for claimKind, kind := range map[string]string{claimKindName: sqlClasses.GroupVersionKind.Kind, second: "Gold"} {
+		response, _, err := newBinder(t, inventory).Review(t.Context(), claimKind, newRequest(wantsGold))
+		require.NoError(t, err)
+		assert.Equal(t, "MatchingClass", response.AuditAnnotations["reason"])
+		assert.Contains(t, string(response.Patch), `"`+kind+`"`, "We should bind a claim by the ClaimKind whose entry asks.")
 	}
 }

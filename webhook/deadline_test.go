@@ -14,9 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -33,14 +31,6 @@ func unanswered(ctx context.Context) error {
 	case <-time.After(time.Hour):
 		return errors.New("nobody answered for an hour")
 	}
-}
-
-type unansweredLeases struct {
-	coordinationclient.LeaseInterface
-}
-
-func (unansweredLeases) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return nil, unanswered(ctx)
 }
 
 // A request is answered by its deadline, whatever the answer waits for, even if the
@@ -108,7 +98,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		"Namespace": func(g *Guard, _ *selector.Inventory) {
 			g.Namespace = func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
 		},
-		"Leases": func(g *Guard, _ *selector.Inventory) { g.Leases = unansweredLeases{} },
+		"Leases": func(g *Guard, _ *selector.Inventory) { g.Leases = &slowLeases{takes: time.Hour} },
 	}
 	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
 		t.Helper()

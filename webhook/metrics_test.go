@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,33 +17,25 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
 
 // counted returns the scraped values that are not 0; for a histogram, the number of
-// observations. A key is the name without classbind_, and the values of the labels.
+// observations.
 func counted(t *testing.T, m *Metrics) map[string]float64 {
+	t.Helper()
+	all := scraped(t, m)
+	maps.DeleteFunc(all, func(_ string, n float64) bool { return n == 0 })
+	return all
+}
+
+func scraped(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(m))
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	all := map[string]float64{}
-	for _, family := range families {
-		name, ours := strings.CutPrefix(family.GetName(), "classbind_")
-		require.True(t, ours, family.GetName())
-		for _, metric := range family.GetMetric() {
-			key := name
-			for _, l := range metric.GetLabel() {
-				key += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
-			}
-			if n := metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount()); n > 0 {
-				all[key] = n
-			}
-		}
-	}
-	return all
+	return controllertest.Scraped(t, registry)
 }
 
 const (
@@ -196,23 +188,20 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold"))
 	m := NewMetrics(inventory.Snapshot)
 	seen := func() map[string]int {
-		registry := prometheus.NewPedanticRegistry()
-		require.NoError(t, registry.Register(m))
-		families, err := registry.Gather()
-		require.NoError(t, err)
 		n := map[string]int{}
-		for _, family := range families {
-			n[family.GetName()] = len(family.GetMetric())
+		for key := range scraped(t, m) {
+			name, _, _ := strings.Cut(key, " ")
+			n[name]++
 		}
 		return n
 	}
 	want := map[string]int{
-		"classbind_decisions_total": len(outcomeNames) + 2, "classbind_live_reads_total": len(readOutcomes), "classbind_choosing_duration_seconds": 1,
-		"classbind_live_read_duration_seconds": 1, "classbind_guard_decisions_total": len(guardOutcomes) + 2,
+		"decisions_total": len(outcomeNames) + 2, "live_reads_total": len(readOutcomes), "choosing_duration_seconds": 1,
+		"live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2,
 	}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
 	inventory.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
-	want["classbind_decisions_total"] += len(outcomeNames)
+	want["decisions_total"] += len(outcomeNames)
 	assert.Equal(t, want, seen(), "We should tell strategies apart.")
 	inventory.DeleteClaimKind(claimKindName)
 	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
@@ -248,20 +237,4 @@ func TestMetricsAtOnce(t *testing.T) {
 		}
 	}
 	assert.InDelta(t, workers*each, total, 0, "We should count every claim once, under whichever strategy.")
-}
-
-func BenchmarkReview(b *testing.B) {
-	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "other tier=gold", "silver tier=silver"))
-	request, ctx := newRequest(wantsGold), logr.NewContext(b.Context(), logr.Discard())
-	b.Run("Counted", func(b *testing.B) {
-		binder := &Binder{
-			Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot),
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := byResource(binder)(ctx, request); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -226,7 +226,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(wholeReview))
 	for _, request := range []string{
 		`"\u0075id":"\u0035\ud83d\ude00\ud800"`, `"uid":"a","uid":"b"`, `"dryRun":true,"dryRun":null`, `"object":null,"oldObject":{}`, `"object": {"a" : 1} `,
-		`"kind":{"kind":"A"},"kind":{"group":"b"}`,
+		`"kind":{"kind":"A"},"kind":{"group":"b","more":[]}`,
 		`"resource":{"version":"v2"},"requestResource":{"version":"v1","resource":"v2"},"requestResource":{"group":"a"}`,
 		`"requestResource":{"version":"v1"},"requestResource":null`, `"object":{},"object":[1e999]`, `"Name":"a","name":null`, `"userInfo":{"extra":{"a":["b"]}}`,
 	} {

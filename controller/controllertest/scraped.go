@@ -9,7 +9,7 @@ import (
 )
 
 // Scraped is all our metrics. A key is the name without classbind_, and the values of
-// the labels; their names are obvious.
+// the labels. A histogram is the number of its observations.
 func Scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -25,7 +25,7 @@ func Scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				key = append(key, l.GetName()+"="+l.GetValue())
 			}
-			values[strings.Join(key, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			values[strings.Join(key, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return values

@@ -96,9 +96,6 @@ func NewMeter(t testing.TB) *Meter {
 	return m
 }
 
-// Largest costs so far.
-func (m *Meter) Largest() Largest { return m.largest }
-
 // Fuzzing reports whether the fuzzer is making up inputs: then large seeds would slow it
 // down.
 func Fuzzing() bool {
