@@ -165,7 +165,7 @@ race: control-plane ## Prove at length that there is one default: make race ROUN
 .PHONY: bench
 bench: control-plane ## Measure beside a webhook that does nothing, and judge: make bench ONLY=webhook ROUNDS=20
 	@echo "==> Compiling the measurement (a first time, for half a minute)"
-	@$(E2E) go run ./cmd/bench --json=../bin/bench.json $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
+	@$(E2E) go run ./cmd/bench $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
 
 .PHONY: microbench
 microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10

@@ -51,7 +51,7 @@ func Run(ctx context.Context, s Settings) (r *Report, err error) {
 		}
 	}
 	if s.runs(partScale) {
-		err = r.held(ctx, s, command)
+		r.Scale, err = scale(ctx, command, s)
 	}
 	return r, err
 }
@@ -76,16 +76,5 @@ func (r *Report) many(ctx context.Context, s Settings, command, doNothing string
 	if s.runs(partStorm) {
 		r.Storm, err = m.storm(ctx)
 	}
-	return err
-}
-
-// held runs the part that wants more and more classes of one kind.
-func (r *Report) held(ctx context.Context, s Settings, command string) (err error) {
-	h, err := startHeld(ctx, command, s)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, h.Stop()) }()
-	r.Scale, err = h.scale(ctx)
 	return err
 }

@@ -80,11 +80,11 @@ func added(asked string, reference bool, clients int) measure {
 
 // Verdict is what was measured, and whether it keeps to its bound.
 type Verdict struct {
-	Bound string  `json:"bound"`
-	Of    string  `json:"of"`
-	Limit string  `json:"limit"`
-	Value float64 `json:"value"`
-	Met   bool    `json:"met"`
+	Bound string
+	Of    string
+	Limit string
+	Value float64
+	Met   bool
 }
 
 // readBounds of all measures. The errors are for the author of the file.

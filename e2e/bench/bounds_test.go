@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,7 +13,7 @@ import (
 func measuredReport() *Report {
 	c := &Create{}
 	for _, clients := range clientsOfCreates {
-		for _, s := range (&many{kinds: kinds{claims: []string{"Claim00"}}}).sorts() {
+		for _, s := range sorts("") {
 			c.Creates = append(c.Creates, Created{Asked: s.asked, Reference: s.reference, Clients: clients, P50Millis: 2})
 		}
 		c.at(askedDoNothing, false, clients).AddedMillis = 1
@@ -114,27 +113,4 @@ func TestPartsThatDidNotRun(t *testing.T) {
 	require.Len(t, r.Verdicts, 2, "We should judge only what was measured.")
 	assert.EqualError(t, r.Missed(), "classbind misses bounds: throughput is 1.000, not at least 1.3; p99 is 1.000, not at most 0.9",
 		"We should name all that are not met.")
-}
-
-func TestReadBounds(t *testing.T) {
-	file := func(change ...string) []byte {
-		return []byte(strings.NewReplacer(change...).Replace(string(boundsFile)))
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		text   []byte
-		want   string
-	}{
-		"UnknownField": {"We should take no field that we ignore.", file("atLeast: 1.3", "atLeats: 1.3"), `unknown field "atLeats"`},
-		"NoLimit":      {"We should have a limit.", file("  atLeast: 1.3\n", ""), `bound "throughput" of bounds.yaml must have`},
-		"TwoLimits":    {"We should have no limit beside the limit.", file("atLeast: 1.3", "atLeast: 1.3\n  below: 9"), `bound "throughput" of bounds.yaml must have`},
-		"NoReason":     {"We should know why.", []byte("- {name: p99, atMost: 1, of: x}"), `bound "p99" of bounds.yaml must have`},
-		"Unknown":      {"We should measure what is bounded, and bound what is measured.", file("name: p99", "name: p98"), "must have one of each measure"},
-		"Twice":        {"We should have one bound of a measure.", file("name: p99", "name: storm"), "must have one of each measure"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readBounds(tc.text)
-			require.ErrorContains(t, err, tc.want, tc.reason)
-		})
-	}
 }

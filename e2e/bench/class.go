@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,57 +42,44 @@ func poolLabels(pool int, labels map[string]string) map[string]string {
 	return labels
 }
 
-// manifest of the class.
-func (c class) manifest() map[string]any {
-	return map[string]any{
-		"apiVersion": group + "/" + version, "kind": c.kind,
-		"metadata":      map[string]any{"name": c.name, "labels": c.labels},
-		"specTemplate":  map[string]any{"tier": "db-custom-2-7680", "region": c.labels["region"], "storageType": "PD_SSD"},
-		"reclaimPolicy": "Delete",
-	}
-}
-
 // key of the class in etcd.
 func (c class) key() string { return fmt.Sprintf("/registry/%s/%s/%s", group, plural(c.kind), c.name) }
 
-// stored is the class as the API server would store it, by another of its kind that it
-// did store.
-func (c class) stored(other *unstructured.Unstructured) ([]byte, error) {
-	copied := other.DeepCopy()
-	for field, value := range c.manifest() {
-		if field != "metadata" {
-			copied.Object[field] = value
-		}
-	}
-	copied.SetName(c.name)
-	copied.SetUID(uuid.NewUUID())
-	copied.SetLabels(c.labels)
-	return copied.MarshalJSON()
+// managedFields of a class that kubectl has created.
+const managedFields = `[{"manager":"kubectl-create","operation":"Update","apiVersion":"` + group + "/" + version + `",` +
+	`"time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{` +
+	`"f:metadata":{"f:labels":{".":{},"f:pool":{},"f:region":{},"f:tier":{},"f:vendor":{}}},"f:reclaimPolicy":{},` +
+	`"f:specTemplate":{".":{},"f:region":{},"f:storageType":{},"f:tier":{}}}}]`
+
+// stored is the class as the API server stores it.
+func (c class) stored() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"apiVersion": group + "/" + version, "kind": c.kind,
+		"metadata": map[string]any{
+			"name": c.name, "uid": uuid.NewSHA1(uuid.Nil, []byte(c.key())).String(), "labels": c.labels,
+			"generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": json.RawMessage(managedFields),
+		},
+		"specTemplate":  map[string]any{"tier": "db-custom-2-7680", "region": c.labels["region"], "storageType": "PD_SSD"},
+		"reclaimPolicy": "Delete",
+	})
 }
 
-// fill the cluster with the classes from the first to before the end. The API server
-// stores the first of each kind. The others are written beside it, as it would store
-// them, which takes a twentieth of the time.
+// fill the cluster with the classes from the first to before the end. They are written
+// beside the API server, as it would store them, which takes a twentieth of the time.
 func (c *cluster) fill(ctx context.Context, first, end int, at func(int) class) (err error) {
-	_, _ = fmt.Fprintf(c.progress, "creating %d classes\n", end-first)
+	_, _ = fmt.Fprintf(c.settings.Progress, "creating %d classes\n", end-first)
 	etcd, err := etcdclient.New(c.EtcdURL())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, etcd.Close()) }()
-	byKind, last := map[string]*unstructured.Unstructured{}, map[string]class{}
+	last := map[string]class{}
 	for begin := first; begin < end; begin += batch {
 		var puts []clientv3.Op
 		for i := begin; i < min(begin+batch, end); i++ {
 			x := at(i)
 			last[x.kind] = x
-			if byKind[x.kind] == nil {
-				if byKind[x.kind], err = c.createClass(ctx, etcd, x); err != nil {
-					return err
-				}
-				continue
-			}
-			stored, err := x.stored(byKind[x.kind])
+			stored, err := x.stored()
 			if err != nil {
 				return err
 			}
@@ -112,35 +97,6 @@ func (c *cluster) fill(ctx context.Context, first, end int, at func(int) class) 
 	return nil
 }
 
-// createClass and return it as it is stored.
-func (c *cluster) createClass(ctx context.Context, etcd *clientv3.Client, x class) (*unstructured.Unstructured, error) {
-	body, err := json.Marshal(x.manifest())
-	if err != nil {
-		return nil, err
-	}
-	err = c.client.Post().Resource(plural(x.kind)).Body(body).SetHeader("Content-Type", "application/json").Do(ctx).Error()
-	if err != nil {
-		return nil, fmt.Errorf("cannot create %s %q: %w", x.kind, x.name, err)
-	}
-	return storedClass(ctx, etcd, x)
-}
-
-// storedClass is a class as etcd has it.
-func storedClass(ctx context.Context, etcd *clientv3.Client, x class) (*unstructured.Unstructured, error) {
-	response, err := etcd.Get(ctx, x.key())
-	if err != nil {
-		return nil, fmt.Errorf("cannot read a class: %w", err)
-	}
-	if len(response.Kvs) == 0 {
-		return nil, fmt.Errorf("there is no class at %s", x.key())
-	}
-	stored := &unstructured.Unstructured{}
-	if err := stored.UnmarshalJSON(response.Kvs[0].Value); err != nil {
-		return nil, fmt.Errorf("cannot read the class at %s: %w", x.key(), err)
-	}
-	return stored, nil
-}
-
 // awaitClass until the API server has it in its cache, where it comes after all of its
 // kind that were written before.
 func (c *cluster) awaitClass(ctx context.Context, x class) error {
@@ -150,19 +106,6 @@ func (c *cluster) awaitClass(ctx context.Context, x class) error {
 	})
 	if err != nil {
 		return fmt.Errorf("the API server does not know of %s %q: %w", x.kind, x.name, err)
-	}
-	return nil
-}
-
-// label a class; the answer is that it is stored.
-func (c *cluster) label(ctx context.Context, kind, name, key, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
-	if err != nil {
-		return err
-	}
-	err = c.client.Patch(types.MergePatchType).Resource(plural(kind)).Name(name).Body(patch).Do(ctx).Error()
-	if err != nil {
-		return fmt.Errorf("cannot label %s %q: %w", kind, name, err)
 	}
 	return nil
 }

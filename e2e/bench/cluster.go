@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,21 +27,25 @@ import (
 // patience is how long anything may take beside what is measured.
 const patience = 2 * time.Minute
 
-// cluster is a control plane with deploy/ applied.
+// cluster is a control plane with deploy/ applied, and kinds.
 type cluster struct {
 	*controlplane.ControlPlane
 
-	progress io.Writer
+	settings Settings
+	kinds    kinds
 	// command is the built classbind, and kubeconfig that of its ServiceAccount.
 	command, kubeconfig string
+	clientset           *kubernetes.Clientset
 	// client of all of the kinds of this package.
 	client *rest.RESTClient
 }
 
-func newCluster(ctx context.Context, command string, to io.Writer) (c *cluster, err error) {
-	c = &cluster{progress: to, command: command}
-	err = progress.During(to, "starting etcd and an API server", func() error {
-		if c.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{Progress: to}); err != nil {
+// newCluster has the kinds installed, and those registered that are to be.
+func newCluster(ctx context.Context, command string, s Settings, k kinds) (*cluster, error) {
+	c := &cluster{settings: s, command: command, kinds: k}
+	what := fmt.Sprintf("starting etcd and an API server, with %d kinds", len(k.all()))
+	err := progress.During(s.Progress, what, func() (err error) {
+		if c.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{Progress: s.Progress}); err != nil {
 			return err
 		}
 		if err = c.setUp(ctx); err != nil {
@@ -53,18 +56,17 @@ func newCluster(ctx context.Context, command string, to io.Writer) (c *cluster, 
 	return c, err
 }
 
-func (c *cluster) setUp(ctx context.Context) error {
+func (c *cluster) setUp(ctx context.Context) (err error) {
 	deploy, err := classbind.Deploy(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.kubectl(ctx, "", "apply", "-k", deploy); err != nil {
+	kubeconfigs, err := classbind.Install(ctx, c.ControlPlane, deploy)
+	if err != nil {
 		return err
 	}
-	if err := c.kubectl(ctx, "", "wait", "--for=condition=Established", "crd", "--all"); err != nil {
-		return err
-	}
-	if c.kubeconfig, err = c.UserKubeconfig(classbind.User, classbind.Groups...); err != nil {
+	c.kubeconfig = kubeconfigs[0]
+	if c.clientset, err = kubernetes.NewForConfig(c.Config); err != nil {
 		return err
 	}
 	config := rest.CopyConfig(c.Config)
@@ -73,7 +75,13 @@ func (c *cluster) setUp(ctx context.Context) error {
 	if c.client, err = rest.RESTClientFor(config); err != nil {
 		return fmt.Errorf("cannot make a client: %w", err)
 	}
-	return nil
+	if err := c.kubectl(ctx, c.kinds.definitions(), "create", "-f", "-"); err != nil {
+		return err
+	}
+	if err := c.kubectl(ctx, "", "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+		return err
+	}
+	return c.kubectl(ctx, c.kinds.registrations(), "create", "-f", "-")
 }
 
 // kubectl as the admin, with standard input.
@@ -82,21 +90,9 @@ func (c *cluster) kubectl(ctx context.Context, in string, args ...string) error 
 	return err
 }
 
-// install kinds, and register those that are to be.
-func (c *cluster) install(ctx context.Context, k kinds) error {
-	what := fmt.Sprintf("installing %d kinds of class and %d of claim", len(k.classes), len(k.claims))
-	return progress.During(c.progress, what, func() error {
-		if err := c.kubectl(ctx, k.definitions(), "create", "-f", "-"); err != nil {
-			return err
-		}
-		if err := c.kubectl(ctx, "", "wait", "--for=create", "crd", k.lastDefinition()); err != nil {
-			return err
-		}
-		if err := c.kubectl(ctx, "", "wait", "--for=condition=Established", "crd", "--all"); err != nil {
-			return err
-		}
-		return c.kubectl(ctx, k.registrations(), "create", "-f", "-")
-	})
+// awaitRegistrations until all are served.
+func (c *cluster) awaitRegistrations(ctx context.Context) error {
+	return c.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s")
 }
 
 // replica of classbind, whose log is a file: the process writes it itself.
@@ -105,39 +101,39 @@ type replica struct {
 	process
 
 	log *os.File
-	// pprof is the URL of its profiles.
-	pprof string
+	// tls trusts it, as the API server does.
+	tls *tls.Config
+	// took is how long it took until it was ready.
+	took time.Duration
 }
 
-// serve starts a replica and waits until it is ready. It has taken so long.
-func (c *cluster) serve(ctx context.Context, flags ...string) (r *replica, took time.Duration, err error) {
-	ports, err := classbind.FreePorts(1)
-	if err != nil {
-		return nil, 0, err
-	}
-	r = &replica{pprof: "http://localhost:" + ports[0]}
+// serve starts a replica and waits until it is ready.
+func (c *cluster) serve(ctx context.Context, flags ...string) (r *replica, err error) {
+	r = &replica{}
 	if r.log, err = os.CreateTemp(c.Dir, "classbind-*.log"); err != nil {
-		return nil, 0, fmt.Errorf("cannot keep a log: %w", err)
+		return nil, fmt.Errorf("cannot keep a log: %w", err)
 	}
 	begin := time.Now()
-	flags = append(flags, "--pprof-bind-address=localhost:"+ports[0])
 	r.Process, err = classbind.Start(c.command, c.kubeconfig, r.log, flags...)
 	if err != nil {
-		return nil, 0, errors.Join(err, r.log.Close())
+		return nil, errors.Join(err, r.log.Close())
 	}
 	r.process = process{r.PID()}
 	ready, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := r.Ready(ready); err != nil {
-		return nil, 0, errors.Join(err, r.stop())
+	if err = r.Ready(ready); err == nil {
+		r.took = time.Since(begin)
+		r.tls, err = c.trust(ctx)
 	}
-	return r, time.Since(begin), nil
+	if err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	return r, nil
 }
 
-// kill the replica, as a node that dies does.
-func (r *replica) kill() error {
-	r.Kill()
-	return r.stop()
+// target is the replica with reviews for it.
+func (r *replica) target(s Settings, reviews []poolClaim) *target {
+	return &target{url: r.URL, tls: r.tls, process: &r.process, inFlight: s.Connections, reviews: reviews}
 }
 
 // stop the replica. The end of its log is in an error.
@@ -152,11 +148,7 @@ func (r *replica) stop() error {
 
 // trust the replicas, as the API server does.
 func (c *cluster) trust(ctx context.Context) (*tls.Config, error) {
-	clientset, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := clientset.CoreV1().Secrets(classbind.Namespace).Get(ctx, v1beta1.CASecret, metav1.GetOptions{})
+	secret, err := c.clientset.CoreV1().Secrets(classbind.Namespace).Get(ctx, v1beta1.CASecret, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot trust classbind: %w", err)
 	}
@@ -170,4 +162,12 @@ func trusting(ca []byte) (*tls.Config, error) {
 		return nil, errors.New("there is no certificate of an authority")
 	}
 	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13}, nil
+}
+
+// sleep until the time has passed or the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }

@@ -31,24 +31,24 @@ const (
 
 // Create is what creating a claim through the API server takes, by who is asked.
 type Create struct {
-	Creates []Created `json:"creates"`
+	Creates []Created
 }
 
 // Created are claims of one sort, created by so many clients.
 type Created struct {
 	// Asked about the claim, and whether it has a reference to a class.
-	Asked     string `json:"asked"`
-	Reference bool   `json:"reference"`
-	Clients   int    `json:"clients"`
+	Asked     string
+	Reference bool
+	Clients   int
 	// P50Millis and P99Millis are of all claims.
-	P50Millis float64 `json:"p50Millis"`
-	P99Millis float64 `json:"p99Millis"`
+	P50Millis float64
+	P99Millis float64
 	// AddedMillis is how much more the p50 of a turn is than in the same turn when
 	// nobody is asked: the mean of the middle half of all turns (see shift).
-	AddedMillis float64 `json:"addedMillis"`
+	AddedMillis float64
 	// BeyondDoNothingMillis is the same beside the do-nothing webhook; nothing where
 	// the claims have a reference.
-	BeyondDoNothingMillis float64 `json:"beyondDoNothingMillis"`
+	BeyondDoNothingMillis float64
 }
 
 // Who is asked about a claim.
@@ -87,9 +87,8 @@ func (s *sort) opinion(i, pools int) opinion {
 	return askingFor(poolLabels(i%pools, map[string]string{}))
 }
 
-// sorts of claims, of kinds that differ in nothing but who is asked.
-func (m *many) sorts() []*sort {
-	bound := m.kinds.claims[0]
+// sorts of claims, of kinds that differ in nothing but who is asked: classbind is about the bound.
+func sorts(bound string) []*sort {
 	return []*sort{
 		{asked: askedNobody, kind: freeClaim},
 		{asked: askedPolicy, kind: policyClaim},
@@ -131,7 +130,7 @@ func (m *many) create(ctx context.Context, doNothingCommand string) (_ *Create, 
 	}
 	result := &Create{}
 	for _, clients := range clientsOfCreates {
-		all := m.sorts()
+		all := sorts(m.kinds.claims[0])
 		for n := range m.settings.Rounds + 1 {
 			if err := m.createRound(ctx, all, clients, n); err != nil {
 				return nil, err
@@ -181,7 +180,7 @@ func (m *many) createRound(ctx context.Context, all []*sort, clients, n int) err
 	for i, s := range all {
 		texts[i] = fmt.Sprintf("%s %.2f", s, median(s.p50))
 	}
-	_, _ = fmt.Fprintf(m.progress, "  create: round %d of %d, clients %d, p50 in ms: %s\n",
+	m.settings.say("  create: round %d of %d, clients %d, p50 in ms: %s\n",
 		n, m.settings.Rounds, clients, strings.Join(texts, "; "))
 	return nil
 }

@@ -20,11 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 )
-
-// constantPath of the do-nothing webhook.
-const constantPath = "/mutate"
 
 // buildDoNothing builds the command in dir and returns its path there.
 func buildDoNothing(ctx context.Context, dir string) (string, error) {
@@ -43,11 +41,12 @@ type doNothing struct {
 	cmd *exec.Cmd
 	log *os.File
 	url string
-	ca  []byte // in PEM
+	ca  []byte      // in PEM
+	tls *tls.Config // trusts it
 }
 
-// startDoNothing has all claims answered with the same
-// response. It keeps files in dir, and waits until it accepts connections.
+// startDoNothing has all claims answered with the same response. It keeps files in dir, and
+// waits until it accepts connections.
 func startDoNothing(
 	ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse,
 ) (d *doNothing, err error) {
@@ -59,6 +58,9 @@ func startDoNothing(
 	var key []byte
 	if d.ca, key, err = certutil.GenerateSelfSignedCertKey("localhost", nil, nil); err != nil {
 		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	if d.tls, err = trusting(d.ca); err != nil {
+		return nil, err
 	}
 	annotations, err := json.Marshal(answer.AuditAnnotations)
 	if err != nil {
@@ -75,21 +77,17 @@ func startDoNothing(
 		return nil, err
 	}
 	d.cmd = exec.Command(command, //nolint:gosec // It runs what was just built.
-		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--path="+constantPath,
-		"--cert-dir="+dir, "--patch="+string(answer.Patch), "--annotations="+string(annotations))
+		"--webhook-bind-address=localhost:"+ports[0], "--metrics-bind-address=localhost:"+ports[1], "--cert-dir="+dir,
+		"--patch="+string(answer.Patch), "--annotations="+string(annotations))
 	d.cmd.Stderr = d.log
 	if err := d.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot start the do-nothing webhook: %w", err), d.log.Close())
 	}
 	d.process = process{d.cmd.Process.Pid}
-	config, err := trusting(d.ca)
-	if err != nil {
-		return nil, errors.Join(err, d.stop())
-	}
 	why := errors.New("it did not answer")
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		var c net.Conn
-		c, why = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(d.url, "https://"))
+		c, why = (&tls.Dialer{Config: d.tls}).DialContext(ctx, "tcp", strings.TrimPrefix(d.url, "https://"))
 		if why == nil {
 			why = c.Close()
 		}
@@ -105,7 +103,7 @@ func startDoNothing(
 // configuration has the API server ask it about new claims of a kind, with an
 // entry that is like the given one.
 func (d *doNothing) configuration(kind string, entry admissionregistrationv1.MutatingWebhook) ([]byte, error) {
-	url, scope, name := d.url+constantPath, admissionregistrationv1.NamespacedScope, "donothing."+resource(kind)
+	url, scope, name := d.url+v1beta1.BindPath, admissionregistrationv1.NamespacedScope, "donothing."+resource(kind)
 	entry.Name = name
 	entry.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: d.ca}
 	entry.Rules = []admissionregistrationv1.RuleWithOperations{{

@@ -5,19 +5,21 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // target is a webhook, and how it is driven.
 type target struct {
-	// url is https://host:port, path what follows for a claim kind.
-	url  string
-	path func(claimKind string) string
-	tls  *tls.Config
+	url string // https://host:port
+	tls *tls.Config
 	// process whose CPU counts.
 	process *process
 
@@ -37,6 +39,7 @@ type round struct {
 
 func (r round) perSecond() float64 { return float64(r.Requests) / r.Took.Seconds() }
 func (r round) cpuMicros() float64 { return micros(r.CPU) / float64(r.Requests) }
+func (r round) p99Millis() float64 { return millis(r.P99) }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -45,34 +48,51 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 // than there are but where it answers none for a while.
 const openInFlight = 32
 
-// connect opens as many connections as there may be requests in flight, with a
-// request on each, so that all that comes once is behind them.
-func (t *target) connect(ctx context.Context, inFlight int) (*client, error) {
-	c := newClient(t.url, t.tls, inFlight)
-	all, ctx := errgroup.WithContext(ctx)
-	for i := range inFlight {
-		all.Go(func() error { return t.bind(ctx, c, i) })
+// connect as kube-apiserver does to a webhook behind a Service: over TLS and HTTP/1.1, with
+// a connection for each request in flight, which is kept and used again, the last one first.
+// net/http does that in kube-apiserver, too.
+func (t *target) connect(inFlight int) *http.Client {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: t.tls, Protocols: protocols, MaxConnsPerHost: inFlight, MaxIdleConnsPerHost: inFlight},
+		Timeout:   patience,
 	}
-	if err := all.Wait(); err != nil {
-		c.Close()
+}
+
+// post the i-th review with the headers of kube-apiserver. An answer other than 200 is an error.
+func (t *target) post(ctx context.Context, c *http.Client, i int) ([]byte, error) {
+	review := t.reviews[i%len(t.reviews)]
+	// With the time that kube-apiserver adds to the path.
+	url := fmt.Sprintf("%s%s%s?timeout=%ds", t.url, v1beta1.BindPath, review.claimKind, v1beta1.WebhookTimeoutSeconds)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(review.body))
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	request.Header.Set("Accept", "application/json, */*")
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "kube-apiserver-admission")
+	response, err := c.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask for a class: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %s: %s", response.Status, answer)
+	}
+	return answer, err
 }
 
 var allowed, patched = []byte(`"allowed":true`), []byte(`"patch":"`)
 
 // bind posts one of the reviews, the answer to which is to have a patch.
-func (t *target) bind(ctx context.Context, c *client, i int) error {
-	review := t.reviews[i%len(t.reviews)]
-	body, err := c.Post(ctx, t.path(review.claimKind), review.body)
-	if err != nil {
-		return fmt.Errorf("cannot ask for a class: %w", err)
+func (t *target) bind(ctx context.Context, c *http.Client, i int) error {
+	body, err := t.post(ctx, c, i)
+	if err == nil && (!bytes.Contains(body, allowed) || !bytes.Contains(body, patched)) {
+		err = fmt.Errorf("the claim is not bound: %s", body)
 	}
-	if !bytes.Contains(body, allowed) || !bytes.Contains(body, patched) {
-		return fmt.Errorf("the claim is not bound: %s", body)
-	}
-	return nil
+	return err
 }
 
 // drive for so long, with one request in flight after the other (closed loop), or
@@ -83,35 +103,36 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	if perSecond > 0 {
 		inFlight, interval = openInFlight, time.Second/time.Duration(perSecond)
 	}
-	c, err := t.connect(ctx, inFlight)
-	if err != nil {
+	c := t.connect(inFlight)
+	defer c.CloseIdleConnections()
+	// A request on each connection, so that all that comes once is behind them.
+	first, connecting := errgroup.WithContext(ctx)
+	for i := range inFlight {
+		first.Go(func() error { return t.bind(connecting, c, i) })
+	}
+	if err := first.Wait(); err != nil {
 		return round{}, err
 	}
-	defer c.Close()
 	l := &loop{target: t, client: c, interval: interval, took: make([][]time.Duration, inFlight)}
 	for i := range l.took {
 		l.took[i] = make([]time.Duration, 0, 1<<14)
 	}
-
-	cpu, err := t.process.cpu()
+	r := round{}
+	var err error
+	r.CPU, err = t.process.cpuOf(func() error {
+		l.begin = time.Now()
+		l.end = l.begin.Add(d)
+		all, driving := errgroup.WithContext(ctx)
+		for i := range l.took {
+			all.Go(func() error { return l.run(driving, i) })
+		}
+		err := all.Wait()
+		r.Took = time.Since(l.begin)
+		return err
+	})
 	if err != nil {
 		return round{}, err
 	}
-	l.begin = time.Now()
-	l.end = l.begin.Add(d)
-	all, driving := errgroup.WithContext(ctx)
-	for i := range l.took {
-		all.Go(func() error { return l.run(driving, i) })
-	}
-	if err := all.Wait(); err != nil {
-		return round{}, err
-	}
-	r := round{Took: time.Since(l.begin)}
-	after, err := t.process.cpu()
-	if err != nil {
-		return round{}, err
-	}
-	r.CPU = after - cpu
 	took := slices.Concat(l.took...)
 	slices.Sort(took)
 	r.Requests, r.P50, r.P99, r.Worst = len(took), quantile(took, .5), quantile(took, .99), quantile(took, 1)
@@ -124,7 +145,7 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 // loop is a drive under way.
 type loop struct {
 	target     *target
-	client     *client
+	client     *http.Client
 	begin, end time.Time
 	interval   time.Duration // 0 in a closed loop
 	next       atomic.Int64

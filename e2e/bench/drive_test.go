@@ -34,7 +34,7 @@ func driven(t *testing.T, handler http.HandlerFunc) *target {
 	t.Helper()
 	url, config := serve(t, handler)
 	return &target{
-		url: url, path: bindPath, tls: config, process: &process{os.Getpid()},
+		url: url, tls: config, process: &process{os.Getpid()},
 		inFlight: 3, reviews: []poolClaim{{"", []byte("a")}, {"", []byte("b")}, {"", []byte("c")}, {"", []byte("d")}},
 	}
 }

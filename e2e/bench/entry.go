@@ -11,18 +11,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
 // entry of classbind's for a kind of claim.
 func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrationv1.MutatingWebhook, err error) {
-	clientset, err := kubernetes.NewForConfig(m.Config)
-	if err != nil {
-		return entry, err
-	}
-	configurations := clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	configurations := m.clientset.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	c, err := configurations.Get(ctx, v1beta1.LastConfiguration, metav1.GetOptions{})
 	if err != nil {
 		return entry, fmt.Errorf("cannot see how classbind is called: %w", err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/classbind/classbind/e2e/classbind"
 )
 
 // All kinds are of one API group and version.
@@ -41,11 +43,8 @@ func plural(kind string) string { return strings.ToLower(kind) + "s" }
 // resource of a kind is the name of its CRD, and of what registers it.
 func resource(kind string) string { return plural(kind) + "." + group }
 
-// classSchema lets a class be anything, claimSchema has what a claim of a
-// database would have.
-const (
-	classSchema = `{type: object, x-kubernetes-preserve-unknown-fields: true}`
-	claimSchema = `
+// claimSchema has what a claim of a database would have.
+const claimSchema = `
       type: object
       properties:
         spec:
@@ -73,36 +72,19 @@ const (
         status:
           type: object
           x-kubernetes-preserve-unknown-fields: true`
-)
 
 // definitions of all kinds.
 func (k kinds) definitions() string {
 	var manifest strings.Builder
 	for _, kind := range k.all() {
-		scope, schema := "Cluster", classSchema
-		if isClaim(kind) {
+		scope, schema := "Cluster", classbind.AnySchema
+		if strings.HasPrefix(kind, "Claim") {
 			scope, schema = "Namespaced", claimSchema
 		}
-		fmt.Fprintf(&manifest, `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]s}
-spec:
-  group: %[2]s
-  scope: %[3]s
-  names: {kind: %[4]s, plural: %[5]s}
-  versions:
-  - name: %[6]s
-    served: true
-    storage: true
-    schema:
-     openAPIV3Schema: %[7]s
-`, resource(kind), group, scope, kind, plural(kind), version, schema)
+		manifest.WriteString(classbind.CRD(kind, resource(kind), scope, schema))
 	}
 	return manifest.String()
 }
-
-func isClaim(kind string) bool { return strings.HasPrefix(kind, "Claim") }
 
 func (k kinds) all() []string {
 	all := slices.Concat(k.classes, k.claims, k.unregistered)
@@ -112,50 +94,22 @@ func (k kinds) all() []string {
 	return all
 }
 
-// lastDefinition is the name of the CRD that is made last.
-func (k kinds) lastDefinition() string {
-	all := k.all()
-	return resource(all[len(all)-1])
-}
-
 // registrations of the kinds, with the role that a vendor adds, and the default class.
 func (k kinds) registrations() string {
-	var manifest strings.Builder
-	fmt.Fprintf(&manifest, `---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: %[1]s
-  labels: {classbind.io/aggregate-to-classbind: "true"}
-rules:
-- {apiGroups: [%[1]s], resources: ["*"], verbs: [get, list, watch]}
-`, group)
-	claims := make([]string, len(k.claims))
-	for i, kind := range k.claims {
-		claims[i] = resource(kind)
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: %s}\n", claims[i])
+	manifest := classbind.Vendor(group)
+	var claims []string
+	for _, kind := range k.claims {
+		claims = append(claims, resource(kind))
+		manifest += classbind.ClaimKind(resource(kind), "{}")
 	}
 	for _, kind := range k.classes {
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\n"+
-			"metadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
-			resource(kind), strings.Join(claims, "}, {name: "))
+		manifest += classbind.Serving(resource(kind), claims...)
 	}
 	if k.defaulted != "" {
-		fmt.Fprintf(&manifest, `---
-apiVersion: classbind.io/v1beta1
-kind: ClaimKind
-metadata: {name: %[1]s}
-spec: {admission: {defaulting: Policy}}
----
-apiVersion: classbind.io/v1beta1
-kind: ClassKind
-metadata: {name: %[2]s}
-spec: {claimKinds: [{name: %[1]s}]}
----
-apiVersion: %[3]s/%[4]s
-kind: %[5]s
-metadata: {name: standard, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}
-`, resource(k.defaulted), resource(defaultClass), group, version, defaultClass)
+		standard := `metadata: {name: standard, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}`
+		manifest += classbind.ClaimKind(resource(k.defaulted), "{admission: {defaulting: Policy}}") +
+			classbind.Serving(resource(defaultClass), resource(k.defaulted)) +
+			fmt.Sprintf("---\napiVersion: %s/%s\nkind: %s\n%s\n", group, version, defaultClass, standard)
 	}
-	return manifest.String()
+	return manifest
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,14 +9,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/progress"
 )
-
-// bindPath is classbind's, with the time that kube-apiserver adds to it.
-func bindPath(claimKind string) string {
-	return fmt.Sprintf("%s%s?timeout=%ds", v1beta1.BindPath, claimKind, v1beta1.WebhookTimeoutSeconds)
-}
 
 // freeClaim is of a kind that nobody registers, the webhook of constantClaim does
 // nothing, and the API server itself binds a policyClaim.
@@ -33,77 +26,64 @@ const distinct = 400
 // many is a cluster with many classes of many kinds, and classbind serving it.
 type many struct {
 	*cluster
-	settings Settings
-	kinds    kinds
-	replica  *replica
-	trusted  *tls.Config // classbind
-	reviews  []poolClaim
+	replica *replica
+	reviews []poolClaim
 }
 
 // startMany returns once classbind knows all of the classes.
 func startMany(ctx context.Context, command string, s Settings) (_ *many, err error) {
-	m := &many{settings: s, kinds: kinds{
+	k := kinds{
 		classes: numbered("Class", s.ClassKinds), claims: numbered("Claim", s.ClaimKinds),
 		unregistered: []string{freeClaim, constantClaim},
-	}}
+	}
 	if s.runs(partCreate) {
-		m.kinds.defaulted = policyClaim
+		k.defaulted = policyClaim
 	}
 	if s.runs(partStorm) {
-		m.kinds.unregistered = append(m.kinds.unregistered, m.freeClasses()...)
+		k.unregistered = append(k.unregistered, freeClasses(s)...)
 	}
-	if m.reviews, err = reviews(m.kinds.claims, distinct, s.Classes/s.Matches); err != nil {
+	m := &many{}
+	if m.reviews, err = reviews(k.claims, distinct, s.Classes/s.Matches); err != nil {
 		return nil, err
 	}
-	if m.cluster, err = newCluster(ctx, command, s.Progress); err != nil {
+	if m.cluster, err = newCluster(ctx, command, s, k); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.stop())
-		}
-	}()
-	if err := m.install(ctx, m.kinds); err != nil {
-		return nil, err
+	if err = m.fill(ctx, 0, s.Classes, func(i int) class { return pooled(i, k.classes, s.Matches) }); err == nil {
+		err = m.startReplica(ctx)
 	}
-	err = m.fill(ctx, 0, s.Classes, func(i int) class { return pooled(i, m.kinds.classes, s.Matches) })
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, m.stop())
 	}
-	return m, m.startReplica(ctx)
+	return m, nil
 }
 
 // startReplica returns once it knows all of the classes, and every claim of the
 // reviews has as many to choose from as it should have.
 func (m *many) startReplica(ctx context.Context) error {
-	err := progress.During(m.progress, "starting classbind", func() (err error) {
-		if m.replica, _, err = m.serve(ctx); err != nil {
+	err := progress.During(m.settings.Progress, "starting classbind", func() (err error) {
+		if m.replica, err = m.serve(ctx); err != nil {
 			return err
 		}
-		return m.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s")
+		return m.awaitRegistrations(ctx)
 	})
 	if err != nil {
 		return err
 	}
-	if m.trusted, err = m.trust(ctx); err != nil {
-		return err
-	}
-	c := newClient(m.replica.URL, m.trusted, 1)
-	defer c.Close()
-	for _, review := range m.reviews {
-		answer, err := ask(ctx, c, bindPath(review.claimKind), review.body)
+	for i := range m.reviews {
+		answer, _, err := m.bound().ask(ctx, i)
 		if err != nil {
 			return err
 		}
 		if got, want := answer.AuditAnnotations["candidates"], strconv.Itoa(m.settings.Matches); got != want {
-			return fmt.Errorf("a claim has %q classes to choose from, not %s: %s", got, want, review.body)
+			return fmt.Errorf("a claim has %q classes to choose from, not %s: %s", got, want, m.reviews[i].body)
 		}
 	}
 	return nil
 }
 
 // freeClasses are kinds of class that nobody registers, as many as are registered.
-func (m *many) freeClasses() []string { return numbered("Free", m.settings.ClassKinds) }
+func freeClasses(s Settings) []string { return numbered("Free", s.ClassKinds) }
 
 // stop everything that runs.
 func (m *many) stop() error {
@@ -115,25 +95,38 @@ func (m *many) stop() error {
 }
 
 // bound is classbind as a target.
-func (m *many) bound() *target {
-	return &target{
-		url: m.replica.URL, path: bindPath, tls: m.trusted, process: &m.replica.process,
-		inFlight: m.settings.Connections, reviews: m.reviews,
+func (m *many) bound() *target { return m.replica.target(m.settings, m.reviews) }
+
+// ask posts the i-th review and reads the answer, which has so many bytes and is to have a patch.
+func (t *target) ask(ctx context.Context, i int) (answer *admissionv1.AdmissionResponse, size int, err error) {
+	c := t.connect(1)
+	defer c.CloseIdleConnections()
+	body, err := t.post(ctx, c, i)
+	if err != nil {
+		return nil, 0, err
 	}
+	review := admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, 0, fmt.Errorf("cannot read an answer: %w", err)
+	}
+	if r := review.Response; r == nil || !r.Allowed || len(r.Patch) == 0 {
+		return nil, 0, fmt.Errorf("the claim is not bound: %s", body)
+	}
+	return review.Response, len(body), nil
 }
 
-// ask posts a review and reads the answer, which is to have a patch.
-func ask(ctx context.Context, c *client, path string, review []byte) (*admissionv1.AdmissionResponse, error) {
-	body, err := c.Post(ctx, path, review)
-	if err != nil {
-		return nil, fmt.Errorf("cannot ask for a class: %w", err)
+// rounds of so many things that are compared, in turn one way and the other. The first of
+// each, in which it warms up, is none that counts.
+func (m *many) rounds(things int, do func(i, round int) error) error {
+	for n := range m.settings.Rounds + 1 {
+		for i := range things {
+			if n%2 == 1 {
+				i = things - 1 - i
+			}
+			if err := do(i, n); err != nil {
+				return err
+			}
+		}
 	}
-	answer := admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("cannot read an answer: %w", err)
-	}
-	if r := answer.Response; r == nil || !r.Allowed || len(r.Patch) == 0 {
-		return nil, fmt.Errorf("the claim is not bound: %s", body)
-	}
-	return answer.Response, nil
+	return nil
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -24,13 +23,15 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }
 
-// cpuFor is what it uses in a time.
-func (p *process) cpuFor(ctx context.Context, d time.Duration) (time.Duration, error) {
+// cpuOf is what it uses while something is done.
+func (p *process) cpuOf(do func() error) (time.Duration, error) {
 	before, err := p.cpu()
 	if err != nil {
 		return 0, err
 	}
-	sleep(ctx, d)
+	if err := do(); err != nil {
+		return 0, err
+	}
 	after, err := p.cpu()
 	return after - before, err
 }

@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -13,27 +10,25 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Report of a measurement; a part that did not run is nil. The names of fields
-// have their units: Micros, Millis and Seconds of time, Bytes.
+// Report of a measurement; a part that did not run is nil.
 type Report struct {
-	Go   string `json:"go"`
-	CPUs int    `json:"cpus"`
+	Go   string
+	CPUs int
 	// LoadAverage of the minute before tells a machine that had other things to do.
-	LoadAverage  float64  `json:"loadAverage"`
-	Settings     Settings `json:"settings"`
-	RoundSeconds float64  `json:"roundSeconds"`
+	LoadAverage float64
+	Settings    Settings
 
-	Webhook *Webhook `json:"webhook,omitempty"`
-	Create  *Create  `json:"create,omitempty"`
-	Storm   *Storm   `json:"storm,omitempty"`
-	Scale   *Scale   `json:"scale,omitempty"`
+	Webhook *Webhook
+	Create  *Create
+	Storm   *Storm
+	Scale   *Scale
 
 	// Verdicts are on the bounds of the parts that ran.
-	Verdicts []Verdict `json:"verdicts"`
+	Verdicts []Verdict
 }
 
 func newReport(s Settings) (*Report, error) {
-	r := &Report{Go: runtime.Version(), CPUs: runtime.NumCPU(), Settings: s, RoundSeconds: s.Round.Seconds()}
+	r := &Report{Go: runtime.Version(), CPUs: runtime.NumCPU(), Settings: s}
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil, err
@@ -46,23 +41,11 @@ func newReport(s Settings) (*Report, error) {
 	return r, nil
 }
 
-// Save the report as JSON.
-func (r *Report) Save(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // As any folder of what is built.
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // It is no secret.
-}
-
 // Print the report for people, and in the end which bounds are met.
 func (r *Report) Print(to io.Writer) {
 	p := &printer{to: to}
 	p.line("%d CPUs for all of it, %s; the load average was %.1f before", r.CPUs, r.Go, r.LoadAverage)
-	r.Webhook.print(p)
+	r.Webhook.print(p, r.Settings)
 	r.Create.print(p)
 	r.Storm.print(p)
 	r.Scale.print(p)
@@ -101,14 +84,13 @@ func row(format string, args ...any) []string {
 	return strings.Split(fmt.Sprintf(format, args...), "|")
 }
 
-func (h *Webhook) print(p *printer) {
+func (h *Webhook) print(p *printer, s Settings) {
 	if h == nil {
 		return
 	}
 	p.line("\nwebhook: the same reviews for both; %d classes of %d kinds, %d kinds of claim, %d matches a claim",
-		h.Classes, h.ClassKinds, h.ClaimKinds, h.Matches)
-	p.line("(reviews of %d bytes, answers of %d and of %d; medians of rounds, ratios of rounds side by side)",
-		h.ReviewBytes, h.DoNothingAnswerBytes, h.ClassbindAnswerBytes)
+		s.Classes, s.ClassKinds, s.ClaimKinds, s.Matches)
+	p.line("(reviews of %d bytes, answers of %d; medians of rounds, ratios of rounds side by side)", h.ReviewBytes, h.AnswerBytes)
 	of := func(name string, s Served) []string {
 		return row("%s|%.0f|%.2f|%.2f|%.0f|%.1f", name, s.PerSecond, s.P50Millis, s.P99Millis, s.CPUMicros, mebi(s.RSSBytes))
 	}

@@ -93,9 +93,6 @@ type poolClaim struct {
 	body      []byte
 }
 
-// claimKindName is that of a kind of claim.
-func claimKindName(kind string) string { return plural(kind) + "." + group }
-
 // reviews of claims of all kinds in turn, each of which asks for another pool of
 // so many.
 func reviews(kinds []string, n, pools int) ([]poolClaim, error) {
@@ -107,7 +104,7 @@ func reviews(kinds []string, n, pools int) ([]poolClaim, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode a review: %w", err)
 		}
-		all[i] = poolClaim{claimKindName(kind), body}
+		all[i] = poolClaim{resource(kind), body}
 	}
 	return all, nil
 }

@@ -24,36 +24,31 @@ var parts = []string{partWebhook, partCreate, partStorm, partScale}
 // Settings of a measurement.
 type Settings struct {
 	// Only these parts.
-	Only []string `json:"only"`
+	Only []string
 	// Rounds of each of what is compared, and how long one takes.
-	Rounds int           `json:"rounds"`
-	Round  time.Duration `json:"-"`
+	Rounds int
+	Round  time.Duration
 	// Connections of a closed loop that drives a webhook. Four keep two cores busy, the
 	// load included. With eight, both webhooks answer as many reviews a second as with four,
 	// and the p99 of both is about 3 ms: then it tells more of the queue than of a webhook.
-	Connections int `json:"connections"`
+	Connections int
 	// Classes and their kinds, the kinds of claim that all of them serve, and how
 	// many match a claim, a divisor of the classes, where there are many of all of them.
-	Classes    int `json:"classes"`
-	ClassKinds int `json:"classKinds"`
-	ClaimKinds int `json:"claimKinds"`
-	Matches    int `json:"matches"`
+	Classes    int
+	ClassKinds int
+	ClaimKinds int
+	Matches    int
 	// Creates of claims of each sort in a round of the part create.
-	Creates int `json:"creates"`
+	Creates int
 	// Changes of classes, and claims, in a second of the part storm.
-	Changes int `json:"changes"`
-	Claims  int `json:"claims"`
+	Changes int
+	Claims  int
 	// Held are the classes of one kind that a replica holds at most in the part
 	// scale, and SingleChanges how many of them change one after the other.
-	Held          int `json:"held"`
-	SingleChanges int `json:"singleChanges"`
-	// JSON is the file to which the numbers are written, CPUProfile one for a
-	// profile of classbind in the part webhook, or empty.
-	JSON       string `json:"-"`
-	CPUProfile string `json:"-"`
-
+	Held          int
+	SingleChanges int
 	// Progress is told what goes on.
-	Progress io.Writer `json:"-"`
+	Progress io.Writer
 }
 
 // AddFlags of what a run may change. All other settings are those of the documents.
@@ -65,10 +60,10 @@ func (s *Settings) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.Rounds, "rounds", 10, "`number` of rounds of each of what is compared, after one that warms up")
 	fs.DurationVar(&s.Round, "round", 2*time.Second, "`time` that a round takes")
 	fs.IntVar(&s.Connections, "connections", 4, "`number` of connections that drive a webhook, each with a request in flight")
-	fs.StringVar(&s.JSON, "json", "bin/bench.json", "`file` to which the numbers are written")
-	fs.StringVar(&s.CPUProfile, "cpu-profile", "",
-		"`file` to which a CPU profile of classbind is written, taken in a round of its own in the part webhook")
 }
+
+// say what goes on.
+func (s *Settings) say(format string, args ...any) { _, _ = fmt.Fprintf(s.Progress, format, args...) }
 
 // Validate says everything that is wrong, flag by flag.
 func (s *Settings) Validate() error {

@@ -31,31 +31,31 @@ const (
 // steady rate, whatever becomes of those before, which leaves time for the changes.
 type Storm struct {
 	// Wanted is how many classes were to change in a second, and Claims how many claims came.
-	Wanted int `json:"wantedPerSecond"`
-	Claims int `json:"claimsPerSecond"`
+	Wanted int
+	Claims int
 	// Quiet is without any change; Here with changes to classes of all kinds that
 	// are registered; Elsewhere to as many of as many kinds that are not, of which
 	// each is watched, and what comes is discarded. So etcd and the API server
 	// do the same Here and Elsewhere, on the same processors; what Here has more is
 	// classbind's.
-	Quiet     Stormed `json:"quiet"`
-	Elsewhere Stormed `json:"elsewhere"`
-	Here      Stormed `json:"here"`
+	Quiet     Stormed
+	Elsewhere Stormed
+	Here      Stormed
 	// P99Ratio is that of Here to Elsewhere, P99RatioToQuiet that to Quiet: medians
 	// of those of rounds that were next to each other.
-	P99Ratio        float64 `json:"p99Ratio"`
-	P99RatioToQuiet float64 `json:"p99RatioToQuiet"`
+	P99Ratio        float64
+	P99RatioToQuiet float64
 }
 
 // Stormed is what claims took beside changes, of which there were so many.
 type Stormed struct {
-	ChangesPerSecond float64 `json:"changesPerSecond"`
+	ChangesPerSecond float64
 	Served
 }
 
 // storm drives classbind without and with changes of classes.
 func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
-	n, free := min(stormed, m.settings.Classes), m.freeClasses()
+	n, free := min(stormed, m.settings.Classes), freeClasses(m.settings)
 	if err := m.fill(ctx, 0, n, func(i int) class { return pooled(i, free, m.settings.Matches) }); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	elsewhere := &weather{name: "elsewhere", kinds: free}
 	here := &weather{name: "here", kinds: m.kinds.classes}
 	for _, w := range []*weather{elsewhere, here} {
-		if w.gale, err = newGale(ctx, etcd, n, func(i int) class { return pooled(i, w.kinds, m.settings.Matches) }); err != nil {
+		if w.gale, err = newGale(etcd, n, func(i int) class { return pooled(i, w.kinds, m.settings.Matches) }); err != nil {
 			return nil, err
 		}
 	}
@@ -93,8 +93,7 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 			return nil, err
 		}
 	}
-	p99 := func(r round) float64 { return millis(r.P99) }
-	s.P99Ratio, s.P99RatioToQuiet = ratio(here.rounds, elsewhere.rounds, p99), ratio(here.rounds, quiet.rounds, p99)
+	s.P99Ratio, s.P99RatioToQuiet = ratio(here.rounds, elsewhere.rounds, round.p99Millis), ratio(here.rounds, quiet.rounds, round.p99Millis)
 	return s, nil
 }
 
@@ -120,26 +119,21 @@ type weather struct {
 	changes []float64 // per second, by round
 }
 
-// stormRounds measures in all weathers, in turn one way and the other. It leaves out the first round of each.
+// stormRounds measures in all weathers.
 func (m *many) stormRounds(ctx context.Context, t *target, all []*weather) error {
-	for n := range m.settings.Rounds + 1 {
-		for i := range all {
-			if n%2 == 1 {
-				i = len(all) - 1 - i
-			}
-			w := all[i]
-			r, rate, err := m.stormRound(ctx, t, w.gale)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
-			_, _ = fmt.Fprintf(m.progress, "  storm: round %d of %d, %-9s %4.0f changes/s, %6.0f claims/s, p50 %.2f ms, p99 %.2f ms\n",
-				n, m.settings.Rounds, w.name, rate, r.perSecond(), millis(r.P50), millis(r.P99))
-			if n > 0 {
-				w.rounds, w.changes = append(w.rounds, r), append(w.changes, rate)
-			}
+	return m.rounds(len(all), func(i, n int) error {
+		w := all[i]
+		r, rate, err := m.stormRound(ctx, t, w.gale)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
 		}
-	}
-	return nil
+		m.settings.say("  storm: round %d of %d, %-9s %4.0f changes/s, %6.0f claims/s, p50 %.2f ms, p99 %.2f ms\n",
+			n, m.settings.Rounds, w.name, rate, r.perSecond(), millis(r.P50), millis(r.P99))
+		if n > 0 {
+			w.rounds, w.changes = append(w.rounds, r), append(w.changes, rate)
+		}
+		return nil
+	})
 }
 
 // stormRound is one in a gale, or in none, and says how many changes there were
@@ -171,23 +165,17 @@ type gale struct {
 	changes   atomic.Int64
 }
 
-// newGale is for n classes, as they are stored.
-func newGale(ctx context.Context, etcd *clientv3.Client, n int, class func(i int) class) (*gale, error) {
+// newGale is for n classes.
+func newGale(etcd *clientv3.Client, n int, class func(i int) class) (*gale, error) {
 	g := &gale{etcd: etcd}
 	for i := range n {
-		of := class(i)
-		c, err := storedClass(ctx, etcd, of)
+		c := class(i)
+		c.labels["storm"] = marker
+		template, err := c.stored()
 		if err != nil {
 			return nil, err
 		}
-		labels := c.GetLabels()
-		labels["storm"] = marker
-		c.SetLabels(labels)
-		template, err := c.MarshalJSON()
-		if err != nil {
-			return nil, fmt.Errorf("cannot write the class at %s: %w", of.key(), err)
-		}
-		g.keys, g.templates = append(g.keys, of.key()), append(g.templates, template)
+		g.keys, g.templates = append(g.keys, c.key()), append(g.templates, template)
 	}
 	return g, nil
 }

@@ -17,34 +17,22 @@ const sizeTolerance = 4
 
 // Webhook is what two webhooks took for the same reviews.
 type Webhook struct {
-	Classes    int `json:"classes"`
-	ClassKinds int `json:"classKinds"`
-	ClaimKinds int `json:"claimKinds"`
-	Matches    int `json:"matches"`
-	// ReviewBytes is the size of the first review, and the others those of its answer's bodies.
-	ReviewBytes          int `json:"reviewBytes"`
-	DoNothingAnswerBytes int `json:"doNothingAnswerBytes"`
-	ClassbindAnswerBytes int `json:"classbindAnswerBytes"`
+	// ReviewBytes is the size of the first review, and AnswerBytes that of its answer's body.
+	ReviewBytes, AnswerBytes int
 
-	DoNothing Served `json:"doNothing"`
-	Classbind Served `json:"classbind"`
+	DoNothing, Classbind Served
 	// Ratios of classbind to the do-nothing webhook: medians of those of rounds
 	// that were next to each other.
-	ThroughputRatio float64 `json:"throughputRatio"`
-	P50Ratio        float64 `json:"p50Ratio"`
-	P99Ratio        float64 `json:"p99Ratio"`
-	CPURatio        float64 `json:"cpuRatio"`
+	ThroughputRatio, P50Ratio, P99Ratio, CPURatio float64
 }
 
 // Served is what a server took: medians of its rounds.
 type Served struct {
-	PerSecond float64 `json:"perSecond"`
-	P50Millis float64 `json:"p50Millis"`
-	P99Millis float64 `json:"p99Millis"`
+	PerSecond, P50Millis, P99Millis float64
 	// CPUMicros are the server's for a request.
-	CPUMicros float64 `json:"cpuMicros"`
+	CPUMicros float64
 	// RSSBytes after the last round.
-	RSSBytes int64 `json:"rssBytes"`
+	RSSBytes int64
 }
 
 // served are rounds of a process, in a report.
@@ -52,7 +40,7 @@ func served(p *process, rounds []round) (Served, error) {
 	s := Served{
 		PerSecond: medianOf(rounds, round.perSecond),
 		P50Millis: medianOf(rounds, func(r round) float64 { return millis(r.P50) }),
-		P99Millis: medianOf(rounds, func(r round) float64 { return millis(r.P99) }),
+		P99Millis: medianOf(rounds, round.p99Millis),
 		CPUMicros: medianOf(rounds, round.cpuMicros),
 	}
 	var err error
@@ -67,36 +55,37 @@ func (m *many) webhook(ctx context.Context, doNothingCommand string) (_ *Webhook
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	nothing, err := m.constant(d)
+	both, names := []*target{m.constant(d), m.bound()}, []string{"do-nothing", "classbind"}
+	w := &Webhook{ReviewBytes: len(m.reviews[0].body)}
+	if w.AnswerBytes, err = sameAnswers(ctx, both[0], both[1]); err != nil {
+		return nil, err
+	}
+	var rounds [2][]round
+	err = m.rounds(len(both), func(i, n int) error {
+		r, err := both[i].drive(ctx, m.settings.Round, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", names[i], err)
+		}
+		if n > 0 {
+			rounds[i] = append(rounds[i], r)
+		}
+		m.settings.say("  webhook: round %d of %d, %-10s %6.0f/s, p50 %.2f ms, p99 %.2f ms, worst %.0f ms, CPU %.0f µs\n",
+			n, m.settings.Rounds, names[i], r.perSecond(), millis(r.P50), millis(r.P99), millis(r.Worst), r.cpuMicros())
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	bound := m.bound()
-	w := &Webhook{
-		Classes: m.settings.Classes, ClassKinds: m.settings.ClassKinds, ClaimKinds: m.settings.ClaimKinds, Matches: m.settings.Matches,
-		ReviewBytes: len(m.reviews[0].body),
+	for i, to := range []*Served{&w.DoNothing, &w.Classbind} {
+		if *to, err = served(both[i].process, rounds[i]); err != nil {
+			return nil, err
+		}
 	}
-	if w.DoNothingAnswerBytes, w.ClassbindAnswerBytes, err = sameAnswers(ctx, nothing, bound); err != nil {
-		return nil, err
-	}
-	both, err := m.interleave(ctx, "webhook", []*target{nothing, bound}, []string{"do-nothing", "classbind"})
-	if err != nil {
-		return nil, err
-	}
-	if w.DoNothing, err = served(nothing.process, both[0]); err != nil {
-		return nil, err
-	}
-	if w.Classbind, err = served(bound.process, both[1]); err != nil {
-		return nil, err
-	}
-	w.ThroughputRatio = ratio(both[1], both[0], round.perSecond)
-	w.P50Ratio = ratio(both[1], both[0], func(r round) float64 { return millis(r.P50) })
-	w.P99Ratio = ratio(both[1], both[0], func(r round) float64 { return millis(r.P99) })
-	w.CPURatio = ratio(both[1], both[0], round.cpuMicros)
-	if m.settings.CPUProfile != "" {
-		err = m.profileCPU(ctx, bound)
-	}
-	return w, err
+	w.ThroughputRatio = ratio(rounds[1], rounds[0], round.perSecond)
+	w.P50Ratio = ratio(rounds[1], rounds[0], func(r round) float64 { return millis(r.P50) })
+	w.P99Ratio = ratio(rounds[1], rounds[0], round.p99Millis)
+	w.CPURatio = ratio(rounds[1], rounds[0], round.cpuMicros)
+	return w, nil
 }
 
 // ratio of something of rounds to that of those beside them, the median.
@@ -108,37 +97,9 @@ func ratio(of, to []round, value func(round) float64) float64 {
 	return median(ratios)
 }
 
-// interleave rounds of targets, in turn one way and the other, and leave out the
-// first of each, in which they warm up.
-func (m *many) interleave(ctx context.Context, what string, targets []*target, names []string) ([][]round, error) {
-	rounds := make([][]round, len(targets))
-	for n := range m.settings.Rounds + 1 {
-		for i := range targets {
-			if n%2 == 1 {
-				i = len(targets) - 1 - i
-			}
-			r, err := targets[i].drive(ctx, m.settings.Round, 0)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", names[i], err)
-			}
-			warm := ""
-			if n > 0 {
-				rounds[i] = append(rounds[i], r)
-			} else {
-				warm = " (warming up)"
-			}
-			_, _ = fmt.Fprintf(m.progress, "  %s: round %d of %d, %-10s %6.0f/s, p50 %.2f ms, p99 %.2f ms, worst %.0f ms, CPU %.0f µs%s\n",
-				what, n, m.settings.Rounds, names[i], r.perSecond(), millis(r.P50), millis(r.P99), millis(r.Worst), r.cpuMicros(), warm)
-		}
-	}
-	return rounds, nil
-}
-
 // startConstant starts a webhook that does nothing, with the answer of classbind.
 func (m *many) startConstant(ctx context.Context, command string) (*doNothing, error) {
-	c := newClient(m.replica.URL, m.trusted, 1)
-	defer c.Close()
-	answer, err := ask(ctx, c, bindPath(m.reviews[0].claimKind), m.reviews[0].body)
+	answer, _, err := m.bound().ask(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -176,36 +137,26 @@ func sameSize(answer *admissionv1.AdmissionResponse) (map[string]string, error) 
 }
 
 // constant is the do-nothing webhook as a target.
-func (m *many) constant(d *doNothing) (*target, error) {
-	config, err := trusting(d.ca)
-	if err != nil {
-		return nil, err
-	}
+func (m *many) constant(d *doNothing) *target {
 	t := m.bound()
-	t.url, t.path, t.tls, t.process = d.url, func(string) string { return constantPath + "?timeout=3s" }, config, &d.process
-	return t, nil
+	t.url, t.tls, t.process = d.url, d.tls, &d.process
+	return t
 }
 
-// sameAnswers says how large the answers of two targets to the first review are,
-// which are to be of about one size and to have patches of one size.
-func sameAnswers(ctx context.Context, targets ...*target) (int, int, error) {
-	var sizes, patches [2]int
-	for i, t := range targets {
-		c := newClient(t.url, t.tls, 1)
-		defer c.Close()
-		body, err := c.Post(ctx, t.path(t.reviews[0].claimKind), t.reviews[0].body)
-		if err != nil {
-			return 0, 0, err
-		}
-		answer := admissionv1.AdmissionReview{}
-		if err := json.Unmarshal(body, &answer); err != nil {
-			return 0, 0, err
-		}
-		sizes[i], patches[i] = len(body), len(answer.Response.Patch)
+// sameAnswers returns how large the answers of two targets to the first review are. They are to be of
+// about one size and to have patches of one size.
+func sameAnswers(ctx context.Context, one, other *target) (int, error) {
+	a, size, err := one.ask(ctx, 0)
+	if err != nil {
+		return 0, err
 	}
-	if d := sizes[0] - sizes[1]; max(d, -d) > sizeTolerance || patches[0] != patches[1] {
-		return 0, 0, fmt.Errorf("the webhooks do not answer alike: %d and %d bytes, with patches of %d and %d",
-			sizes[0], sizes[1], patches[0], patches[1])
+	b, otherSize, err := other.ask(ctx, 0)
+	if err != nil {
+		return 0, err
 	}
-	return sizes[0], sizes[1], nil
+	if d := size - otherSize; max(d, -d) > sizeTolerance || len(a.Patch) != len(b.Patch) {
+		return 0, fmt.Errorf("the webhooks do not answer alike: %d and %d bytes, with patches of %d and %d",
+			size, otherSize, len(a.Patch), len(b.Patch))
+	}
+	return otherSize, nil
 }

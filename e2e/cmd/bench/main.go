@@ -51,11 +51,11 @@ measured in turn, in rounds, since the machine has other things to do, too.
            classbind's kinds, and as many of others
   scale    memory, start and CPU by classes and claims, and the CPU of changes
 
-Progress goes to standard error, tables to standard output, and all numbers to
-the file of --json. In the end, each bound of bounds.yaml stands beside what was
-measured. The command fails when a bound is not met.`,
-		Example: `  # The comparison alone, and a profile of where classbind's time goes:
-  bench --only=webhook --cpu-profile=classbind.pprof
+Progress goes to standard error, and tables to standard output. In the end, each
+bound of bounds.yaml stands beside what was measured. The command fails when a
+bound is not met.`,
+		Example: `  # The comparison alone, for longer:
+  bench --only=webhook --rounds=20
 
   # All of it, in fewer and shorter rounds:
   bench --rounds=2 --round=1s`,
@@ -69,7 +69,6 @@ measured. The command fails when a bound is not met.`,
 			if report == nil {
 				return err
 			}
-			err = errors.Join(err, report.Save(s.JSON))
 			report.Print(c.OutOrStdout())
 			return errors.Join(err, report.Missed())
 		},

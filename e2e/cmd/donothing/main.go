@@ -36,7 +36,6 @@ func run(ctx context.Context) error {
 	address := flag.String("webhook-bind-address", "", "`host:port` on which the webhook server listens")
 	metrics := flag.String("metrics-bind-address", ":8080", "`host:port` of /metrics, over HTTP")
 	certs := flag.String("cert-dir", "", "`folder` of tls.crt and tls.key")
-	path := flag.String("path", "/mutate", "`path` of the webhook")
 	patch := flag.String("patch", "[]", "JSON `patch` that is answered")
 	annotations := flag.String("annotations", "{}", "audit annotations that are answered, as a JSON `object`")
 	flag.Parse()
@@ -59,7 +58,7 @@ func run(ctx context.Context) error {
 		// Of webhooks at a URL, kube-apiserver would speak HTTP/2 to one that offers it. To a Service, it never does.
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	})
-	server.Register(*path, &admission.Webhook{Handler: handler})
+	server.Register("/", &admission.Webhook{Handler: handler})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
