@@ -122,22 +122,6 @@ func TestFirstMinute(t *testing.T) {
 	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")
 }
 
-// TestMakeBuild reads what make build would do.
-func TestMakeBuild(t *testing.T) {
-	long(t)
-	if inPods() {
-		t.Skip("There is no make in a node.")
-	}
-	build := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "build") // The tests may run under make, too.
-	build.Dir = ".."
-	out, err := build.Output()
-	require.NoError(t, err)
-	first, rest, _ := strings.Cut(string(out), "\n")
-	assert.Contains(t, first, "==> Compiling classbind", "We should say what takes minutes.")
-	assert.Regexp(t, "^CGO_ENABLED=0 go build", rest, "We should compile as the demonstration does, whose cache is used then.")
-	assert.NotContains(t, rest, "-trimpath")
-}
-
 // gone is an error while a process or a group of them is there.
 func gone(process int) error {
 	if err := syscall.Kill(process, 0); err != syscall.ESRCH {

@@ -47,7 +47,6 @@ var (
 	address = regexp.MustCompile(`\s(?:href|src)="([^"]*)"`)
 	// undefined is what a link by reference looks like in the text, if the reference is not there.
 	undefined = regexp.MustCompile(`\]\[[^\]]*\]`)
-	marks     = regexp.MustCompile(mark + `\d+` + mark)
 	code      = regexp.MustCompile("`[^`]*`")
 )
 
@@ -76,8 +75,7 @@ func (p page) links() (links []link) {
 		case *ast.CodeBlock, *ast.FencedCodeBlock, *ast.CodeSpan:
 			return ast.WalkSkipChildren, nil
 		case *ast.Paragraph, *ast.TextBlock:
-			text := marks.ReplaceAllString(p.prose(n), "")
-			for _, found := range undefined.FindAllString(code.ReplaceAllString(text, ""), -1) {
+			for _, found := range undefined.FindAllString(code.ReplaceAllString(p.prose(n), ""), -1) {
 				add(n, found)
 			}
 		}

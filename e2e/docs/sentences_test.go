@@ -131,12 +131,12 @@ var (
 
 // paragraphs of a plain text, and the flags in it, each as a paragraph of its own. Indented lines are no prose.
 func paragraphs(text string) (sentences []sentence) {
-	var prose []word
+	var prose []string
+	n, first, inFlag := 0, 0, false
 	end := func() {
-		sentences = append(sentences, split(prose)...)
+		sentences = append(sentences, split(first, prose)...)
 		prose = nil
 	}
-	n, inFlag := 0, false
 	for line := range strings.Lines(text) {
 		n++
 		switch {
@@ -152,23 +152,19 @@ func paragraphs(text string) (sentences []sentence) {
 			end()
 			continue
 		}
-		for w := range strings.FieldsSeq(line) {
-			prose = append(prose, word{w, n})
+		if prose == nil {
+			first = n
 		}
+		prose = append(prose, strings.Fields(line)...)
 	}
 	end()
 	return sentences
 }
 
+// sentence of a block that begins at a line.
 type sentence struct {
 	text        string
 	line, words int
-}
-
-// word with its punctuation, and the line where it is.
-type word struct {
-	text string
-	line int
 }
 
 // space within code, which is one word.
@@ -183,7 +179,7 @@ func (p page) sentences() (sentences []sentence) {
 		switch n.(type) {
 		case *ast.Paragraph, *ast.TextBlock, *ast.Heading, *extast.TableCell:
 			for part := range strings.SplitSeq(p.prose(n), lineBreak) {
-				sentences = append(sentences, split(p.words(part))...)
+				sentences = append(sentences, split(p.line(offset(n)), strings.Fields(part))...)
 			}
 			return ast.WalkSkipChildren, nil
 		}
@@ -192,13 +188,10 @@ func (p page) sentences() (sentences []sentence) {
 	return sentences
 }
 
-// lineBreak is <br>, which ends a sentence, and mark what tells the line of the words that follow.
-const (
-	lineBreak = "\x01"
-	mark      = "\x02"
-)
+// lineBreak is <br>, which ends a sentence.
+const lineBreak = "\x01"
 
-// prose of a block, with marks: an offset between two of them.
+// prose of a block.
 func (p page) prose(n ast.Node) string {
 	var text strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -207,12 +200,12 @@ func (p page) prose(n ast.Node) string {
 		}
 		switch n := n.(type) {
 		case *ast.CodeSpan:
-			fmt.Fprintf(&text, "%s%d%s`%s`", mark, offset(n), mark, strings.ReplaceAll(p.plain(n), " ", string(space)))
+			text.WriteString("`" + strings.ReplaceAll(p.plain(n), " ", string(space)) + "`")
 			return ast.WalkSkipChildren, nil
 		case *ast.Image:
 			return ast.WalkSkipChildren, nil
 		case *ast.Text:
-			fmt.Fprintf(&text, "%s%d%s%s", mark, n.Segment.Start, mark, n.Value(p.source))
+			text.Write(n.Value(p.source))
 			if n.SoftLineBreak() || n.HardLineBreak() {
 				text.WriteByte(' ')
 			}
@@ -230,68 +223,24 @@ func (p page) prose(n ast.Node) string {
 	return text.String()
 }
 
-// words of a text with marks.
-func (p page) words(text string) (words []word) {
-	var current strings.Builder
-	line, first := 0, 0
-	end := func() {
-		if current.Len() > 0 {
-			words = append(words, word{current.String(), first})
-			current.Reset()
-		}
-	}
-	for i, part := range strings.Split(text, mark) {
-		if i%2 == 1 {
-			var offset int
-			_, _ = fmt.Sscan(part, &offset)
-			line = p.line(offset)
-			continue
-		}
-		for _, r := range part {
-			if unicode.IsSpace(r) {
-				end()
-				continue
-			}
-			if current.Len() == 0 {
-				first = line
-			}
-			current.WriteRune(r)
-		}
-	}
-	end()
-	return words
-}
-
 // abbreviations end no sentence.
 var abbreviations = map[string]bool{"e.g.": true, "i.e.": true, "cf.": true, "vs.": true, "approx.": true, "no.": true, "No.": true}
 
-// split words into sentences. What has neither a letter nor a digit is no word.
-func split(words []word) (sentences []sentence) {
-	current := sentence{}
-	end := func() {
-		if current.words > 0 {
-			sentences = append(sentences, current)
+// split words of a block into sentences. What has neither a letter nor a digit is no word.
+func split(line int, words []string) (sentences []sentence) {
+	current := sentence{line: line}
+	for i, w := range append(words, "") {
+		if w == "" || i > 0 && ends(words[i-1], w) {
+			if current.words > 0 {
+				sentences = append(sentences, current)
+			}
+			current = sentence{line: line}
 		}
-		current = sentence{}
-	}
-	for i, w := range words {
-		if current.text == "" {
-			current.line, current.text = w.line, strings.ReplaceAll(w.text, string(space), " ")
-		} else {
-			current.text += " " + strings.ReplaceAll(w.text, string(space), " ")
-		}
-		if strings.ContainsFunc(w.text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) || strings.Contains(w.text, "`") {
+		current.text = strings.TrimSpace(current.text + " " + strings.ReplaceAll(w, string(space), " "))
+		if strings.ContainsFunc(w, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) || strings.Contains(w, "`") {
 			current.words++
 		}
-		next := ""
-		if i+1 < len(words) {
-			next = words[i+1].text
-		}
-		if ends(w.text, next) {
-			end()
-		}
 	}
-	end()
 	return sentences
 }
 
@@ -303,7 +252,7 @@ func ends(word, next string) bool {
 	case abbreviations[word], strings.HasSuffix(word, "..."):
 		return false
 	case word == "etc.":
-		return next == "" || strings.IndexFunc(next, unicode.IsUpper) == 0
+		return strings.IndexFunc(next, unicode.IsUpper) == 0
 	default:
 		return strings.HasSuffix(word, ".") || strings.HasSuffix(word, "!") || strings.HasSuffix(word, "?")
 	}
@@ -315,7 +264,7 @@ func TestSplit(t *testing.T) {
 		reason, text string
 		want         []string
 	}{
-		"Prose":         {reason: "We should end sentences at stops.", text: "One two. Three\nfour! Five?", want: []string{"1: 2: One two.", "1: 2: Three four!", "2: 1: Five?"}},
+		"Prose":         {reason: "We should end sentences at stops.", text: "One two. Three\nfour! Five?", want: []string{"1: 2: One two.", "1: 2: Three four!", "1: 1: Five?"}},
 		"Code":          {reason: "We should count code as one word, whatever is in it.", text: "Run `make a. B c` or `d.` now.", want: []string{"1: 5: Run `make a. B c` or `d.` now."}},
 		"CodeAtTheEnd":  {reason: "We should see the stop behind code.", text: "Run `a`. (Or `b`.) Or **c.** Or d.", want: []string{"1: 2: Run `a`.", "1: 2: (Or `b`.)", "1: 2: Or c.", "1: 2: Or d."}},
 		"Abbreviations": {reason: "We should not end a sentence at an abbreviation or a version.", text: "A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C).", want: []string{"1: 10: A, e.g. B of 1.31 etc. and v1.2.3 (i.e. C)."}},
