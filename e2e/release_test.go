@@ -16,10 +16,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/classbind/classbind/e2e/image"
 )
 
 const (
@@ -127,7 +127,7 @@ func TestRelease(t *testing.T) {
 			assert.NotContains(t, text, "localhost/")
 		}
 	})
-	t.Run("Image", func(t *testing.T) { checkReleaseImage(t, dist) })
+	t.Run("Image", func(t *testing.T) { r.checkImage(t, dist) })
 	t.Run("SBOM", func(t *testing.T) { r.checkBOM(t, dist) })
 	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist) })
 }
@@ -175,13 +175,19 @@ func (r *releaseTest) validKrew(t *testing.T, dist string) {
 		"CGO_ENABLED=0 go run -mod=mod sigs.k8s.io/krew/cmd/validate-krew-manifest -skip-install -manifest classbind.yaml")
 }
 
-// checkReleaseImage has an image of each platform, which says where it comes from.
-func checkReleaseImage(t *testing.T, dist string) {
+// checkImage has an image of each platform, which says where it comes from.
+func (r *releaseTest) checkImage(t *testing.T, dist string) {
 	t.Helper()
-	read, err := image.Read(filepath.Join(dist, "classbind_v0.1.0_image.tar"), t.TempDir())
+	folder := t.TempDir()
+	r.must(t, folder, "tar -xf '"+filepath.Join(dist, "classbind_v0.1.0_image.tar")+"'")
+	all, err := layout.ImageIndexFromPath(folder)
 	require.NoError(t, err)
-	index, ok := read.(v1.ImageIndex)
-	require.True(t, ok, "We should have an index.")
+	named, err := all.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, named.Manifests, 1)
+	index, err := all.ImageIndex(named.Manifests[0].Digest)
+	require.NoError(t, err, "We should have an index.")
+	require.NoError(t, validate.Index(index))
 	manifest, err := index.IndexManifest()
 	require.NoError(t, err)
 	var platforms []string

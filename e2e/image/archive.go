@@ -3,12 +3,9 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -16,12 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
-
-// maxFile limits a file of an archive: our binary has some ten megabytes.
-const maxFile = 1 << 30
 
 // Archive returns an OCI archive, an OCI layout in a tar file, of one image, a
 // v1.Image or a v1.ImageIndex, which whoever loads it finds under the name ref.
@@ -92,99 +84,4 @@ func pack(dir string) ([]byte, error) {
 		return nil, err
 	}
 	return archive.Bytes(), nil
-}
-
-// IsArchive reports whether a file is a tar file, and so no binary.
-func IsArchive(path string) (bool, error) {
-	f, err := os.Open(path) //nolint:gosec // The user names the file.
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }()
-	start := make([]byte, 262)
-	if _, err := io.ReadFull(f, start); err != nil {
-		return false, nil // It is too short.
-	}
-	return string(start[257:]) == "ustar", nil
-}
-
-// Read the one image of an OCI archive into a folder, and check its digests.
-func Read(archive, dir string) (mutate.Appendable, error) {
-	image, err := read(archive, dir)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the OCI archive %q: %w", archive, err)
-	}
-	return image, nil
-}
-
-func read(archive, dir string) (mutate.Appendable, error) {
-	if err := unpack(archive, dir); err != nil {
-		return nil, err
-	}
-	all, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := all.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-	if n := len(manifest.Manifests); n != 1 {
-		return nil, fmt.Errorf("it has %d images, and not one", n)
-	}
-	entry := manifest.Manifests[0]
-	switch {
-	case entry.MediaType.IsIndex():
-		index, err := all.ImageIndex(entry.Digest)
-		if err != nil {
-			return nil, err
-		}
-		return index, validate.Index(index)
-	case entry.MediaType.IsImage():
-		image, err := all.Image(entry.Digest)
-		if err != nil {
-			return nil, err
-		}
-		return image, validate.Image(image)
-	}
-	return nil, fmt.Errorf("it has a %s, and no %s", entry.MediaType, types.OCIImageIndex)
-}
-
-func unpack(archive, dir string) error {
-	f, err := os.Open(archive) //nolint:gosec // The user names the file.
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	root, err := os.OpenRoot(dir) // which no name in the archive leaves
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	for r := tar.NewReader(f); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if header.Typeflag != tar.TypeReg {
-			continue
-		}
-		if header.Size > maxFile {
-			return fmt.Errorf("%q has %d bytes: at most %d are read", header.Name, header.Size, maxFile)
-		}
-		content, err := io.ReadAll(io.LimitReader(r, maxFile))
-		if err != nil {
-			return err
-		}
-		path := filepath.FromSlash(header.Name)
-		if err := root.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return err
-		}
-		if err := root.WriteFile(path, content, 0o600); err != nil {
-			return err
-		}
-	}
 }

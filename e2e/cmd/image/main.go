@@ -1,11 +1,9 @@
 // Command image packs a static binary as the image that the Dockerfile at the
 // root describes, without a container engine, into an OCI archive:
 //
-//	image --output FILE REF SOURCE
+//	image --output FILE REF BINARY
 //
-// kind load image-archive, podman load and ctr images import read it. A SOURCE
-// that is an OCI archive already, as make release writes it, is checked and
-// gets another name.
+// kind load image-archive, podman load and ctr images import read it.
 package main
 
 import (
@@ -13,15 +11,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-
 	"github.com/classbind/classbind/e2e/image"
 )
 
 func main() {
 	output := flag.String("output", "", "`file` to write")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: image --output FILE REF SOURCE")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: image --output FILE REF BINARY")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -35,13 +31,8 @@ func main() {
 	}
 }
 
-func run(output, ref, source string) error {
-	dir, err := os.MkdirTemp("", "classbind-image-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	content, err := imageOf(source, dir)
+func run(output, ref, binary string) error {
+	content, err := image.New(binary, image.About{})
 	if err != nil {
 		return err
 	}
@@ -50,15 +41,4 @@ func run(output, ref, source string) error {
 		return err
 	}
 	return os.WriteFile(output, archive, 0o644) //nolint:gosec // Others may read the image.
-}
-
-func imageOf(source, dir string) (mutate.Appendable, error) {
-	archived, err := image.IsArchive(source)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the image's source: %w; make build or make release makes one", err)
-	}
-	if archived {
-		return image.Read(source, dir)
-	}
-	return image.New(source, image.About{})
 }
