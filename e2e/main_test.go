@@ -143,15 +143,11 @@ func (w *world) setUp(ctx context.Context) (err error) {
 	if w.deploy, err = classbind.Deploy(ctx); err != nil {
 		return err
 	}
-	if _, _, err = w.Kubectl(ctx, nil, "apply", "-k", w.deploy); err != nil {
+	kubeconfigs, err := classbind.Install(ctx, w.plane, w.deploy)
+	if err != nil {
 		return err
 	}
-	if _, _, err = w.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
-		return err
-	}
-	if w.kubeconfig, err = w.plane.UserKubeconfig(classbind.User, classbind.Groups...); err != nil {
-		return err
-	}
+	w.kubeconfig = kubeconfigs[0]
 	return w.connect()
 }
 
@@ -419,21 +415,7 @@ func (w *world) resources(t testing.TB, lines ...string) {
 		var kind, name, scope string
 		_, err := fmt.Sscan(line, &kind, &name, &scope)
 		require.NoError(t, err)
-		plural, group, _ := strings.Cut(name, ".")
-		fmt.Fprintf(&manifest, `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]s}
-spec:
-  group: %[2]s
-  scope: %[3]s
-  names: {kind: %[4]s, plural: %[5]s}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, name, group, scope, kind, plural)
+		manifest.WriteString(classbind.CRD(kind, name, scope, classbind.AnySchema))
 	}
 	w.apply(t, manifest.String())
 }
@@ -454,18 +436,8 @@ func (w *world) awaitCRDs(t testing.TB, names ...string) {
 	}
 }
 
-// vendor is the role that lets classbind read a group's classes.
-func vendor(group string) string {
-	return fmt.Sprintf(`---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: %[1]s
-  labels: {classbind.io/aggregate-to-classbind: "true"}
-rules:
-- {apiGroups: [%[1]s], resources: ["*"], verbs: [get, list, watch]}
-`, group)
-}
+// vendor, claimKind and classKind are manifests.
+var vendor, claimKind, classKind = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind
 
 // long leaves a test to make test-all, because it takes long or its own control plane.
 func long(t *testing.T) {

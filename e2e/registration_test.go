@@ -159,11 +159,29 @@ spec:
 	})
 }
 
-// TestSchema has every field of a registration in its wrong form: the API
-// server refuses it, and names the field and what is allowed.
+// neededResources can be no claims, by what is said of them.
+var neededResources = map[string]string{
+	"a cluster cannot work while this resource cannot be created": "nodes serviceaccounts endpointslices.discovery.k8s.io events events.events.k8s.io configmaps " +
+		"replicasets.apps certificatesigningrequests.certificates.k8s.io csinodes.storage.k8s.io volumeattachments.storage.k8s.io " +
+		"flowschemas.flowcontrol.apiserver.k8s.io subjectaccessreviews.authorization.k8s.io tokenreviews.authentication.k8s.io",
+	"classbind itself needs this resource to work": "secrets claimkinds.classbind.io " +
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io validatingwebhookconfigurations.admissionregistration.k8s.io",
+}
+
+// TestSchema has what the schema of registrations has a rule, a pattern or a limit for in its wrong form: the
+// API server refuses it, and names the field and what is allowed.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
+	strict := client.FieldValidation(metav1.FieldValidationStrict)
+	for text, resources := range neededResources {
+		for resource := range strings.FieldsSeq(resources) {
+			for _, manifest := range []string{claimKind(resource, "{}"), claimKind("mine", "{claims: {resource: "+resource+"}}")} {
+				_, _, err := w.create(t, manifest, client.DryRunAll, strict)
+				require.ErrorContains(t, err, text, "We should have no claims of %s.", resource)
+			}
+		}
+	}
 	for name, tc := range map[string]struct{ manifest, want string }{
 		"PathWithoutDot":      {claimKind("a.test", "{reference: {path: spec.classRef}}"), "spec.reference.path: Invalid value"},
 		"PathWithIndex":       {claimKind("a.test", "{selector: {path: '.spec.list[0]'}}"), "spec.selector.path: Invalid value"},
@@ -174,13 +192,6 @@ func TestSchema(t *testing.T) {
 		"PathsEqual":          {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x}}"), "reference.path and selector.path must not be the same field"},
 		"PathWithinPath":      {claimKind("a.test", "{reference: {path: .spec.x}, selector: {path: .spec.x.y}}"), "nor lie within each other"},
 		"SkipsEverySelector":  {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec}]}}"), "no claim with a selector would be bound"},
-		"Format":              {claimKind("a.test", "{reference: {path: .spec.classRef, form: Pointer}}"), `spec.reference.form: Unsupported value: "Pointer"`},
-		"Strategy":            {claimKind("a.test", "{choice: {strategy: Best}}"), `spec.choice.strategy: Unsupported value: "Best"`},
-		"StrategyNotYetThere": {claimKind("a.test", "{choice: {strategy: External}}"), `spec.choice.strategy: Unsupported value: "External"`},
-		"Seed":                {claimKind("a.test", "{choice: {seed: Name}}"), `spec.choice.seed: Unsupported value: "Name"`},
-		"WhenUnmatched":       {claimKind("a.test", "{whenUnmatched: Wait}"), `spec.whenUnmatched: Unsupported value: "Wait"`},
-		"FailurePolicy":       {claimKind("a.test", "{admission: {failurePolicy: Retry}}"), `spec.admission.failurePolicy: Unsupported value: "Retry"`},
-		"NamespaceOperator":   {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: Foo}]}}}"), `operator: Unsupported value: "Foo"`},
 		"NamespaceValues":     {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}}"), "values are needed with In and NotIn"},
 		"NamespaceNoValues":   {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}}"), "not allowed with Exists and DoesNotExist"},
 		"NamespaceKey":        {claimKind("a.test", "{claims: {namespaceSelector: {matchLabels: {'a b': c}}}}"), "every key must be a label's"},
@@ -190,25 +201,6 @@ func TestSchema(t *testing.T) {
 		"NamespaceExpression": {claimKind("a.test", "{claims: {namespaceSelector: {matchExpressions: [{key: a.-b/x, operator: Exists}]}}}"), "spec.claims.namespaceSelector.matchExpressions[0].key: Invalid value"},
 		"PathDeep":            {claimKind("a.test", "{reference: {path: .a.b.c.d.e.f.g.h.i.j.k}}"), "must be a path of at most ten field names"},
 		"SkipsEverything":     {claimKind("a.test", "{claims: {skipIfSet: [{path: .metadata.name}]}}"), "must not name what every claim has"},
-		"Nodes":               {claimKind("nodes", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"ServiceAccounts":     {claimKind("serviceaccounts", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"EndpointSlices":      {claimKind("endpointslices.discovery.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"SigningRequests":     {claimKind("certificatesigningrequests.certificates.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"CSINodes":            {claimKind("csinodes.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"VolumeAttachments":   {claimKind("volumeattachments.storage.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"FlowSchemas":         {claimKind("flowschemas.flowcontrol.apiserver.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"Events":              {claimKind("events", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"EventsOfGroup":       {claimKind("events.events.k8s.io", "{}"), "spec.claims.resource: Invalid value"},
-		"ConfigMaps":          {claimKind("configmaps", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"ReplicaSets":         {claimKind("replicasets.apps", "{}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceSecrets":     {claimKind("mine", "{claims: {resource: secrets}}"), "spec.claims.resource: Invalid value"},
-		"ResourceOwnKind":     {claimKind("mine", "{claims: {resource: claimkinds.classbind.io}}"), "classbind itself needs this resource to work"},
-		"ResourceWebhooks":    {claimKind("mine", "{claims: {resource: validatingwebhookconfigurations.admissionregistration.k8s.io}}"), "classbind itself needs this resource to work"},
-		"ResourceEvents":      {claimKind("mine", "{claims: {resource: events}}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceEventsGroup": {claimKind("mine", "{claims: {resource: events.events.k8s.io}}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceConfigMaps":  {claimKind("mine", "{claims: {resource: configmaps}}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceReplicaSets": {claimKind("mine", "{claims: {resource: replicasets.apps}}"), "a cluster cannot work while this resource cannot be created"},
-		"ResourceReviews":     {claimKind("mine", "{claims: {resource: tokenreviews.authentication.k8s.io}}"), "spec.claims.resource: Invalid value"},
 		"Resource":            {claimKind("a.test", "{claims: {resource: Gateways.example.org}}"), "spec.claims.resource: Invalid value"},
 		"ResourceLong":        {claimKind("a.test", "{claims: {resource: "+strings.Repeat("a", 254)+"}}"), "spec.claims.resource: Too long"},
 		"Version":             {claimKind("a.test", "{claims: {version: example.org/v1}}"), "spec.claims.version: Invalid value"},
@@ -226,12 +218,6 @@ func TestSchema(t *testing.T) {
 		"AnnotationParent":    {claimKind("a.test", "{reference: {annotation: class, form: Name, whenParentAbsent: LeaveAlone}}"), "a label or an annotation has no parent that could be absent"},
 		"AnnotationsEqual":    {claimKind("a.test", "{reference: {annotation: e.org/a, form: Name}, selector: {annotation: e.org/a}}"), "reference.annotation and selector.annotation must not be the same annotation"},
 		"AnnotationOfDefault": {claimKind("a.test", "{reference: {annotation: classbind.io/class-selector, form: Name}}"), "spec.reference: Invalid value"},
-		"EmptyIsUnset":        {claimKind("a.test", "{reference: {path: .spec.classRef, whenEmpty: Maybe}}"), "spec.reference.whenEmpty"},
-		"WhenParentAbsent":    {claimKind("a.test", "{reference: {path: .spec.classRef, whenParentAbsent: Deny}}"), `spec.reference.whenParentAbsent: Unsupported value: "Deny"`},
-		"Defaulting":          {claimKind("a.test", "{admission: {defaulting: Controller}}"), `spec.admission.defaulting: Unsupported value: "Controller"`},
-		"WhenNoSelector":      {claimKind("a.test", "{selector: {whenAbsent: None}}"), `spec.selector.whenAbsent: Unsupported value: "None"`},
-		"OnUnbind":            {claimKind("a.test", "{reference: {onUnbind: Deny}}"), `spec.reference.onUnbind: Unsupported value: "Deny"`},
-		"Order":               {claimKind("a.test", "{admission: {order: Middle}}"), `spec.admission.order: Unsupported value: "Middle"`},
 		"SelectorAnnotation":  {claimKind("a.test", "{selector: {annotation: 'a b'}}"), "spec.selector.annotation: Invalid value"},
 		"SkipTwoPlaces":       {claimKind("a.test", "{claims: {skipIfSet: [{path: .spec.a, annotation: a}]}}"), "name one of path, label and annotation, and not path and annotation together"},
 		"SkipNowhere":         {claimKind("a.test", "{claims: {skipIfSet: [{}]}}"), "name one of path, label and annotation"},
@@ -240,7 +226,6 @@ func TestSchema(t *testing.T) {
 		"SkipMany":            {claimKind("a.test", "{claims: {skipIfSet: ["+strings.Repeat("{label: a}, ", 17)+"]}}"), "spec.claims.skipIfSet: Too many"},
 		"LongName":            {claimKind("a."+strings.Repeat("a", 177), "{}"), "metadata.name must be at most 178 characters long, to leave room in the names of the webhook and of the Lease"},
 		"LongNameOfClass":     {classKind("a.test", "{claimKinds: [{name: a."+strings.Repeat("a", 177)+"}]}"), "spec.claimKinds[0].name: Too long"},
-		"NamespacesFrom":      {claimKind("a.test", "{classes: {namespaces: {from: Selector}}}"), `spec.classes.namespaces.from: Unsupported value: "Selector"`},
 		"NamespacesAll":       {claimKind("a.test", "{reference: {path: .spec.classRef, form: Name}, classes: {namespaces: {from: All}}}"), "All needs a reference that carries a namespace"},
 		"NamespacesNoNames":   {claimKind("a.test", "{classes: {namespaces: {from: Names}}}"), "names are needed with Names"},
 		"NamespacesEmpty":     {claimKind("a.test", "{classes: {namespaces: {from: Names, names: []}}}"), "names are needed with Names"},
@@ -251,12 +236,8 @@ func TestSchema(t *testing.T) {
 		"NamespacesName":      {claimKind("a.test", "{classes: {namespaces: {from: Names, names: [a.b]}}}"), "spec.classes.namespaces.names[0]: Invalid value"},
 		"NamespacesNameEmpty": {claimKind("a.test", "{classes: {namespaces: {from: Names, names: ['']}}}"), "spec.classes.namespaces.names[0]: Invalid value"},
 		"NamespacesMany":      {claimKind("a.test", "{classes: {namespaces: {from: Names, names: ["+strings.Join(numbered(65), ", ")+"]}}}"), "spec.classes.namespaces.names: Too many"},
-		"AccessReviews":       {claimKind("subjectaccessreviews.authorization.k8s.io", "{}"), "a cluster cannot work while this resource cannot be created"},
 		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
-		"OwnKind":             {claimKind("claimkinds.classbind.io", "{}"), "classbind itself needs this resource to work"},
-		"Secrets":             {claimKind("secrets", "{}"), "classbind itself needs this resource to work"},
 		"Leases":              {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
-		"Webhooks":            {claimKind("mutatingwebhookconfigurations.admissionregistration.k8s.io", "{}"), "classbind itself needs this resource to work"},
 		"ClaimKindName":       {classKind("a.test", "{claimKinds: [{name: A.test}]}"), "spec.claimKinds[0].name: Invalid value"},
 		"ClaimKindTwice":      {classKind("a.test", "{claimKinds: [{name: a.test}, {name: a.test}]}"), "spec.claimKinds[1]: Duplicate value"},
 		"DefaultTwoSources":   {classKind("a.test", "{default: {annotation: a, path: .b}}"), "name one of annotation, path and expression, and not annotation and path together"},
@@ -279,7 +260,7 @@ func TestSchema(t *testing.T) {
 		"WeightPath":          {classKind("a.test", "{weight: {path: weight}}"), "spec.weight.path: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := w.create(t, tc.manifest, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			_, _, err := w.create(t, tc.manifest, client.DryRunAll, strict)
 			require.Error(t, err)
 			require.ErrorContains(t, err, tc.want)
 			ours := notChecked.Split(err.Error(), 2)[0] // It comes last.
@@ -297,7 +278,7 @@ func TestSchema(t *testing.T) {
 		"OtherFields": "{claims: {resource: a.test, version: v1beta2}, reference: {path: .spec.classRef, onUnbind: Allow}, selector: {whenAbsent: LeaveAlone}, admission: {defaulting: Policy, order: First}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
-			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, strict)
 			require.NoError(t, err)
 		})
 	}
@@ -357,13 +338,6 @@ func (w *world) awaitReason(t *testing.T, object client.Object, name, reason str
 
 // notChecked is what API servers add. Older ones have quotes there.
 var notChecked = regexp.MustCompile(`<nil>: Invalid value: "?null"?: some validation rules were not checked`)
-
-func claimKind(name, spec string) string { return registration("ClaimKind", name, spec) }
-func classKind(name, spec string) string { return registration("ClassKind", name, spec) }
-
-func registration(kind, name, spec string) string {
-	return fmt.Sprintf("---\napiVersion: classbind.io/v1beta1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n", kind, name, spec)
-}
 
 // class of a kind; metadata is more of it than the name.
 func class(group, kind, name, metadata string) string {

@@ -67,10 +67,9 @@ func olderWorld(t *testing.T, root, command string) (*world, *replica) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
 	w := &world{Kubectl: plane.Kubectl, config: plane.Config, plane: plane, deploy: filepath.Join(root, "deploy")}
-	w.kubectl(t, "apply", "-k", w.deploy)
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
-	w.kubeconfig, err = plane.UserKubeconfig(classbind.User, classbind.Groups...)
+	kubeconfigs, err := classbind.Install(t.Context(), plane, w.deploy)
 	require.NoError(t, err)
+	w.kubeconfig = kubeconfigs[0]
 	require.NoError(t, w.connect())
 
 	r := &replica{log: &lockedBuffer{}}

@@ -27,7 +27,6 @@ type Cluster struct {
 	metadata    []metadata.Interface
 	kubeconfigs []string // of classbind's ServiceAccount
 	kubernetes  kubernetes.Interface
-	deploy      string
 }
 
 // NewCluster starts one with so many API servers. The request timeout is theirs; 0, the default.
@@ -50,16 +49,11 @@ func NewCluster(ctx context.Context, apiServers int, requestTimeout time.Duratio
 }
 
 func (c *Cluster) setUp(ctx context.Context) (err error) {
-	if c.deploy, err = classbind.Deploy(ctx); err != nil {
+	deploy, err := classbind.Deploy(ctx)
+	if err != nil {
 		return err
 	}
-	if _, _, err = c.Kubectl(ctx, nil, "apply", "-k", c.deploy); err != nil {
-		return err
-	}
-	if _, _, err = c.Kubectl(ctx, nil, "wait", "--for=condition=Established", "crd", "--all"); err != nil {
-		return err
-	}
-	if c.kubeconfigs, err = c.UserKubeconfigs(classbind.User, classbind.Groups...); err != nil {
+	if c.kubeconfigs, err = classbind.Install(ctx, c.ControlPlane, deploy); err != nil {
 		return err
 	}
 	for _, config := range c.Configs {

@@ -3,64 +3,40 @@ package race
 import (
 	"fmt"
 	"strings"
+
+	"github.com/classbind/classbind/e2e/classbind"
 )
 
 // definitions of the lane's kinds.
 func (l *lane) definitions() string {
-	kinds := map[string]string{}
+	manifest := ""
+	add := func(kind, scope string) {
+		manifest += classbind.CRD(kind, l.resource(kind).GroupResource().String(), scope, classbind.AnySchema)
+	}
 	for name := range l.kinds {
-		kinds[name] = "Cluster"
+		add(name, "Cluster")
 	}
 	for _, name := range l.kinds.claimKinds() {
-		kinds[strings.ToUpper(name)] = "Namespaced"
+		add(strings.ToUpper(name), "Namespaced")
 	}
-	var manifest strings.Builder
-	for kind, scope := range kinds {
-		fmt.Fprintf(&manifest, `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: %[1]ss.%[2]s}
-spec:
-  group: %[2]s
-  scope: %[3]s
-  names: {kind: "%[4]s", plural: %[1]ss}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`, strings.ToLower(kind), l.group, scope, kind)
-	}
-	return manifest.String()
+	return manifest
 }
 
 // registrations of the lane's kinds, with the role that a vendor adds.
 func (l *lane) registrations() string {
-	var manifest strings.Builder
-	fmt.Fprintf(&manifest, `---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: %[1]s
-  labels: {classbind.io/aggregate-to-classbind: "true"}
-rules:
-- {apiGroups: [%[1]s], resources: ["*"], verbs: [get, list, watch]}
-`, l.group)
+	manifest, spec := classbind.Vendor(l.group), "{}"
+	if l.partitioned {
+		spec = fmt.Sprintf("{classes: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}}", partitionLabel)
+	}
 	for _, name := range l.kinds.claimKinds() {
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: %ss.%s}\n", name, l.group)
-		if l.partitioned {
-			fmt.Fprintf(&manifest, "spec: {classes: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}}\n",
-				partitionLabel)
-		}
+		manifest += classbind.ClaimKind(l.resource(name).GroupResource().String(), spec)
 	}
 	for classKind, serves := range l.kinds {
 		var claimKinds []string
 		for _, name := range serves {
-			claimKinds = append(claimKinds, name+"s."+l.group)
+			claimKinds = append(claimKinds, l.resource(name).GroupResource().String())
 		}
-		fmt.Fprintf(&manifest, "---\napiVersion: classbind.io/v1beta1\nkind: ClassKind\n"+
-			"metadata: {name: %s}\nspec: {claimKinds: [{name: %s}]}\n",
-			l.resource(classKind).GroupResource(), strings.Join(claimKinds, "}, {name: "))
+		manifest += classbind.Serving(l.resource(classKind).GroupResource().String(), claimKinds...)
 	}
-	return manifest.String()
+	return manifest
 }

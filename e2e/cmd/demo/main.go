@@ -71,10 +71,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 
 	step("Applying deploy/ and starting classbind with the rights of its ServiceAccount, for this API server alone")
-	if err := kubectl(ctx, plane, "apply", "-k", deploy); err != nil {
-		return err
-	}
-	kubeconfig, err := plane.UserKubeconfig(classbind.User, classbind.Groups...)
+	kubeconfigs, err := classbind.Install(ctx, plane, deploy)
 	if err != nil {
 		return err
 	}
@@ -88,7 +85,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		}
 		_ = log.Close()
 	}()
-	server, err := classbind.Start(command, kubeconfig, log, plane.Clients.Flags()...)
+	server, err := classbind.Start(command, kubeconfigs[0], log, plane.Clients.Flags()...)
 	if err != nil {
 		return err
 	}
