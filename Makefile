@@ -159,7 +159,8 @@ race: control-plane ## Prove at length that there is one default: make race ROUN
 	@echo "==> Exploring every interleaving of requests (three take seconds)"
 	@REQUESTS=$${REQUESTS:-3} go test -v -timeout 24h -run TestEveryInterleaving ./webhook/onedefault
 	@echo "==> Compiling the race (a first time, for half a minute)"
-	@$(E2E) go run ./cmd/race
+	@$(E2E) go run ./cmd/race $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(REPLICAS),--replicas=$(REPLICAS)) \
+	  $(if $(APISERVERS),--api-servers=$(APISERVERS)) $(if $(WRITERS),--writers=$(WRITERS))
 
 # Settings: ONLY some parts (webhook,create), ROUNDS of each comparison (10), other flags of --help as FLAGS.
 .PHONY: bench

@@ -26,12 +26,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/race"
 )
 
 const (
@@ -107,18 +106,7 @@ func (r *policyRace) watch(ctx context.Context, resource schema.GroupVersionReso
 	for i := range list.Items {
 		r.observe(resource, watch.Event{Type: watch.Added, Object: &list.Items[i]})
 	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) },
-	})
-	if err != nil {
-		return err
-	}
-	go func() {
-		for e := range watcher.ResultChan() {
-			r.observe(resource, e)
-		}
-	}()
-	return nil
+	return race.Follow(ctx, list.GetResourceVersion(), objects.Watch, func(e watch.Event) { r.observe(resource, e) })
 }
 
 func (r *policyRace) observe(resource schema.GroupVersionResource, e watch.Event) {

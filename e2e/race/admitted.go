@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
@@ -38,17 +36,9 @@ func (c *Cluster) watchAdmitted(ctx context.Context) (*admitted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list Leases: %w", err)
 	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return leases.Watch(ctx, o) },
-	})
-	if err != nil {
+	if err := Follow(ctx, list.ResourceVersion, leases.Watch, a.observe); err != nil {
 		return nil, fmt.Errorf("cannot watch Leases: %w", err)
 	}
-	go func() {
-		for e := range watcher.ResultChan() {
-			a.observe(e)
-		}
-	}()
 	return a, nil
 }
 

@@ -24,20 +24,26 @@ func (l *lane) watch(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot list classes of %q: %w", kind, err)
 		}
-		watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return resource.Watch(ctx, o)
-			},
-		})
-		if err != nil {
+		if err := Follow(ctx, list.ResourceVersion, resource.Watch, func(e watch.Event) { l.observe(kind, e) }); err != nil {
 			return fmt.Errorf("cannot watch classes of %q: %w", kind, err)
 		}
-		go func() {
-			for e := range watcher.ResultChan() {
-				l.observe(kind, e)
-			}
-		}()
 	}
+	return nil
+}
+
+// Follow what a watch shows from a resourceVersion on, until the context ends.
+func Follow(
+	ctx context.Context, version string, start func(context.Context, metav1.ListOptions) (watch.Interface, error), observe func(watch.Event),
+) error {
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: start})
+	if err != nil {
+		return err
+	}
+	go func() {
+		for e := range watcher.ResultChan() {
+			observe(e)
+		}
+	}()
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // Command race proves at length that no claim kind ever has two default classes,
-// with replicas of classbind and API servers of its own. $ROUNDS, $REPLICAS,
-// $APISERVERS and $WRITERS set how long and how wide; arguments name the
-// scenarios to run, instead of all. It fails if anything was not as it should be.
+// with replicas of classbind and API servers of its own. Flags set how long and how
+// wide; arguments name the scenarios to run, instead of all. It fails if anything was
+// not as it should be.
 package main
 
 import (
@@ -13,50 +13,28 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/spf13/pflag"
+
 	"github.com/classbind/classbind/e2e/race"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		os.Exit(1)
-	}
-}
+// settings of a race: rounds of each scenario, replicas of classbind, API servers on one etcd, and writers of a round,
+// each of a class of its own.
+type settings struct{ rounds, replicas, apiServers, writers int }
 
-// run all that is asked for. What came of it is the last line, so the error is printed before.
-func run(ctx context.Context, names []string) error {
-	settings, err := race.SettingsFrom(os.Getenv)
-	var scenarios []race.Scenario
-	if err == nil {
-		scenarios, err = chosen(names)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return err
-	}
-	dir, err := os.MkdirTemp("", "classbind-race-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	var total race.Result
-	commands := race.Commands{}
-	for _, s := range scenarios {
-		var result race.Result
-		result, err = one(ctx, s, settings, dir, commands)
-		total.Rounds += result.Rounds
-		total.Doubles += result.Doubles
-		total.Violations += result.Violations
-		if err != nil {
-			break
-		}
-	}
+func main() {
+	s := settings{}
+	pflag.IntVar(&s.rounds, "rounds", 2000, "`number` of rounds of each scenario")
+	pflag.IntVar(&s.replicas, "replicas", 3, "`number` of replicas of classbind")
+	pflag.IntVar(&s.apiServers, "api-servers", 2, "`number` of API servers on one etcd")
+	pflag.IntVar(&s.writers, "writers", 16, "`number` of classes that are written at once")
+	pflag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	total, err := run(ctx, s, pflag.Args())
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; everything is stopped")
 	}
+	stop()
 	if err == nil && total.Violations > 0 {
 		err = fmt.Errorf("%d violations, %d of them double defaults", total.Violations, total.Doubles)
 	}
@@ -64,26 +42,55 @@ func run(ctx context.Context, names []string) error {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
 	fmt.Printf("double defaults: %d in %d rounds (%d classes, %d replicas, %d API servers)\n",
-		total.Doubles, total.Rounds, settings.Writers, settings.Replicas, settings.APIServers)
-	return err
+		total.Doubles, total.Rounds, s.writers, s.replicas, s.apiServers)
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+// run the scenarios of these names, or all.
+func run(ctx context.Context, s settings, names []string) (total race.Result, err error) {
+	if min(s.rounds, s.replicas, s.apiServers, s.writers-1) < 1 {
+		return total, errors.New("--rounds, --replicas and --api-servers must be at least 1, and --writers at least 2")
+	}
+	scenarios, err := chosen(names)
+	if err != nil {
+		return total, err
+	}
+	dir, err := os.MkdirTemp("", "classbind-race-")
+	if err != nil {
+		return total, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	commands := race.Commands{}
+	for _, scenario := range scenarios {
+		result, err := one(ctx, scenario, s, dir, commands)
+		total.Rounds += result.Rounds
+		total.Doubles += result.Doubles
+		total.Violations += result.Violations
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }
 
 // one scenario, on a cluster of its own. What it needs of commands is built in dir.
-func one(ctx context.Context, s race.Scenario, o race.Settings, dir string, commands race.Commands) (_ race.Result, err error) {
+func one(ctx context.Context, s race.Scenario, o settings, dir string, commands race.Commands) (_ race.Result, err error) {
 	if err := commands.Build(ctx, dir, s.Timing, os.Stdout); err != nil {
 		return race.Result{}, err
 	}
-	cluster, err := race.NewCluster(ctx, o.APIServers, s.Timing.Request, os.Stdout)
+	cluster, err := race.NewCluster(ctx, o.apiServers, s.Timing.Request, os.Stdout)
 	if err != nil {
 		return race.Result{}, err
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	fleet, err := cluster.Deploy(ctx, o.Replicas, s.Timing, commands)
+	fleet, err := cluster.Deploy(ctx, o.replicas, s.Timing, commands)
 	if err != nil {
 		return race.Result{}, err
 	}
 	defer func() { err = errors.Join(err, fleet.Stop()) }()
-	return fleet.Race(ctx, s, o.Rounds, o.Writers)
+	return fleet.Race(ctx, s, o.rounds, o.writers)
 }
 
 // chosen are the scenarios of these names, or all.
