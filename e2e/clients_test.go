@@ -49,14 +49,8 @@ func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificat
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
-	response, err := (&http.Client{Transport: transport}).Post(r.URL+v1beta1.BindPath+"claims.clients.test", "application/json", bytes.NewReader(review))
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	return exchange(t.Context(), stranger, http.MethodPost, r.URL+v1beta1.BindPath+"claims.clients.test", "application/json", string(review))
 }
 
 // TestClients has a replica that answers the API server and nobody else.

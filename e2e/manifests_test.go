@@ -86,11 +86,8 @@ func (w *world) installForeignCRDs(t *testing.T) {
 // overlay is a user's, of an installation and components.
 func (w *world) overlay(t *testing.T, installation string, components ...string) (dir string) {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	deploy, err := filepath.EvalSymlinks(w.deploy)
-	require.NoError(t, err)
-	deploy, err = filepath.Rel(dir, deploy) // kustomize takes no other.
+	dir = t.TempDir()
+	deploy, err := relative(dir, w.deploy)
 	require.NoError(t, err)
 	kustomization := map[string][]string{"resources": {filepath.Join(deploy, installation)}}
 	for _, c := range components {

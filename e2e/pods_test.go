@@ -136,19 +136,11 @@ func overlayOf(certs, image string, arguments ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// kustomize takes no absolute paths, and follows symbolic links first.
-	from, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return "", err
-	}
-	if base, err = filepath.EvalSymlinks(base); err != nil {
-		return "", err
-	}
-	if base, err = filepath.Rel(from, base); err != nil {
+	if base, err = relative(folder, base); err != nil {
 		return "", err
 	}
 	colon := strings.LastIndex(image, ":")
-	component, err := clientCertificates(folder, from)
+	component, err := clientCertificates(folder)
 	if err != nil {
 		return "", err
 	}
@@ -170,12 +162,24 @@ images: [{name: localhost/classbind, newName: %q, newTag: %q}]
 	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)
 }
 
+// relative path of a folder from another: kustomize takes no absolute paths, and follows symbolic links first.
+func relative(from, to string) (string, error) {
+	from, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return "", err
+	}
+	if to, err = filepath.EvalSymlinks(to); err != nil {
+		return "", err
+	}
+	return filepath.Rel(from, to)
+}
+
 // webhooksFirst reports whether an overlay keeps the order that docs/install.md recommends. The
 // others have kustomize's own, which deletes the webhooks last.
 func webhooksFirst(certs string) bool { return certs == certsCertManager }
 
 // clientCertificates are what the overlay in a folder has for an API server that presents a certificate, as README has it.
-func clientCertificates(folder, from string) (string, error) {
+func clientCertificates(folder string) (string, error) {
 	if podClients == "" {
 		return "", nil
 	}
@@ -183,11 +187,7 @@ func clientCertificates(folder, from string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	deploy, err := filepath.EvalSymlinks(podDeploy)
-	if err != nil {
-		return "", err
-	}
-	component, err := filepath.Rel(from, filepath.Join(deploy, "components", "client-certificates"))
+	component, err := relative(folder, filepath.Join(podDeploy, "components", "client-certificates"))
 	if err != nil {
 		return "", err
 	}
@@ -266,18 +266,8 @@ func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (s
 		return "", err
 	}
 	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1beta1.BindPath+claimKind, bytes.NewReader(review))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := caller.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return fmt.Sprint(response.StatusCode, " ", string(body)), err
+	status, text, err := exchange(ctx, caller, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1beta1.BindPath+claimKind, "application/json", string(review))
+	return fmt.Sprint(status, " ", text), err
 }
 
 // podLogs are the last lines of each.

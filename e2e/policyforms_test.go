@@ -177,7 +177,7 @@ func TestPolicyForms(t *testing.T) {
 		}
 	}
 	w.resources(t, resources...)
-	w.apply(t, vendor(formsGroup)+formsRole)
+	w.apply(t, vendor(formsGroup)+vendor("networking.k8s.io"))
 	for _, name := range slices.Sorted(maps.Keys(policyForms)) {
 		f := policyForms[name]
 		t.Run(name, func(t *testing.T) {
@@ -186,17 +186,6 @@ func TestPolicyForms(t *testing.T) {
 		})
 	}
 }
-
-// formsRole lets classbind read classes of Kubernetes itself.
-const formsRole = `---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: ingressclasses.policyforms.test
-  labels: {classbind.io/aggregate-to-classbind: "true"}
-rules:
-- {apiGroups: [networking.k8s.io], resources: [ingressclasses], verbs: [get, list, watch]}
-`
 
 func (f policyForm) compare(t *testing.T, w *world) {
 	_, claimKindName, _ := f.parts(f.claims)

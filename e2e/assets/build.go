@@ -12,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // build makes dir, whole or not at all. The caller holds the lock.
-func (s source) build(ctx context.Context, dir string, progress io.Writer) error {
-	_, _ = fmt.Fprintf(progress, "building etcd, kube-apiserver and kubectl %s from source, once "+
+func (s source) build(ctx context.Context, dir string, to io.Writer) error {
+	_, _ = fmt.Fprintf(to, "building etcd, kube-apiserver and kubectl %s from source, once "+
 		"(5 to 8 minutes on 2 cores, then cached in %s)\n", s.version, dir)
 	start := time.Now()
 
@@ -30,7 +32,7 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 	}
 
 	// This downloads what the build needs, so that the build's own output is packages only.
-	deps, err := s.run(ctx, progress, func(n int) string { return fmt.Sprintf("downloaded %d modules", n) }, "list", "-deps", "./cmd/kube")
+	deps, err := s.run(ctx, to, func(n int) string { return fmt.Sprintf("downloaded %d modules", n) }, "list", "-deps", "./cmd/kube")
 	if err != nil {
 		return err
 	}
@@ -38,7 +40,7 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 	compiled := func(n int) string {
 		return fmt.Sprintf("compiled %d of at most %d packages", n, strings.Count(deps, "\n"))
 	}
-	if _, err := s.run(ctx, progress, compiled, "build", "-v", "-buildvcs=false", "-ldflags="+s.ldflags(),
+	if _, err := s.run(ctx, to, compiled, "build", "-v", "-buildvcs=false", "-ldflags="+s.ldflags(),
 		"-o", filepath.Join(tmp, "kube"), "./cmd/kube"); err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func (s source) build(ctx context.Context, dir string, progress io.Writer) error
 	if err := os.Rename(tmp, dir); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(progress, "built in %s\n", time.Since(start).Round(time.Second))
+	_, _ = fmt.Fprintf(to, "built in %s\n", time.Since(start).Round(time.Second))
 	return nil
 }
 
@@ -67,33 +69,21 @@ func (s source) ldflags() string {
 
 // run runs the go command, and until it ends reports what say makes of the number of
 // lines that it has written to standard error. It returns standard output.
-func (s source) run(ctx context.Context, progress io.Writer, say func(lines int) string, args ...string) (string, error) {
+func (s source) run(ctx context.Context, to io.Writer, say func(lines int) string, args ...string) (string, error) {
 	var stdout bytes.Buffer
 	var stderr lines
 	cmd := goCommand(ctx, s.dir, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-
-	every, before, after := 10*time.Second, "  ", "\n"
-	if isTerminal(progress) {
-		every, before, after = time.Second, "\r\x1b[K  ", ""
-		defer func() { _, _ = fmt.Fprint(progress, "\r\x1b[K") }()
-	}
 	start := time.Now()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	done := make(chan error, 1)
-	go func() { done <- cmd.Run() }()
-	for {
-		select {
-		case <-tick.C:
-			_, _ = fmt.Fprintf(progress, before+"%s, %s"+after, say(stderr.count()), time.Since(start).Round(time.Second))
-		case err := <-done:
-			if err != nil {
-				return "", fmt.Errorf("go %s: %w\n%s", args[0], errors.Join(err, ctx.Err()), tail(stderr.String(), 20))
-			}
-			return stdout.String(), nil
-		}
+	end := progress.Ticking(func() {
+		_, _ = fmt.Fprintf(to, "  %s, %s\n", say(stderr.count()), time.Since(start).Round(time.Second))
+	})
+	err := cmd.Run()
+	end()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], errors.Join(err, ctx.Err()), tail(stderr.String(), 20))
 	}
+	return stdout.String(), nil
 }
 
 func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
@@ -115,15 +105,6 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // lines is a command's output, which can be counted while it is being written.
