@@ -330,7 +330,7 @@ func TestWhyNotWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := fmt.Errorf("cannot write: %w", tc.err)
-			assert.Equal(t, [2]bool{tc.outdated, tc.unauthorized}, [2]bool{isOutdated(err), isUnauthorized(err)}, tc.reason)
+			assert.Equal(t, [2]bool{tc.outdated, tc.unauthorized}, [2]bool{IsOutdated(err), IsUnauthorized(err)}, tc.reason)
 		})
 	}
 }

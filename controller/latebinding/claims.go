@@ -36,7 +36,7 @@ type Claims struct {
 
 	registration *registry.Registration
 	reader       client.Reader // from the cache
-	client       claimClient
+	client       Client
 	// own is classbind's namespace.
 	own string
 	// memory for the selectors of the waiting claims of all kinds, in bytes.
@@ -68,7 +68,7 @@ type watchedClaims struct {
 // NewClaims returns Claims for the registered kinds, which it reads from a cache. own is
 // classbind's namespace. memory is for the selectors of waiting claims, in bytes.
 func NewClaims(r *registry.Registration, cache client.Reader, config *rest.Config, own string, memory int64) (*Claims, error) {
-	client, err := newClaimClient(config)
+	client, err := NewClient(config)
 	if err != nil {
 		return nil, err
 	}

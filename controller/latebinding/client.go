@@ -22,6 +22,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -32,20 +34,21 @@ const (
 	applyTimeout = 30 * time.Second
 )
 
-// claimClient reads claims as bytes, one at a time. Authors decide how large a claim
+// Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim
 // is: decoded whole, it takes fifty times its length, and a page of such claims more
 // memory than a replica may have.
-type claimClient struct{ rest rest.Interface }
+type Client struct{ rest rest.Interface }
 
-func newClaimClient(config *rest.Config) (claimClient, error) {
+// NewClient returns a Client of a cluster.
+func NewClient(config *rest.Config) (Client, error) {
 	config = cluster.WithMaxDepth(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // It decodes the API server's errors.
 	c, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return claimClient{}, fmt.Errorf("cannot make a client for claims: %w", err)
+		return Client{}, fmt.Errorf("cannot make a client for claims: %w", err)
 	}
-	return claimClient{c}, nil
+	return Client{c}, nil
 }
 
 func claimPath(of schema.GroupVersionResource, namespace string, name ...string) []string {
@@ -59,7 +62,7 @@ func claimPath(of schema.GroupVersionResource, namespace string, name ...string)
 	return append(append(path, of.Resource), name...)
 }
 
-func (c claimClient) stream(
+func (c Client) stream(
 	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions,
 ) (io.ReadCloser, *jsontext.Decoder, error) {
 	body, err := c.rest.Get().AbsPath(claimPath(of, namespace)...).
@@ -75,10 +78,10 @@ var asStored = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.All
 
 // list reads all claims of all namespaces, page by page. It fails if that takes so long
 // that the API server forgets the version of the first page.
-func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
+func (c Client) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
 	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
 	for {
-		page, err := c.page(ctx, of, "", o, each)
+		page, err := c.Page(ctx, of, "", o, each)
 		if err != nil || page.Continue == "" {
 			return page.ResourceVersion, err
 		}
@@ -86,8 +89,8 @@ func (c claimClient) list(ctx context.Context, of schema.GroupVersionResource, e
 	}
 }
 
-// page reads one page of a list. The bytes passed to each are valid until its next call.
-func (c claimClient) page(
+// Page reads one page of a list. The bytes passed to each are valid until its next call.
+func (c Client) Page(
 	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions, each func(raw []byte) error,
 ) (page metav1.ListMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -134,10 +137,10 @@ func (e *elements) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return err
 }
 
-// get returns a claim as it is now, nil if there is none. It reads a list of one,
+// Get returns a claim as it is now, nil if there is none. It reads a list of one,
 // because classbind may list claims already.
-func (c claimClient) get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
-	_, err = c.page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
+func (c Client) Get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
+	_, err = c.Page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
 		claim = append([]byte(nil), raw...)
 		return nil
 	})
@@ -151,7 +154,7 @@ func (c claimClient) get(ctx context.Context, of schema.GroupVersionResource, na
 type eventReader func(event apiwatch.EventType, raw []byte) (runtime.Object, error)
 
 // watch streams claims. It calls read for each before it receives the next.
-func (c claimClient) watch(
+func (c Client) watch(
 	ctx context.Context, of schema.GroupVersionResource, o metav1.ListOptions, read eventReader,
 ) (apiwatch.Interface, error) {
 	o.Watch = true
@@ -194,8 +197,34 @@ func (e *claimEvents) Decode() (apiwatch.EventType, runtime.Object, error) {
 // Close closes the connection.
 func (e *claimEvents) Close() { _ = e.body.Close() }
 
+// WriteClass adds the reference to its class to the claim of a decision, as it was seen, and returns the claim
+// and its new version. A claim that has changed since stays as it is: see IsOutdated.
+func (c Client) WriteClass(
+	ctx context.Context, of schema.GroupVersionResource, uid types.UID, version string, d *selector.Decision,
+) (object map[string]any, now string, err error) {
+	name, kind := d.Claim.Name, d.View.Kind
+	patch := d.Patch(fields.Test("/metadata/uid", string(uid)), fields.Test("/metadata/resourceVersion", version))
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	after, err := c.patch(ctx, of, d.Claim.Namespace, name, patch)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot write the class of %q: %w", name, err)
+	}
+	head, err := readHead(after)
+	if err == nil {
+		object, err = kind.DecodeValid(after)
+	}
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("cannot read %q, whose class was written: %w", name, err)
+	case !kind.NamesClass(object):
+		return nil, "", fmt.Errorf("cannot write the class of %q at %s: %w", name, kind.ReferencePath(), ErrReferenceRemoved)
+	}
+	return object, head.Metadata.ResourceVersion, nil
+}
+
 // patch changes a claim and returns the result.
-func (c claimClient) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
+func (c Client) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
 	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
 		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)
 	if err := result.Error(); err != nil {

@@ -40,10 +40,10 @@ func TestClaimPage(t *testing.T) {
 				_, _ = w.Write([]byte(tc.answer))
 			}))
 			t.Cleanup(server.Close)
-			client, err := newClaimClient(&rest.Config{Host: server.URL})
+			client, err := NewClient(&rest.Config{Host: server.URL})
 			require.NoError(t, err)
 			var items []string
-			page, err := client.page(t.Context(), schema.GroupVersionResource{Version: "v1", Resource: "claims"}, "", metav1.ListOptions{}, func(raw []byte) error {
+			page, err := client.Page(t.Context(), schema.GroupVersionResource{Version: "v1", Resource: "claims"}, "", metav1.ListOptions{}, func(raw []byte) error {
 				items = append(items, string(raw))
 				return nil
 			})

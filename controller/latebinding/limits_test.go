@@ -94,7 +94,7 @@ func TestLargeClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(largeClaims(claims, streams))
 			t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-			client, err := newClaimClient(&rest.Config{Host: s.URL, QPS: -1})
+			client, err := NewClient(&rest.Config{Host: s.URL, QPS: -1})
 			require.NoError(t, err)
 			w := newLateWatch(t)
 			before := heap()

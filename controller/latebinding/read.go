@@ -2,6 +2,7 @@ package latebinding
 
 import (
 	"errors"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,6 +78,34 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 		w.own(func(s *claimState) { seen.group = s.room.group(s.room.namespaceOf(seen.namespace), ask) })
 	}
 	return seen, nil
+}
+
+// Stored is a claim as it was read once, for whoever binds it then.
+type Stored struct {
+	UID     types.UID
+	Version string
+	// Bound claims have a class, and count for Classes. What they ask for is not read.
+	Bound   bool
+	Classes [2]uint64
+	claim.Intake
+}
+
+// ReadStored reads a claim of a list. What it returns with an error has the name of the claim.
+func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
+	head, err := readHead(raw)
+	m := head.Metadata
+	s = Stored{UID: m.UID, Version: m.ResourceVersion, Intake: claim.Intake{Claim: claim.Claim{Namespace: m.Namespace, Name: m.Name}}}
+	if err != nil {
+		return s, err
+	}
+	object, err := kind.DecodeValid(raw)
+	if err != nil {
+		return s, fmt.Errorf("cannot read the claim: %w", err)
+	}
+	if s.Classes, s.Bound = kind.BoundTo(m.Namespace, object); !s.Bound {
+		s.Intake = kind.Read(m.Namespace, m.Name, object)
+	}
+	return s, nil
 }
 
 // judge reports whether a claim waits for a class, and returns what it asks for. A

@@ -102,7 +102,7 @@ func (w *claimWatch) own(change func(*claimState)) {
 }
 
 // start follows the claims until the watch is stopped.
-func (w *claimWatch) start(client claimClient, answered func(error)) {
+func (w *claimWatch) start(client Client, answered func(error)) {
 	cluster.Follow(w.stopped, cluster.Objects{
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, w.resource, o, w.readEvent)

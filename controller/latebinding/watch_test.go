@@ -43,7 +43,7 @@ func TestEndedWatches(t *testing.T) {
 	last.Store(1 + claims)
 	s := httptest.NewServer(endedWatches(claims, last))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	client, err := newClaimClient(&rest.Config{Host: s.URL, QPS: -1})
+	client, err := NewClient(&rest.Config{Host: s.URL, QPS: -1})
 	require.NoError(t, err)
 	w := newLateWatch(t)
 	w.start(client, func(error) {})

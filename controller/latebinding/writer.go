@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
-	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -139,10 +137,11 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return "", 0, nil
 	}
 	kind := decision.View.Kind
-	version, settled, err := l.write(ctx, claim, decision)
+	object, version, err := l.binder.Claims.client.WriteClass(ctx, w.resource, claim.uid, claim.version, &decision)
 	log := logf.FromContext(ctx).WithValues("claimKind", kind.Name, "namespace", claim.namespace, "name", claim.name)
 	switch {
 	case err == nil:
+		_, settled := kind.BoundTo(claim.namespace, object)
 		w.own(func(s *claimState) {
 			if s.wrote(claim); !settled {
 				s.rebound(claim, version)
@@ -153,13 +152,13 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		claim.ask = "" // It may be long, and an event does not need it.
 		l.binder.Events.bound(w, claim, version, &decision)
 		return lateBound, 0, nil
-	case isOutdated(err):
+	case IsOutdated(err):
 		return lateChanged, 0, err
 	case errors.Is(err, ErrReferenceRemoved):
 		w.update(func(s *claimState) { s.removed, s.removedOf = ErrReferenceRemoved, claim.uid })
 		l.binder.Events.removed(w, claim)
 		return lateFailed, 0, err
-	case isUnauthorized(err):
+	case IsUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
 		l.refuse()
 		return lateFailed, registry.RetryAfter, nil
@@ -201,7 +200,7 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 // reread reads a claim whose selector is not held. It is false if the claim has
 // changed, as the watch is about to show, or if no class can help it.
 func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttempt, bool, error) {
-	raw, err := l.binder.Claims.client.get(ctx, l.watch.resource, a.namespace, a.name)
+	raw, err := l.binder.Claims.client.Get(ctx, l.watch.resource, a.namespace, a.name)
 	if raw == nil || err != nil {
 		return a, false, err
 	}
@@ -218,35 +217,6 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 	return a, true, nil
 }
 
-// write adds the class reference to the claim as it was seen, and returns the new version.
-// settled says that this one does not wait any more.
-func (l *lateWriter) write(ctx context.Context, claim waitingAttempt, d selector.Decision) (version string, settled bool, err error) {
-	patch := d.Patch(
-		fields.Test("/metadata/uid", string(claim.uid)),
-		fields.Test("/metadata/resourceVersion", claim.version),
-	)
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	claims, kind := l.binder.Claims.client, d.View.Kind
-	after, err := claims.patch(ctx, l.watch.resource, claim.namespace, claim.name, patch)
-	if err != nil {
-		return "", false, fmt.Errorf("cannot write the class of %q: %w", claim.name, err)
-	}
-	head, err := readHead(after)
-	if err != nil {
-		return "", false, err
-	}
-	object, err := kind.DecodeValid(after)
-	if err != nil {
-		return "", false, fmt.Errorf("cannot read %q, whose class was written: %w", claim.name, err)
-	}
-	if !kind.NamesClass(object) {
-		return "", false, fmt.Errorf("cannot write the class of %q at %s: %w", claim.name, kind.ReferencePath(), ErrReferenceRemoved)
-	}
-	_, settled = kind.BoundTo(claim.namespace, object)
-	return head.Metadata.ResourceVersion, settled, nil
-}
-
 // ErrReferenceRemoved says that a claim was stored without the reference to its class.
 // It names no claim, because all readers of the ClaimKind are told.
 var ErrReferenceRemoved error = &selector.Fault{
@@ -255,11 +225,11 @@ var ErrReferenceRemoved error = &selector.Fault{
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
 }
 
-// isOutdated says that the claim has probably changed since it was seen, as the watch
+// IsOutdated reports that the claim has probably changed since it was seen, as the watch
 // is about to show. When the test of a JSON Patch fails, the API server says only that
 // the patch is at fault. When the claim would be invalid, it names the claim. Another
 // webhook may deny the claim in the same words, so it is tried again.
-func isOutdated(err error) bool {
+func IsOutdated(err error) bool {
 	if apierrors.IsNotFound(err) {
 		return true
 	}
@@ -277,9 +247,9 @@ var errNoPatch = errors.New("the API server does not let classbind patch any")
 // webhook or a policy starts with its own name, whatever it quotes after that.
 var unauthorized = regexp.MustCompile(`^\S+ "[^"]*" is forbidden: User "[^"]*" cannot patch resource "`)
 
-// isUnauthorized says that no claim of the kind may be written. Another webhook or a
+// IsUnauthorized reports that no claim of the kind may be written. Another webhook or a
 // policy refuses a single claim, which must not hold up the others.
-func isUnauthorized(err error) bool {
+func IsUnauthorized(err error) bool {
 	answered := apierrors.APIStatus(nil)
 	return apierrors.IsForbidden(err) && errors.As(err, &answered) && unauthorized.MatchString(answered.Status().Message)
 }
