@@ -40,6 +40,21 @@ func CRD() *metav1.PartialObjectMetadata {
 type Resource struct {
 	schema.GroupVersionKind
 	Namespaced bool
+	// Aliases are its singular and short names, with commas between them.
+	Aliases string
+}
+
+// Names are those that kubectl takes for a resource, <plural>.<group>, the first in full.
+func (r Resource) Names(name string) []string {
+	plural, _, _ := strings.Cut(name, ".")
+	return slices.DeleteFunc(append([]string{name, plural, r.Kind}, strings.Split(r.Aliases, ",")...), func(n string) bool { return n == "" })
+}
+
+// Means reports whether text is one of the names of a resource, alone or with the group.
+func (r Resource) Means(text, name string) bool {
+	_, group, _ := strings.Cut(name, ".")
+	text = strings.TrimSuffix(text, "."+group)
+	return slices.ContainsFunc(r.Names(name), func(n string) bool { return strings.EqualFold(strings.TrimSuffix(n, "."+group), text) })
 }
 
 // Resolver looks up resources by name, <plural>.<group>, in the API server's discovery.
@@ -93,7 +108,8 @@ func (r Resolver) Resolve(ctx context.Context, name, version string, verbs ...st
 			result = fmt.Errorf("%w: the API server does not serve it with the verbs %q", ErrUnsuitable, missing)
 			continue
 		}
-		resource := Resource{schema.GroupVersionKind{Group: group, Version: v, Kind: found.Kind}, found.Namespaced}
+		aliases := strings.Join(append(found.ShortNames, found.SingularName), ",")
+		resource := Resource{schema.GroupVersionKind{Group: group, Version: v, Kind: found.Kind}, found.Namespaced, aliases}
 		if version == "" || version == v {
 			return resource, nil
 		}

@@ -30,6 +30,15 @@ func Name(name string, others iter.Seq[string]) (best string) {
 	return best
 }
 
+// Meant is the end of an error about a name, such as ": did you mean b?". It is empty if the name resembles none of
+// the others.
+func Meant(name string, others []string) string {
+	if best := Name(name, slices.Values(others)); best != "" {
+		return ": did you mean " + best + "?"
+	}
+	return ""
+}
+
 // Typos counts the typing errors between two names in any case.
 func Typos(a, b string) int { return Edits(strings.ToLower(a), strings.ToLower(b)) }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -127,4 +128,18 @@ func LeftOut(k *v1beta1.ClassKind) *metav1.Condition {
 		return nil
 	}
 	return ready
+}
+
+// Names returns the names of objects of a kind, of the first page of a list. They are for an error about a name, so
+// there are none if they cannot be listed.
+func Names(ctx context.Context, api client.Reader, kind schema.GroupVersionKind, namespace string) (names []string) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if api.List(ctx, list, client.InNamespace(namespace), client.Limit(v1beta1.LiveReadPage)) != nil {
+		return nil
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
 }

@@ -101,7 +101,14 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.Claim
 	if o.unbound && selector.NewClaimKind(k).HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
 	}
-	return item, o.decide(ctx, r, k, item, object, found)
+	err := o.decide(ctx, r, k, item, object, found)
+	if item.Outcome == Bound && d.stored && !o.unbound {
+		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
+		if item.Claim.Namespace != "" {
+			item.Do += " --namespace " + item.Claim.Namespace
+		}
+	}
+	return item, err
 }
 
 // readAsServer reads a claim as the server does: not what is too long or too deep.

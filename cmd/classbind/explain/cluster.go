@@ -83,3 +83,7 @@ func (c *cluster) object(ctx context.Context, of resource, namespace, name strin
 	}
 	return found.Object, nil
 }
+
+func (c *cluster) names(ctx context.Context, of resource, namespace string) []string {
+	return connect.Names(ctx, c.api, of.GroupVersionKind, namespace)
+}

@@ -306,17 +306,43 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
-			args:   []string{"Database/stored"}, want: []string{"Database team/stored: bound to FastClass/b"},
+			args:   []string{"Database/stored"}, status: exit.Unmatched,
+			want: []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n", "  Do:      classbind bind databases.example.org stored --namespace team\n"},
+		},
+		"StoredAsJSON": {
+			reason: "We should tell a program that the claim has no class, and which one it would get.",
+			args:   []string{"Database/stored", "-o", "json"}, status: exit.Unmatched, want: []string{`"outcome": "Unbound"`, `"name": "b"`, `"do": "classbind bind databases.example.org stored --namespace team"`},
+		},
+		"StoredAsIfCreatedNow": {
+			reason: "We should explain a claim as if it was created now, where that is asked.",
+			args:   []string{"Database/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"},
 		},
 		"StoredByResource": {
 			reason: "We should read a claim by its resource, in a namespace.",
-			args:   []string{"databases.example.org/stored", "-n", "team"}, want: []string{"Database team/stored: bound to FastClass/b"},
+			args:   []string{"databases.example.org/stored", "-n", "team", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"},
 		},
 		"StoredUnknownKind": {
 			reason: "We should say what nobody registers.",
-			args:   []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": name the kind of a claim, or its plural`},
+			args:   []string{"Widget/stored"}, status: exit.Failed, want: []string{`"Widget/stored": no ClaimKind registers "Widget": name the kind of a claim, or its plural`},
 		},
-		"StoredByPlural": {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredMisspeltKind": {
+			reason: "We should say which kind was meant.",
+			args:   []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`},
+		},
+		"StoredMisspelt": {
+			reason: "We should say which claim was meant, of those that can be listed.",
+			answers: object{
+				"/apis/example.org/v1/namespaces/team/databases/storde": http.StatusNotFound,
+				"/apis/example.org/v1/namespaces/team/databases":        list("meta.k8s.io/v1", "PartialObjectMetadataList", object{"metadata": object{"name": "stored"}}),
+			},
+			args: []string{"Database/storde"}, status: exit.Failed, want: []string{`cannot get the claim "Database/storde": there is none of this name: did you mean stored?`},
+		},
+		"StoredByShortName": {
+			reason:  "We should read a claim by a short name, as kubectl does.",
+			answers: object{"/apis/example.org/v1": resources("example.org/v1", object{"name": "databases", "singularName": "database", "shortNames": []string{"db"}, "kind": "Database", "namespaced": true, "verbs": []string{"create"}})},
+			args:    []string{"db/stored"}, status: exit.Unmatched, want: []string{"Database team/stored: "},
+		},
+		"StoredByPlural": {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
 		"StoredAmbiguous": {
 			reason: "We should ask which of two kinds of one name is meant.",
 			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exit.Failed,
@@ -589,7 +615,7 @@ func TestExplainStoredVersion(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, version, want string
 	}{
-		"Pinned":    {reason: "We should have the API server convert the claim.", version: "v1beta1", want: "Database team/stored: bound to FastClass/b\n"},
+		"Pinned":    {reason: "We should have the API server convert the claim.", version: "v1beta1", want: "Database team/stored: stored without a class; created now, it would get FastClass/b\n"},
 		"NotServed": {reason: "We should say that nobody can read the claim, and not that it is not there.", version: "v1alpha1", want: "Database team/stored: cannot be decided\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

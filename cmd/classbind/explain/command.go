@@ -50,15 +50,19 @@ const (
 the classes that were dropped, and those that one label kept out. It changes
 nothing.
 
-A claim comes from a file, or from the cluster as KIND/NAME. A claim that has its
-class is left alone, as the server would leave it. --unbound explains it as if it
-had none.
+A claim comes from a file, or from the cluster as KIND/NAME, where KIND is any
+name that kubectl takes. A claim that has its class is left alone, as the server
+would leave it. --unbound explains it as if it was created now, without a class. A
+claim of the cluster that is stored without a class does not get one by itself,
+unless whenUnmatched is BindLater: classbind bind binds it.
 
 Registrations and classes come from one of these:
 
   default          the cluster: you need the right to list them
   --classes FILES  the files alone: no cluster is asked
-  --with FILES     the cluster, as if the files were applied to it
+  --with FILES     the cluster, as if you had applied the files to it: what they
+                   have is added, or takes the place of what the cluster has
+                   under the same name
 
 Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. A CRD tells
 the plural, the scope, the versions and the schema of a kind. Without one, explain
@@ -81,7 +85,7 @@ a quoted string or a JSON list if it looks like one, and otherwise a string. To 
 several groups, repeat the flag.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if there is
-no class for a claim, or if the files do not show whether its kind is registered.
+no class for a claim, if a claim of the cluster is stored without one, or if the files do not show whether its kind is registered.
 It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 
 	examples = `  # Which class would this claim get, and why?
@@ -92,6 +96,9 @@ It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
 
   # Which class would it get, if this class was there, too?
   classbind explain -f claim.yaml --with new-class.yaml
+
+  # What would change for a claim of the cluster?
+  kubectl get postgresqlinstance my-database -o yaml | classbind explain -f - --unbound --with new-class.yaml
 
   # Without a cluster, before anything is applied:
   classbind explain -f claim.yaml --classes deploy/samples/crossplane
@@ -133,7 +140,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"`file` of registrations and classes, or folder with all folders in it; - is standard input; "+
 			"may be repeated. No cluster is asked")
 	fs.StringArrayVar(&o.with, "with", nil,
-		"the same, to put on top of what the cluster has")
+		"`file` of registrations and classes, or folder, as for --classes; may be repeated. "+
+			"They count as applied to the cluster, beside what it has or in its place")
 	fs.StringArrayVar(&o.set, "set", nil,
 		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
 			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")

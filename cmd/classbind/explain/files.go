@@ -28,6 +28,8 @@ var extensions = []string{"yaml", "yml", "json"}
 type document struct {
 	unstructured.Unstructured
 	where string
+	// stored says that it was named as an object of the cluster.
+	stored bool
 }
 
 // isObject reports whether it is one of Kubernetes.

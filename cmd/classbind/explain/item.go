@@ -74,7 +74,7 @@ func (r *Report) exit() error {
 		switch i.Outcome {
 		case Malformed, Undecided:
 			undecided.Insert(claim)
-		case Unmatched:
+		case Unmatched, Unbound:
 			unmatched.Insert(claim)
 		case Bound, LeftAlone:
 		}

@@ -153,6 +153,7 @@ func readCRD(d *document) (definition, error) {
 	}
 	spec, r := &crd.Spec, definition{crd: text}
 	r.Group, r.Kind, r.Namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
+	r.Aliases = strings.Join(append(spec.Names.ShortNames, spec.Names.Singular), ",")
 	for _, v := range spec.Versions {
 		if v.Served {
 			r.served = append(r.served, v.Name)
@@ -292,3 +293,6 @@ func (f *files) object(_ context.Context, of resource, namespace, name string) (
 	}
 	return nil, nil
 }
+
+// names are of no use: no claim of files is named by an argument.
+func (f *files) names(context.Context, resource, string) []string { return nil }

@@ -83,3 +83,7 @@ func (o *overlay) object(ctx context.Context, of resource, namespace, name strin
 	}
 	return o.cluster.object(ctx, of, namespace, name)
 }
+
+func (o *overlay) names(ctx context.Context, of resource, namespace string) []string {
+	return o.cluster.names(ctx, of, namespace)
+}

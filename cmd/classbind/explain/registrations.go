@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -33,6 +35,8 @@ type source interface {
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
 	// object of a resource; nil where there is none, or nothing is known of it.
 	object(ctx context.Context, of resource, namespace, name string) (map[string]any, error)
+	// names of objects of a resource, as far as they can be listed.
+	names(ctx context.Context, of resource, namespace string) []string
 }
 
 // resource in the version that the API server prefers, or in which claims are read.
@@ -127,51 +131,59 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 	return found.objectSchema, found.err
 }
 
-// stored reads a claim of the cluster, KIND/NAME, where KIND is the kind, the plural, or PLURAL.GROUP. It is read in the version
-// for which the paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
+// stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the
+// paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {
 	kind, name, _ := strings.Cut(arg, "/")
-	k, found, err := r.named(ctx, kind)
-	if k == nil {
+	_, found, err := r.named(ctx, kind)
+	if err != nil {
 		return d, fmt.Errorf("%q: %w", arg, err)
 	}
 	if !found.Namespaced {
 		namespace = ""
 	}
-	if err == nil {
+	if err = found.unread; err == nil {
 		d.Object, err = r.object(ctx, found, namespace, name)
 	}
 	if err == nil && d.Object == nil {
-		err = errors.New("there is none of this name")
+		err = errors.New("there is none of this name" + near.Meant(name, r.names(ctx, found, namespace)))
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
 	}
-	d.where = "the cluster"
+	d.where, d.stored = "the cluster", true
 	return d, nil
 }
 
-// named returns the only ClaimKind of a kind, a plural or a PLURAL.GROUP, and its resource or why that cannot be read.
-func (r *registrations) named(ctx context.Context, kind string) (k *v1beta1.ClaimKind, found resource, err error) {
-	var all []string
+// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes. Their
+// resource says why it cannot be read.
+func (r *registrations) named(ctx context.Context, word string) (kinds []*v1beta1.ClaimKind, found resource, err error) {
+	byResource, resources, names := map[string][]*v1beta1.ClaimKind{}, map[string]resource{}, []string{}
 	for i := range r.claimKinds {
-		id := r.claimKinds[i].Resource()
-		of, why := r.resolve(ctx, id, r.claimKinds[i].ReadVersion(), "create")
+		k := &r.claimKinds[i]
+		id := k.Resource()
+		of, why := r.resolve(ctx, id, k.ReadVersion(), "create")
 		if notServed(why) { // The claim can be there in another version.
 			of, why = r.resolve(ctx, id, "", "create")
 		}
-		isKind := func(s string) bool { return strings.EqualFold(s, kind) }
-		if slices.ContainsFunc([]string{id, schema.ParseGroupResource(id).Resource, of.Kind}, isKind) && !slices.Contains(all, id) {
-			k, found, err, all = &r.claimKinds[i], of, why, append(all, id)
+		of.unread = why
+		names = append(append(names, k.Name), of.Names(id)...)
+		switch {
+		case k.Name == word:
+			return []*v1beta1.ClaimKind{k}, of, nil
+		case of.Means(word, id):
+			byResource[id], resources[id] = append(byResource[id], k), of
 		}
 	}
+	all := slices.Sorted(maps.Keys(byResource))
 	switch len(all) {
 	case 0:
-		return nil, found, fmt.Errorf("no ClaimKind registers %q: name the kind of a claim, or its plural", kind)
+		return nil, found, fmt.Errorf("no ClaimKind registers %q%s", word,
+			cmp.Or(near.Meant(word, names), ": name the kind of a claim, or its plural"))
 	case 1:
-		return k, found, err
+		return byResource[all[0]], resources[all[0]], nil
 	}
-	return nil, found, fmt.Errorf("%q may be any of %s: name one of them", kind, strings.Join(slices.Sorted(slices.Values(all)), ", "))
+	return nil, found, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(all, ", "))
 }
 
 // view of a claim kind, with all classes.

@@ -27,6 +27,8 @@ type Outcome string
 const (
 	// Bound claims get a class.
 	Bound Outcome = "Bound"
+	// Unbound claims are stored without a class. Created now, they would get one.
+	Unbound Outcome = "Unbound"
 	// Unmatched claims get no class, because none matches.
 	Unmatched Outcome = "Unmatched"
 	// LeftAlone claims are not for classbind to bind.
@@ -45,7 +47,9 @@ type Item struct {
 	Reason string `json:"reason"`
 	// Message is the reason for people.
 	Message string `json:"message"`
-	// Class of a Bound claim; absent if it depends on more than explain knows.
+	// Do is the command that binds an Unbound claim.
+	Do string `json:"do,omitempty"`
+	// Class of a claim that is Bound, or Unbound; absent if it depends on more than explain knows.
 	Class *selector.ClassName `json:"class,omitempty"`
 	// Reference is the class reference as it would be written into the claim.
 	Reference any `json:"reference,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/near"
 )
 
 // settings are what --set says of what expressions look at besides the claim and the classes.
@@ -55,7 +56,8 @@ func (s *settings) add(text string) error {
 	case expression.Class:
 		return errors.New("a class is as its file says: put another on top of the cluster's with --with")
 	}
-	return fmt.Errorf("must begin with %s, %s or %s", expression.Namespace, expression.Request, expression.Related)
+	roots := []string{expression.Namespace, expression.Request, expression.Related}
+	return fmt.Errorf("must begin with one of %s%s", strings.Join(roots, ", "), near.Meant(names[0], roots))
 }
 
 // addNamespace sets a label or an annotation. All that follows is the key, which may have dots.
@@ -91,7 +93,8 @@ func (s *settings) addRequest(names []string, value string) error {
 	case len(names) > 2 && field == "extra":
 		return appendTo(&s.request, value, user, field, strings.Join(names[2:], "."))
 	}
-	return errors.New("must be request.userInfo.username, uid, groups or extra.KEY, such as request.userInfo.groups=a")
+	return errors.New("must be request.userInfo.username, uid, groups or extra.KEY, such as request.userInfo.groups=a" +
+		near.Meant(field, []string{"username", "uid", "groups", "extra"}))
 }
 
 func (s *settings) addRelated(names []string, value string) error {
@@ -120,7 +123,8 @@ func (s *settings) undeclared(r *registrations) error {
 		}
 		err := fmt.Errorf("--set: no ClaimKind has a related object %q", name)
 		if len(known) > 0 {
-			err = fmt.Errorf("%w, but %s", err, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			all := slices.Sorted(maps.Keys(known))
+			err = fmt.Errorf("%w, but %s%s", err, strings.Join(all, ", "), near.Meant(name, all))
 		}
 		return err
 	}

@@ -49,7 +49,7 @@ func TestExplainRefusesUndeclaredRelated(t *testing.T) {
 	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\"\n", got.stderr)
 	assert.Equal(t, exit.Failed, got.status)
 	got = run(t, "", "-f", "claim.yaml", "--classes", "related.yaml", "--set", "related.plam.spec.tier=gold")
-	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\", but plan\n", got.stderr, "We should say what there is.")
+	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\", but plan: did you mean plan?\n", got.stderr, "We should say what there is.")
 }
 
 // TestExplainRefusesLongFields refuses a claim for a field that expressions look at, as the server does.

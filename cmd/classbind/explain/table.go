@@ -50,6 +50,7 @@ func (t itemTable) write() {
 	fmt.Fprintln(t.out, truncate.Printable(fmt.Sprintf("%s%s: %s", t.Claim, by, t.headline())))
 	t.line("Because", t.Message)
 	t.line("Warning", t.Warning)
+	t.line("Do", t.Do)
 	for _, note := range t.Notes {
 		t.line("Note", note)
 	}
@@ -201,11 +202,15 @@ func (t itemTable) line(what, text string) {
 
 func (t itemTable) headline() string {
 	switch t.Outcome {
-	case Bound:
-		if t.Class == nil {
-			return fmt.Sprintf("bound to one of %d classes", len(t.Candidates))
+	case Bound, Unbound:
+		class := fmt.Sprintf("one of %d classes", len(t.Candidates))
+		if t.Class != nil {
+			class = t.namer()(*t.Class)
 		}
-		return "bound to " + t.namer()(*t.Class)
+		if t.Outcome == Unbound {
+			return "stored without a class; created now, it would get " + class
+		}
+		return "bound to " + class
 	case Unmatched:
 		return "no class"
 	case LeftAlone:

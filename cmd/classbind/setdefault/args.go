@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/near"
 )
 
 // className names a class on the command line.
@@ -35,11 +37,14 @@ func (c className) String() string {
 type registry struct {
 	claimKinds map[string]*selector.ClaimKind
 	classKinds []*classKind
+	// lookUp finds the resource of a claim kind. One that is not found has its name alone.
+	lookUp func(*selector.ClaimKind) lookup.Resource
 }
 
 // classKind is a registered class kind.
 type classKind struct {
 	*selector.ClassKind
+	found lookup.Resource
 	// leftOut says that classbind offers none of its classes.
 	leftOut bool
 	// lookupErr is why its resource was not found, and so its classes are not known.
@@ -53,13 +58,7 @@ func (k *classKind) unserved(claimKinds []string) []string {
 	return slices.DeleteFunc(slices.Clone(claimKinds), k.serves)
 }
 
-// matches reports whether a text of the command line names the kind.
-func (k *classKind) matches(text string) bool {
-	plural, _, _ := strings.Cut(k.Name, ".")
-	return slices.ContainsFunc([]string{k.Name, plural, k.GroupVersionKind.Kind}, func(s string) bool { return strings.EqualFold(s, text) })
-}
-
-// findClaimKinds finds claim kinds by the names or plurals of a flag, and sorts them.
+// findClaimKinds finds claim kinds by the values of a flag, their names or those of their resources, and sorts them.
 func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error) {
 	all := slices.Sorted(maps.Keys(r.claimKinds))
 	var found []string
@@ -68,9 +67,12 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 			found = append(found, text)
 			continue
 		}
-		var named []string
+		var named, known []string
 		for _, name := range all {
-			if plural, _, _ := strings.Cut(name, "."); plural == text {
+			k := r.claimKinds[name]
+			found, resource := r.lookUp(k), k.Resource.String()
+			known = append(append(known, name), found.Names(resource)...)
+			if found.Means(text, resource) {
 				named = append(named, name)
 			}
 		}
@@ -78,8 +80,8 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 		case len(all) == 0:
 			return nil, fmt.Errorf("--%s=%q: no claim kind is registered: create a ClaimKind", flag, text)
 		case len(named) == 0:
-			return nil, fmt.Errorf("--%s=%q: no such claim kind is registered: name one of %s, or create its ClaimKind",
-				flag, text, strings.Join(all, ", "))
+			return nil, fmt.Errorf("--%s=%q: no such claim kind is registered: name one of %s, or create its ClaimKind%s",
+				flag, text, strings.Join(all, ", "), near.Meant(text, known))
 		case len(named) > 1:
 			return nil, fmt.Errorf("--%s=%q: may be any of %s: name one in full", flag, text, strings.Join(named, ", "))
 		}
@@ -97,8 +99,10 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 		candidates = candidates[i : i+1]
 	}
 	var found, serving []*classKind
+	var known []string
 	for _, k := range candidates {
-		if !k.matches(c.kind) {
+		known = append(known, k.found.Names(k.Name)...)
+		if !k.found.Means(c.kind, k.Name) {
 			continue
 		}
 		found = append(found, k)
@@ -110,8 +114,8 @@ func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, 
 	case len(r.classKinds) == 0:
 		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind",
-			c, list(r.classKinds))
+		return nil, fmt.Errorf("%q: no such class kind is registered: KIND must be one of %s, or create its ClassKind%s",
+			c, list(r.classKinds), near.Meant(c.kind, known))
 	case len(serving) == 0 && len(found) == 1:
 		return nil, fmt.Errorf("%q: %s does not serve %s: add it to spec.claimKinds of the ClassKind, or choose a class of another kind",
 			c, list(found), strings.Join(found[0].unserved(claimKinds), ", "))

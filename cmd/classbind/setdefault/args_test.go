@@ -1,6 +1,7 @@
 package setdefault
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,14 +17,21 @@ import (
 
 // fakeKind returns a class kind of version v1, in the group of its name.
 func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *classKind {
-	return &classKind{ClassKind: selector.NewClassKind(&v1beta1.ClassKind{
+	gvk := schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind)
+	aliases := strings.ToLower(kind) + ",bc"
+	return &classKind{found: lookup.Resource{GroupVersionKind: gvk, Aliases: aliases}, ClassKind: selector.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claimKinds...), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
-	}, schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind), namespaced)}
+	}, gvk, namespaced)}
 }
 
 func fakeRegistry(claimKinds []string, classKinds ...*classKind) *registry {
-	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, classKinds: classKinds}
+	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, classKinds: classKinds, lookUp: func(k *selector.ClaimKind) lookup.Resource {
+		if k.Resource.Resource != "caches" {
+			return lookup.Resource{}
+		}
+		return lookup.Resource{GroupVersionKind: k.Resource.WithVersion("v1").GroupVersion().WithKind("CacheKind"), Aliases: "cache,cch"}
+	}}
 	for _, name := range claimKinds {
 		r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -42,6 +50,11 @@ func TestFindClaimKinds(t *testing.T) {
 		"Name":      {reason: "We should take a full name.", registered: registered, texts: []string{"databases.b.test"}, want: []string{"databases.b.test"}},
 		"Plural":    {reason: "We should take a plural that is there once.", registered: registered, texts: []string{"caches"}, want: []string{"caches.a.test"}},
 		"Core":      {reason: "We should take the name of a core kind.", registered: append([]string{"pods.a.test"}, registered...), texts: []string{"pods"}, want: []string{"pods"}},
+		"Kind":      {reason: "We should take the kind in any case, as for a class.", registered: registered, texts: []string{"cachekind"}, want: []string{"caches.a.test"}},
+		"Singular":  {reason: "We should take the singular name, as kubectl does.", registered: registered, texts: []string{"Cache"}, want: []string{"caches.a.test"}},
+		"ShortName": {reason: "We should take a short name, as kubectl does.", registered: registered, texts: []string{"cch"}, want: []string{"caches.a.test"}},
+		"KindGroup": {reason: "We should take a kind with its group, as kubectl does.", registered: registered, texts: []string{"CacheKind.a.test"}, want: []string{"caches.a.test"}},
+		"Misspelt":  {reason: "We should say which name was meant.", registered: registered, texts: []string{"CachKind"}, err: "or create its ClaimKind: did you mean CacheKind?"},
 		"Twice":     {reason: "We should take several, sort them, and drop duplicates.", registered: registered, texts: []string{"databases.a.test", "caches.a.test", "caches"}, want: []string{"caches.a.test", "databases.a.test"}},
 		"None":      {reason: "We should find nothing where nothing is named.", registered: registered},
 		"Ambiguous": {reason: "We should name those that a plural may mean.", registered: registered, texts: []string{"databases"}, err: `--for="databases": may be any of databases.a.test, databases.b.test: name one in full`},
@@ -83,6 +96,9 @@ func TestFindClassKind(t *testing.T) {
 		"Kind":              {reason: "We should take the kind.", class: "BigClass/gold", want: "bigclasses.a.test"},
 		"KindInAnyCase":     {reason: "We should take the kind in any case, as kubectl does.", class: "bigclass/gold", want: "bigclasses.a.test"},
 		"Plural":            {reason: "We should take the plural.", class: "bigclasses/gold", want: "bigclasses.a.test"},
+		"Singular":          {reason: "We should take the kind with its group, as kubectl does.", class: "bigclass.a.test/gold", want: "bigclasses.a.test"},
+		"ShortName":         {reason: "We should take a short name, as kubectl does, of the kind that serves the claim kind.", class: "BC/gold", of: []string{"databases.a.test", "caches.a.test"}, want: "bigclasses.a.test"},
+		"Misspelt":          {reason: "We should say which name was meant.", class: "BigClas/gold", err: "or create its ClassKind: did you mean BigClass?"},
 		"Name":              {reason: "We should take the name of the ClassKind.", class: "classes.a.test/gold", want: "classes.a.test"},
 		"NamespacedKind":    {reason: "We should take a namespaced class.", class: "LocalClass/team/gold", want: "localclasses.a.test"},
 		"OneServes":         {reason: "We should take the only one of that kind that serves the claim kind.", class: "Class/gold", want: "classes.a.test"},

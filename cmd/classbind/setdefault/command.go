@@ -51,7 +51,8 @@ Where spec.default of a ClassKind is an expression, there is no mark to move:
 change the field that the expression looks at.
 
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
-its kind, its plural, or the name of its ClassKind, PLURAL.GROUP.
+the name of its ClassKind, PLURAL.GROUP, or any name that kubectl takes: the kind,
+the plural, the singular or a short name. --for takes the same of a claim kind.
 
 If the command is killed between the two writes, there is no default. Run it again:
 it goes on from there.
@@ -88,7 +89,7 @@ The error has the command that names all of them.`,
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.claimKinds, "for", nil,
-		"`claim kind` that the class is to be the default of: the name of a ClaimKind, or its plural alone. "+
+		"`claim kind` that the class is to be the default of: the name of a ClaimKind, or of its resource as kubectl takes it. "+
 			"Separate several by commas, or repeat the flag")
 	fs.StringSliceVar(&o.without, "leave-without-default", nil,
 		"`claim kind` that may lose its default: the move takes the mark from its default class, and the new class does not serve it")

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/selector/near"
 )
 
 const (
@@ -163,7 +166,9 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	}
 	target, err := m.class(ctx, kind.ClassKind, m.name.namespace, m.name.name)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no class %s: create it, without the mark of a default, or name another: %w", m.name, err)
+		names := connect.Names(ctx, m.registrations, kind.GroupVersionKind, m.name.namespace)
+		return nil, fmt.Errorf("there is no class %s: create it, without the mark of a default, or name another%s: %w",
+			m.name, near.Meant(m.name.name, names), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the class %s: %w", m.name, err)

@@ -63,7 +63,10 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &registry{claimKinds: map[string]*selector.ClaimKind{}}
+	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, lookUp: func(k *selector.ClaimKind) lookup.Resource {
+		found, _ := c.resources.Resolve(ctx, k.Resource.String(), k.Version)
+		return found
+	}}
 	for i := range claimKinds {
 		r.claimKinds[claimKinds[i].Name] = selector.NewClaimKind(&claimKinds[i], rules.Serving(&claimKinds[i], classKinds)...)
 	}
@@ -72,7 +75,7 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
 			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
-			lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
+			found:     found, lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
 		})
 	}
 	return r, nil
