@@ -21,13 +21,13 @@ import (
 // maxExamples limits what is named of many.
 const maxExamples = 5
 
-// checkClaims reports which claims have a class that is gone, or none because their namespace is excluded.
+// checkClaims reports which claims have a class that is gone, or none.
 func checkClaims(ctx context.Context, i *installation, s *Section) {
 	namespaces, err := i.namespaces(ctx)
 	if err != nil {
 		s.unread("the labels of namespaces", err)
 	}
-	all := 0
+	all, unbound := 0, 0
 	var failed []string
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
@@ -52,10 +52,14 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 				Why:  "some kinds of them were not read: see the section kinds",
 			})
 		}
-		all += c.all
+		all, unbound = all+c.all, unbound+c.unbound.all
 		c.report(s)
 	}
-	s.Summary = without(failed, all, fmt.Sprintf("%d read", all))
+	summary := fmt.Sprintf("%d read", all)
+	if unbound > 0 {
+		summary += fmt.Sprintf(", %d without a class", unbound)
+	}
+	s.Summary = without(failed, all, summary)
 }
 
 // without qualifies a summary of so many objects by the kinds that were not read.
@@ -100,8 +104,9 @@ type claims struct {
 	namespaces map[string]labels.Set
 
 	all int
-	// excluded claims are in namespaces whose claims are not bound; unasked ones ask for no class besides.
-	excluded, unasked, gone sample
+	// unbound claims are stored without a class. excluded ones are in namespaces whose claims are not bound; unasked ones ask
+	// for no class besides.
+	unbound, excluded, unasked, gone sample
 }
 
 // sample of claims.
@@ -148,8 +153,13 @@ func (c *claims) add(object *unstructured.Unstructured) {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
+	if in.LeftAlone != "" || len(in.Problems) > 0 {
+		return
+	}
 	switch {
-	case in.LeftAlone != "" || len(in.Problems) > 0 || c.compiled.AsksOthers() || !c.excludes(namespace):
+	case !c.excludes(namespace):
+		c.unbound.add(claim)
+	case c.compiled.AsksOthers():
 	case c.compiled.Asks(in.Claim) == nil:
 		c.unasked.add(claim)
 	default:
@@ -176,6 +186,20 @@ func (c *claims) report(s *Section) {
 		s.found(where, "label the namespaces as spec.claims.namespaceSelector asks, or change that; "+
 			"classbind never binds claims of kube-system and its own namespace",
 			"%s no class, in namespaces that are excluded: %s", have(c.excluded.all), &c.excluded)
+	}
+	if n := c.unbound.all; n > 0 {
+		if s.Unbound == nil {
+			s.Unbound = map[string]int{}
+		}
+		s.Unbound[c.kind.Name] = n
+		do := "classbind bind " + c.kind.Name + " --all-namespaces --dry-run shows which they would get, and without --dry-run they get it"
+		if c.kind.Spec.WhenUnmatched == v1beta1.BindLater {
+			do = "classbind binds each once a class matches"
+		}
+		if c.compiled.AsksOthers() {
+			do += ", unless claims.when is false"
+		}
+		s.note("%s: %s no class: %s; %s", where, have(n), &c.unbound, do)
 	}
 	if c.unasked.all > 0 {
 		s.note("%s: %s no class and no selector, in namespaces that are excluded: %s", where, have(c.unasked.all), &c.unasked)

@@ -50,7 +50,8 @@ wrote them, and their messages say what to do. The section replicas reports whet
 there is one.
 
 The command reads with your rights. It lists what you may not read, which does
-not count as broken. It reads all claims of the registered kinds, page by page.
+not count as broken. It reads all claims of the registered kinds, page by page, and
+counts those that are stored without a class.
 
 The exit status is 0 if nothing is broken in what was read, 1 if something is,
 and 2 if the cluster did not answer, or the command fails.`

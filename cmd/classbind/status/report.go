@@ -46,6 +46,8 @@ type Section struct {
 	Findings []Finding `json:"findings,omitempty"`
 	// Notes are what people may want to know, and may well be meant.
 	Notes []string `json:"notes,omitempty"`
+	// Unbound counts the claims that are stored without a class, by the name of their ClaimKind.
+	Unbound map[string]int `json:"unbound,omitempty"`
 	// Unread is what could not be read.
 	Unread []Unread `json:"unread,omitempty"`
 

@@ -279,6 +279,20 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"7 claims have no class, in namespaces that are excluded: team-0/unbound, team-1/unbound, team-2/unbound, team-3/unbound, team-4/unbound and 2 more"},
 		},
+		"Unbound": {
+			reason: "We should count the claims that are stored without a class, and name the command that binds them.",
+			change: func(w *world) {
+				w.claimKind.Spec.WhenUnmatched = v1beta1.Admit
+				w.more = append(w.more, asking(t, "team", "first"), asking(t, "team", "second"))
+			},
+			note: "claimkind/databases.example.org: 2 claims have no class: team/first, team/second; " +
+				"classbind bind databases.example.org --all-namespaces --dry-run shows which they would get, and without --dry-run they get it",
+		},
+		"Waiting": {
+			reason: "We should count the claims that wait, and say that classbind binds them.",
+			change: func(w *world) { w.more = append(w.more, asking(t, "team", "first")) },
+			note:   "claimkind/databases.example.org: 1 claim has no class: team/first; classbind binds each once a class matches",
+		},
 		"NeverSelected": {
 			reason: "We should find claims in a namespace whose claims are never bound.",
 			change: func(w *world) { w.more = append(w.more, asking(t, "kube-system", "lost")) },
