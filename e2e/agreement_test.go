@@ -292,7 +292,7 @@ metadata: {name: gold, labels: {tier: gold}}
 	}{
 		"File":          {"We should explain a claim without a mistake.", []string{"-f", stored}, 1, "Claim default/mine: no class"},
 		"With":          {"We should put a class on top of the cluster's.", []string{"-f", stored, "--with", gold}, 0, "Claim default/mine: bound to Class/gold"},
-		"Resource":      {"We should find a claim of the cluster.", []string{"claims.explain.test/mine", "-n", "default", "--with", gold}, 0, "Claim default/mine: bound to Class/gold"},
+		"Resource":      {"We should find a claim of the cluster.", []string{"claims.explain.test/mine", "-n", "default", "--with", gold}, 1, "Claim default/mine: stored without a class; created now, it would get Class/gold"},
 		"Absent":        {"We should say that a claim is not there.", []string{"claims.explain.test/absent", "-n", "default"}, 2, `cannot get the claim "claims.explain.test/absent": there is none of this name`},
 		"WrongField":    {"We should read the schema that the API server publishes.", []string{"-f", claim("explain.test/v1", "Claim", "classselector")}, 2, "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
 		"WrongVersion":  {"We should know which versions are served.", []string{"-f", claim("explain.test/v2", "Claim", "classSelector")}, 2, "the API server does not serve Claim of explain.test/v2: set apiVersion to explain.test/v1"},

@@ -34,6 +34,7 @@ type statusReport struct {
 		Name, State, Summary string
 		Findings             []struct{ Where, What, Do string }
 		Notes                []string
+		Unbound              map[string]int
 		Unread               []struct{ What, Why, Do string }
 	}
 }

@@ -49,7 +49,7 @@ const (
 
 	// FieldManager owns the entries of the webhook configurations, the status of
 	// ClaimKinds and ClassKinds, and the class references of claims bound later.
-	// Written by classbind's leader.
+	// Written by classbind's leader and "classbind bind".
 	FieldManager = "classbind"
 
 	// CommandFieldManager owns the default marks that "classbind set-default" moves.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/classbind/classbind/cmd/classbind/bind"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
@@ -65,6 +66,7 @@ kinds, and writes the class reference before the claim is stored.`,
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
-		newServeCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
+		newServeCommand(), bind.NewCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(),
+		newVersionCommand())
 	return c
 }

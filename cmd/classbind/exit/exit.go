@@ -10,7 +10,7 @@ import (
 // The statuses of commands whose exit status is an answer. With 0, all is well.
 const (
 	// Unmatched says that "classbind explain" found a claim without a class, or files that do
-	// not show whether its kind is registered. Broken says that "classbind status" found
+	// not show whether its kind is registered. "classbind bind" found no class for a claim. Broken says that "classbind status" found
 	// something that is broken.
 	Unmatched = 1
 	Broken    = 1

@@ -85,8 +85,9 @@ a quoted string or a JSON list if it looks like one, and otherwise a string. To 
 several groups, repeat the flag.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if there is
-no class for a claim, if a claim of the cluster is stored without one, or if the files do not show whether its kind is registered.
-It is 2 if a claim is malformed or cannot be decided, or if the command fails.`
+no class for a claim, or if a claim of the cluster is stored without one. It is 1,
+too, if the files do not show whether the kind of a claim is registered. It is 2 if
+a claim is malformed or cannot be decided, or if the command fails.`
 
 	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml

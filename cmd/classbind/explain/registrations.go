@@ -64,8 +64,9 @@ type registrations struct {
 	classKinds []v1beta1.ClassKind
 
 	own string // namespace of classbind
-	// settings are what --set says.
-	settings settings
+	// settings are what --set says. unsettable says that there is no such flag.
+	settings   settings
+	unsettable bool
 	// What was read for the claims before, by name.
 	resources  map[string]resource // of claim kinds
 	namespaces map[string]map[string]any
@@ -159,8 +160,12 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 // resource says why it cannot be read.
 func (r *registrations) named(ctx context.Context, word string) (kinds []*v1beta1.ClaimKind, found resource, err error) {
 	byResource, resources, names := map[string][]*v1beta1.ClaimKind{}, map[string]resource{}, []string{}
-	for i := range r.claimKinds {
-		k := &r.claimKinds[i]
+	candidates := r.claimKinds
+	if i := slices.IndexFunc(candidates, func(k v1beta1.ClaimKind) bool { return k.Name == word }); i >= 0 {
+		candidates = candidates[i : i+1]
+	}
+	for i := range candidates {
+		k := &candidates[i]
 		id := k.Resource()
 		of, why := r.resolve(ctx, id, k.ReadVersion(), "create")
 		if notServed(why) { // The claim can be there in another version.

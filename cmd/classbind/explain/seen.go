@@ -27,8 +27,8 @@ func (r *registrations) namespace(ctx context.Context, name string) (content map
 	if !ok {
 		found, err = r.object(ctx, namespaces, "", name)
 		if found, err = asSet(found, r.settings.namespace, err); err != nil {
-			return nil, false, fmt.Errorf("cannot read the namespace %q, at which the claim kind looks: %w; "+
-				"say what it has with --set namespace.labels.KEY=VALUE", name, err)
+			return nil, false, fmt.Errorf("cannot read the namespace %q, at which the claim kind looks: %w%s",
+				name, err, r.orSet("namespace.labels.KEY"))
 		}
 		r.namespaces[name] = found
 	}
@@ -79,13 +79,21 @@ func (r *registrations) relatedOf(item *Item) readRelated {
 			err = nil
 		}
 		if content, err = asSet(content, r.settings.related[kind.Name], err); err != nil {
-			return nil, fmt.Errorf("%w; say what it has with --set related.%s.PATH=VALUE", err, kind.Name)
+			return nil, fmt.Errorf("%w%s", err, r.orSet("related."+kind.Name+".PATH"))
 		}
 		if content == nil {
 			return nil, nil
 		}
 		return kind.Fields.Project(content), nil
 	}
+}
+
+// orSet is the end of an error about an object that cannot be read.
+func (r *registrations) orSet(path string) string {
+	if r.unsettable {
+		return ""
+	}
+	return "; say what it has with --set " + path + "=VALUE"
 }
 
 // readRelated is that of a selector.Decider.

@@ -1,0 +1,122 @@
+package bind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector/claim"
+)
+
+// maxAttempts limits how often a claim is read again that others change meanwhile.
+const maxAttempts = 5
+
+// bindNamed binds the claim of a name.
+func (b *binder) bindNamed(ctx context.Context, namespace, name string) error {
+	s, found, err := b.read(ctx, namespace, name)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		b.report.print(b.claim(s).failed("NotFound", errors.New("there is none of this name")))
+		return nil
+	}
+	return b.bind(ctx, s)
+}
+
+// read a claim as it is now, false if there is none.
+func (b *binder) read(ctx context.Context, namespace, name string) (*latebinding.Stored, bool, error) {
+	raw, err := b.claims.Get(ctx, b.kind.Resource, namespace, name)
+	if err != nil || raw == nil {
+		return &latebinding.Stored{Intake: claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: name}}}, false, err
+	}
+	s, err := latebinding.ReadStored(b.kind.Kind, raw)
+	return &s, true, err
+}
+
+// bind one claim, and report what became of it. With an error, there is no use in going on with others.
+func (b *binder) bind(ctx context.Context, s *latebinding.Stored) error {
+	for range maxAttempts {
+		c, err := b.attempt(ctx, s)
+		if c != nil {
+			b.report.print(c)
+		}
+		if c != nil || err != nil && !latebinding.IsOutdated(err) {
+			return err
+		}
+		found := false
+		if s, found, err = b.read(ctx, s.Namespace, s.Name); err != nil {
+			return err
+		}
+		if !found { // It was deleted meanwhile.
+			return nil
+		}
+	}
+	b.report.print(b.claim(s).failed("Changing", errors.New("others change the claim all the time: run the command again")))
+	return nil
+}
+
+// attempt to bind a claim as it was read. It returns what became of it, or an error: one with which IsOutdated holds if
+// the claim has changed since, and otherwise one that concerns all claims.
+func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, error) {
+	c := b.claim(s)
+	if s.Bound {
+		return c.leftAlone(claim.Settled, "the claim has its class"), nil
+	}
+	why, err := b.kind.Excluded(ctx, s.Namespace)
+	switch {
+	case err != nil:
+		return nil, err
+	case why != "":
+		return c.leftAlone("NamespaceNotSelected", why), nil
+	}
+	d, err := b.kind.Decide(ctx, s.Intake)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot decide on the claim %s: %w", c, err)
+	case d.Claim.LeftAlone == claim.Settled:
+		return c.leftAlone(claim.Settled, d.Claim.SettledBy+" is set"), nil
+	case d.Claim.LeftAlone != "":
+		return c.leftAlone(d.Claim.LeftAlone, "classbind explain shows why"), nil
+	case len(d.Claim.Problems) > 0:
+		return c.failed(d.Reason(), errors.New(d.Warning())), nil
+	case d.Class == nil:
+		return c.end(Unmatched, d.Reason(), d.Warning()), nil
+	case d.Given():
+		return c.leftAlone(claim.Settled, "the claim has its class"), nil
+	}
+	class := d.Class.FullName()
+	c.Class, c.class = &class, d.Class.String()
+	if b.dryRun {
+		return c.end(Bound, d.Reason(), ""), nil
+	}
+	object, _, err := b.claims.WriteClass(ctx, b.kind.Resource, s.UID, s.Version, &d)
+	switch {
+	case err == nil:
+		if b.tally != nil {
+			classes, _ := b.kind.Kind.BoundTo(s.Namespace, object)
+			b.tallied(classes)
+			b.tally.Seen(s.Namespace, s.Name, "", classes)
+		}
+		return c.end(Bound, d.Reason(), ""), nil
+	case latebinding.IsOutdated(err), latebinding.IsUnauthorized(err), !concernsOne(err):
+		return nil, err
+	}
+	return c.failed("NotWritten", err), nil
+}
+
+// concernsOne reports whether the API server refused one claim, so that others may still be written. client-go has waited
+// where a Retry-After asked for it.
+func concernsOne(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return errors.Is(err, latebinding.ErrReferenceRemoved)
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
+		code != http.StatusUnauthorized && code != http.StatusTooManyRequests
+}

@@ -1,0 +1,114 @@
+// Package bind is the command that binds claims that were stored without a class. run goes through the claims
+// of a kind, claim decides on one and writes it, and report prints what became of each.
+package bind
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
+)
+
+// options are the flags of bind.
+type options struct {
+	namespace string
+	all       bool
+	dryRun    bool
+	own       string
+	output    output.Format
+	cluster   connect.Flags
+}
+
+const (
+	long = `Bind claims that were stored without a class. They were created before their kind was
+registered, while no class matched, or while classbind was down and failurePolicy was
+Ignore.
+
+KIND is the name of a ClaimKind, or any name that kubectl takes for the kind of the
+claims. The command binds the claims of one namespace, of all with -A, or those that
+you name. It decides as late binding does, with the classes as they are now. It adds
+the class reference alone, and only to the version of the claim that it has read.
+Claims that have a class, that claims.when or another field settles, or whose
+namespace is not selected, stay as they are.
+
+It prints a line for each claim without a class. It reads the claims page by page, and
+writes one at a time. If it is interrupted, run it again: it goes on with those that
+still have no class. It may run beside classbind.
+
+The command does not know which classes the replicas gave last. So with RoundRobin,
+its turns are its own, and begin again with each page of 100 claims. With LeastClaims,
+it counts the claims of all namespaces first. It cannot bind claims of a kind whose
+expressions look at who creates the claim.
+
+You need the rights to list ClaimKinds, ClassKinds, their classes and the claims, to
+get what expressions look at besides, and to patch the claims.
+
+The exit status is 0 if every claim that classbind binds has a class now. It is 1 if
+there is no class for a claim. It is 2 if a claim is malformed or could not be
+written, or if the command fails.`
+
+	examples = `  # Which classes would the claims of all namespaces get?
+  classbind bind postgresqlinstances -A --dry-run
+
+  # Bind those of one namespace:
+  classbind bind PostgreSQLInstance --namespace acme-team
+
+  # Bind one claim, and tell a program:
+  classbind bind PostgreSQLInstance gitlab-database --namespace acme-team -o json`
+)
+
+// NewCommand returns the command bind.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:     "bind KIND [NAME...]",
+		Short:   "Bind claims that were stored without a class",
+		Long:    long,
+		Example: examples,
+		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
+	}
+	exit.Run(c, func(args []string) error {
+		if err := o.validate(args, c.Flags().Changed("namespace")); err != nil {
+			return err
+		}
+		return o.run(c.Context(), args[0], args[1:], c.OutOrStdout(), c.ErrOrStderr())
+	})
+	fs := c.Flags()
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of the claims; without it the kubeconfig's")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "bind the claims of all namespaces")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "say which classes the claims would get, and write nothing")
+	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
+	o.output.Add(c)
+	o.cluster.Add(c)
+	return c
+}
+
+// validate returns all errors in the flags and arguments at once.
+func (o *options) validate(args []string, namespaced bool) error {
+	errs := []error{o.output.Validate()}
+	switch {
+	case len(args) == 0:
+		errs = append(errs, errors.New("name the kind of the claims, as in: classbind bind KIND"))
+	case slices.ContainsFunc(args, func(arg string) bool { return arg == "" || strings.Contains(arg, "/") }):
+		errs = append(errs, fmt.Errorf("%q: must be KIND, or KIND and the names of claims", args))
+	case o.all && len(args) > 1:
+		errs = append(errs, fmt.Errorf("--all-namespaces: the claims %q are of one namespace: leave out one or the other", args[1:]))
+	}
+	if o.all && namespaced {
+		errs = append(errs, errors.New("--namespace: with --all-namespaces there is no other: leave out one or the other"))
+	}
+	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && namespaced {
+		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
+	}
+	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
+		errs = append(errs, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
+	}
+	return errors.Join(errs...)
+}

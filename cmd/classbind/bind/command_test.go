@@ -1,0 +1,114 @@
+package bind
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/controller/latebinding"
+)
+
+func TestBindRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Nothing":        {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
+		"Slash":          {"We should not take a part of a name for a kind.", []string{"Database/a"}, "must be KIND, or KIND and the names of claims"},
+		"EmptyName":      {"We should refuse an unset variable: without a name, all claims would be bound.", []string{"Database", ""}, "must be KIND, or KIND and the names of claims"},
+		"NamesOfAll":     {"We should not guess in which namespace the claims are.", []string{"Database", "a", "-A"}, `--all-namespaces: the claims ["a"] are of one namespace`},
+		"Both":           {"We should not ignore a flag.", []string{"Database", "-A", "-n", "team"}, "--namespace: with --all-namespaces there is no other"},
+		"EmptyNamespace": {"We should refuse an unset variable.", []string{"Database", "-n", ""}, `--namespace="": `},
+		"Own":            {"We should refuse what cannot be a namespace.", []string{"Database", "--classbind-namespace", "A"}, `--classbind-namespace="A": `},
+		"Output":         {"We should say which formats there are.", []string{"Database", "-o", "wide"}, `--output="wide": must be table, json or yaml`},
+		"DryRunOfKubectl": {"We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
+			[]string{"Database", "--dry-run=none"}, `invalid argument "none" for "--dry-run" flag`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewCommand()
+			c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
+			c.SetArgs(tc.args)
+			err := c.ExecuteContext(t.Context())
+			require.ErrorContains(t, err, tc.want, tc.reason)
+			failed := (*exit.Error)(nil)
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, exit.Failed, failed.Status)
+		})
+	}
+}
+
+// TestReport prints each outcome in each format.
+func TestReport(t *testing.T) {
+	claims := []Claim{
+		{Namespace: "team", Name: "a", Outcome: Bound, Reason: "MatchingClass", class: "Gold/b"},
+		{Name: "c", Outcome: Unmatched, Reason: "NoMatchingClass", Message: "no class\u202e"},
+		{Namespace: "team", Name: "d", Outcome: LeftAlone, Reason: "Settled", Message: "it is"},
+		{Namespace: "team", Name: "e", Outcome: Failed, Reason: "NotWritten", Message: "it failed"},
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		most   int
+		format string
+		dryRun bool
+		want   []string
+		status int
+	}{
+		"All": {"We should say what became of each, with the worst exit status.", 4, "table", false, []string{
+			"team/a: bound to Gold/b\n", "c: not bound (NoMatchingClass): no class\\u202e\n", "team/d: left alone (Settled): it is\n",
+			"team/e: not bound (NotWritten): it failed\n", "1 bound, 1 without a class, 1 left alone, 1 failed; 0 had their class\n",
+		}, exit.Failed},
+		"Unmatched": {"We should tell scripts that a claim has no class.", 2, "table", false, []string{"1 bound, 1 without a class, 0 left alone"}, exit.Unmatched},
+		"DryRun":    {"We should not say that anything was done.", 1, "table", true, []string{"team/a: bound to Gold/b (dry run)\n", "had their class (dry run)\n"}, 0},
+		"JSON":      {"We should print an object for each.", 1, "json", true, []string{"\"kind\": \"Claim\",\n", "\"dryRun\": true\n}\n{\n", "\"kind\": \"Summary\",\n"}, 0},
+		"YAML":      {"We should print a document for each.", 1, "yaml", false, []string{"---\napiVersion: bind.classbind.io/v1beta1\n", "kind: Claim\n", "---\napiVersion: bind.classbind.io/v1beta1\nbound: 1\n"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			o := &options{dryRun: tc.dryRun, output: output.Format(tc.format)}
+			r := &reporter{options: o, out: &out}
+			for _, c := range claims[:tc.most] {
+				c.DryRun = tc.dryRun
+				r.print(&c)
+			}
+			err := exit.AsFailed(r.end())
+			status, failed := 0, (*exit.Error)(nil)
+			if errors.As(err, &failed) {
+				status = failed.Status
+			}
+			assert.Equal(t, tc.status, status, tc.reason)
+			for _, want := range tc.want {
+				assert.Contains(t, out.String(), want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestConcernsOne(t *testing.T) {
+	answer := func(code int32) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: "no"}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		"Denied":       {"We should go on after a webhook has refused one claim.", answer(http.StatusForbidden), true},
+		"Invalid":      {"We should go on after a claim that would be invalid.", answer(http.StatusUnprocessableEntity), true},
+		"Removed":      {"We should go on after a claim whose reference was removed.", latebinding.ErrReferenceRemoved, true},
+		"Throttled":    {"We should stop where the API server still asks to wait.", answer(http.StatusTooManyRequests), false},
+		"Unauthorized": {"We should stop without a valid credential.", answer(http.StatusUnauthorized), false},
+		"Down":         {"We should stop where a webhook is down: each claim would wait for it.", answer(http.StatusInternalServerError), false},
+		"Unanswered":   {"We should stop without an answer.", errors.New("connection refused"), false},
+	} {
+		assert.Equal(t, tc.want, concernsOne(tc.err), "%s: %s", name, tc.reason)
+	}
+}

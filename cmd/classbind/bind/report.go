@@ -1,0 +1,173 @@
+package bind
+
+import (
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// Version is the version of what the command prints for programs. New fields keep it; any other change needs a new version.
+const Version = "bind.classbind.io/v1beta1"
+
+// Outcome is what became of a claim.
+type Outcome string
+
+// The outcomes.
+const (
+	// Bound claims have got a class, or would without --dry-run.
+	Bound Outcome = "Bound"
+	// Unmatched claims have no class, because none matches.
+	Unmatched Outcome = "Unmatched"
+	// LeftAlone claims are not for classbind to bind.
+	LeftAlone Outcome = "LeftAlone"
+	// Failed claims are malformed, or could not be written.
+	Failed Outcome = "Failed"
+)
+
+// Claim is what became of one claim. With -o json or yaml, each is printed at once, as an object of its own.
+type Claim struct {
+	metav1.TypeMeta `json:",inline"`
+	ClaimKind       string  `json:"claimKind"`
+	Namespace       string  `json:"namespace,omitempty"`
+	Name            string  `json:"name"`
+	Outcome         Outcome `json:"outcome"`
+	// Reason is the outcome's reason in one word.
+	Reason string `json:"reason"`
+	// Message is the reason for people. It is empty for a Bound claim.
+	Message string `json:"message,omitempty"`
+	// Class of a Bound claim.
+	Class  *selector.ClassName `json:"class,omitempty"`
+	DryRun bool                `json:"dryRun,omitempty"`
+
+	class string
+}
+
+// Summary counts the claims, and is the last object.
+type Summary struct {
+	metav1.TypeMeta `json:",inline"`
+	Bound           int `json:"bound"`
+	Unmatched       int `json:"unmatched"`
+	LeftAlone       int `json:"leftAlone"`
+	Failed          int `json:"failed"`
+	// HaveClass counts claims that had their class before, or are settled in another way. No Claim is printed for them, unless
+	// they are named.
+	HaveClass int  `json:"haveClass"`
+	DryRun    bool `json:"dryRun,omitempty"`
+}
+
+func (b *binder) claim(s *latebinding.Stored) *Claim {
+	return &Claim{ClaimKind: b.kind.Kind.Name, Namespace: s.Namespace, Name: s.Name, DryRun: b.dryRun}
+}
+
+func (c *Claim) end(o Outcome, reason, message string) *Claim {
+	c.Outcome, c.Reason, c.Message = o, reason, message
+	return c
+}
+
+func (c *Claim) leftAlone(reason, why string) *Claim { return c.end(LeftAlone, reason, why) }
+
+func (c *Claim) failed(reason string, err error) *Claim {
+	return c.end(Failed, reason, truncate.Error(err).Error())
+}
+
+func (c *Claim) String() string {
+	if c.Namespace == "" {
+		return c.Name
+	}
+	return c.Namespace + "/" + c.Name
+}
+
+// reporter prints what becomes of claims, one by one, and keeps none.
+type reporter struct {
+	Summary
+	options       *options
+	out, progress io.Writer
+	// several says that the claims have several ClaimKinds.
+	several bool
+	err     error
+}
+
+func (r *reporter) print(c *Claim) {
+	switch c.Outcome {
+	case Bound:
+		r.Bound++
+	case Unmatched:
+		r.Unmatched++
+	case LeftAlone:
+		r.LeftAlone++
+	case Failed:
+		r.Failed++
+	}
+	c.TypeMeta = metav1.TypeMeta{APIVersion: Version, Kind: "Claim"}
+	r.write(c, func() string { return truncate.Printable(r.line(c)) + "\n" })
+}
+
+func (r *reporter) line(c *Claim) string {
+	text := c.String()
+	if r.several {
+		text += ", by " + c.ClaimKind
+	}
+	switch c.Outcome {
+	case Bound:
+		text += ": bound to " + c.class
+		if c.DryRun {
+			text += " (dry run)"
+		}
+		return text
+	case LeftAlone:
+		text += ": left alone"
+	default:
+		text += ": not bound"
+	}
+	return fmt.Sprintf("%s (%s): %s", text, c.Reason, c.Message)
+}
+
+// write an object at once: a command that is killed has told what it did.
+func (r *reporter) write(object any, line func() string) {
+	if r.options.output == "yaml" {
+		_, _ = io.WriteString(r.out, "---\n")
+	}
+	if err := r.options.output.Print(r.out, object, line); err != nil && r.err == nil {
+		r.err = err
+	}
+}
+
+// note what the command does not know of a kind.
+func (r *reporter) note(k *explain.Kind) {
+	notes := k.Notes
+	if s := k.Kind.Strategy; s.Depends != "" && !s.Counted {
+		notes = append(notes, fmt.Sprintf("%s depends on %s, which this command does not know: its turns are its own", s.Name, s.Depends))
+	}
+	for _, note := range notes {
+		_, _ = fmt.Fprintln(r.progress, "note:", truncate.Printable(note))
+	}
+}
+
+// end prints the summary. It returns an error unless all is well.
+func (r *reporter) end() error {
+	r.TypeMeta, r.DryRun = metav1.TypeMeta{APIVersion: Version, Kind: "Summary"}, r.options.dryRun
+	r.write(&r.Summary, func() string {
+		text := fmt.Sprintf("%d bound, %d without a class, %d left alone, %d failed; %d had their class",
+			r.Bound, r.Unmatched, r.LeftAlone, r.Failed, r.HaveClass)
+		if r.DryRun {
+			text += " (dry run)"
+		}
+		return text + "\n"
+	})
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.Failed > 0:
+		return fmt.Errorf("%d claims were not bound because of an error", r.Failed)
+	case r.Unmatched > 0:
+		return &exit.Error{Status: exit.Unmatched, Err: fmt.Errorf("%d claims still have no class", r.Unmatched)}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package bind
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+)
+
+// binder binds the claims of one ClaimKind.
+type binder struct {
+	*options
+	config *rest.Config
+	claims latebinding.Client
+	report *reporter
+
+	// kind is read again after each page, and resource is that of the first one. tally counts its claims by class, nil
+	// where its strategy needs no counts.
+	kind     *explain.Kind
+	resource schema.GroupVersionResource
+	tally    *selector.Tally
+}
+
+func (o *options) run(ctx context.Context, word string, names []string, out, progress io.Writer) error {
+	config, err := o.cluster.Config(progress, "")
+	if err != nil {
+		return err
+	}
+	namespace, err := o.cluster.Namespace()
+	if err != nil {
+		return err
+	}
+	if o.namespace = cmp.Or(o.namespace, namespace); o.all {
+		o.namespace = metav1.NamespaceAll
+	}
+	kinds, err := explain.Kinds(ctx, config, o.own, word)
+	if err != nil {
+		return err
+	}
+	claims, err := latebinding.NewClient(config)
+	if err != nil {
+		return err
+	}
+	report := &reporter{options: o, out: out, progress: progress, several: len(kinds) > 1}
+	for _, kind := range kinds {
+		b := &binder{options: o, config: config, claims: claims, report: report, kind: kind, resource: kind.Resource}
+		if err = b.run(ctx, names); err != nil {
+			break
+		}
+	}
+	end := report.end()
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted: run the command again, and it goes on with the claims that still have no class")
+	case err != nil:
+		return err
+	}
+	return end
+}
+
+// run binds the named claims, or all.
+func (b *binder) run(ctx context.Context, names []string) error {
+	namespace := b.namespace
+	if !b.kind.Namespaced {
+		namespace = metav1.NamespaceAll
+	}
+	b.report.note(b.kind)
+	if b.kind.Kind.Strategy.Counted {
+		if err := b.count(ctx); err != nil {
+			return fmt.Errorf("cannot count the claims of each class for %s: %w", b.kind.Kind.Strategy.Name, err)
+		}
+	}
+	for _, name := range names {
+		if err := b.bindNamed(ctx, namespace, name); err != nil {
+			return err
+		}
+	}
+	if len(names) > 0 {
+		return nil
+	}
+	var unbound []latebinding.Stored
+	return b.pages(ctx, namespace, func(raw []byte) error {
+		s, err := latebinding.ReadStored(b.kind.Kind, raw)
+		switch {
+		case err != nil:
+			b.report.print(b.claim(&s).failed("Unreadable", err))
+		case s.Bound, s.LeftAlone == claim.Settled:
+			b.report.HaveClass++
+		default:
+			unbound = append(unbound, s)
+		}
+		return nil
+	}, func() error {
+		for i := range unbound {
+			if err := b.bind(ctx, &unbound[i]); err != nil {
+				return err
+			}
+		}
+		if len(unbound) == 0 {
+			return nil
+		}
+		unbound = nil
+		return b.renew(ctx)
+	})
+}
+
+// pages calls each for all claims of a namespace, or of all, and after at the end of each page, when the API server waits for nothing.
+func (b *binder) pages(ctx context.Context, namespace string, each func(raw []byte) error, after func() error) error {
+	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
+	for {
+		page, err := b.claims.Page(ctx, b.kind.Resource, namespace, o, each)
+		status := apierrors.APIStatus(nil)
+		if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+			o.Continue = status.Status().Continue // The rest as it is now: what was stored since is bound already, or is found.
+			continue
+		}
+		if err == nil {
+			err = after()
+		}
+		if err != nil || page.Continue == "" {
+			return err
+		}
+		o.Continue = page.Continue
+	}
+}
+
+// renew reads the registrations and the classes again: they may have changed while a page was written.
+func (b *binder) renew(ctx context.Context) error {
+	kinds, err := explain.Kinds(ctx, b.config, b.own, b.kind.Kind.Name)
+	if err != nil {
+		return err
+	}
+	if b.kind = kinds[0]; b.kind.Resource != b.resource {
+		return fmt.Errorf("%s is registered for other claims now", b.kind.Kind.Name)
+	}
+	b.kind.Kind.Tally = b.tally
+	return nil
+}
+
+// count has the strategy know how many claims each class has.
+func (b *binder) count(ctx context.Context) error {
+	b.tally = &selector.Tally{}
+	b.kind.Kind.Tally = b.tally
+	return b.pages(ctx, metav1.NamespaceAll, func(raw []byte) error {
+		if s, err := latebinding.ReadStored(b.kind.Kind, raw); err == nil {
+			b.tallied(s.Classes)
+		}
+		return nil
+	}, func() error { return nil })
+}
+
+func (b *binder) tallied(classes [2]uint64) {
+	for _, class := range classes {
+		b.tally.Bind(class)
+	}
+}

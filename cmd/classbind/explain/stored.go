@@ -1,0 +1,93 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+)
+
+// Kind decides on the claims of a ClaimKind that a cluster stores, by what explain reads of the cluster.
+type Kind struct {
+	*selector.View
+	// Resource of the claims, in the version for which the paths are written.
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	// Notes say why the server may decide otherwise.
+	Notes []string
+
+	spec          *v1beta1.ClaimKind
+	registrations *registrations
+}
+
+// Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them
+// cannot bind claims that are stored. own is the namespace of classbind.
+func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
+	c, err := newCluster(config)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRegistrations(ctx, c, own)
+	if err != nil {
+		return nil, err
+	}
+	r.unsettable = true
+	named, found, err := r.named(ctx, word)
+	if err == nil {
+		err = found.unread
+	}
+	if err == nil {
+		_, err = r.claimKindsOf(ctx, found.GroupKind()) // It finds the version of each.
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range named {
+		k, err := r.kind(ctx, spec)
+		if err != nil {
+			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)
+		}
+		kinds = append(kinds, k)
+	}
+	return kinds, nil
+}
+
+func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kind, error) {
+	found := r.resources[spec.Name]
+	if found.unread != nil {
+		return nil, found.unread
+	}
+	if err := lookup.CheckBindable(spec); err != nil {
+		return nil, err
+	}
+	v, err := r.view(ctx, spec)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Fault != nil:
+		return nil, v.Fault
+	case v.Kind.UsesRequest():
+		return nil, fmt.Errorf("its expressions look at who creates the claim, which nothing that is stored says")
+	}
+	resource := found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource)
+	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r}, nil
+}
+
+// Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
+func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
+	decider := selector.Decider{Fresh: rand.Uint64, Now: time.Now, Related: k.registrations.relatedOf(&Item{})}
+	return decider.Decide(ctx, k.View, in, selector.Later)
+}
+
+// Excluded says why the claims of a namespace are not bound, empty where they are.
+func (k *Kind) Excluded(ctx context.Context, namespace string) (why string, err error) {
+	return k.registrations.unselected(ctx, k.spec, namespace)
+}
