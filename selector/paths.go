@@ -11,6 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -41,9 +42,23 @@ type PathsCheck struct {
 	limited  map[string]openapi.FieldSchema
 }
 
+// addPath adds what is known of a field that the author of a registration names. It is true if nothing is wrong.
+func (c *PathsCheck) addPath(setting string, s *openapi.Schema, f openapi.Found) bool {
+	meant := ""
+	if errors.Is(f.Err, openapi.ErrMissing) {
+		parent, name := f.UpTo[:len(f.UpTo)-1], f.UpTo[len(f.UpTo)-1]
+		if other := near.Name(name, maps.Keys(s.At(parent).Schema.Properties)); other != "" {
+			meant = fmt.Sprintf(" (did you mean %s?)", shownPart(parent, other))
+		}
+	}
+	return c.addFound(setting, f, meant)
+}
+
 // add what is known of a field. It is true if nothing is wrong.
-func (c *PathsCheck) add(setting string, f openapi.Found) bool {
-	text := fmt.Sprintf("%s: %v .%s", setting, f.Err, f.UpTo)
+func (c *PathsCheck) add(setting string, f openapi.Found) bool { return c.addFound(setting, f, "") }
+
+func (c *PathsCheck) addFound(setting string, f openapi.Found, meant string) bool {
+	text := fmt.Sprintf("%s: %v .%s%s", setting, f.Err, f.UpTo, meant)
 	switch {
 	case f.Err == nil:
 		return true
@@ -89,7 +104,7 @@ func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 			c.Absent = append(c.Absent, "."+p.String())
 			continue
 		}
-		c.add("claims.skipIfSet", f)
+		c.addPath("claims.skipIfSet", s, f)
 	}
 	return c
 }
@@ -121,7 +136,7 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	if pruned {
 		c.pruned, c.remedy = "the reference to its class", correctReference
 	}
-	if !c.add("reference.path", f) {
+	if !c.addPath("reference.path", s, f) {
 		return
 	}
 	k.checkForm(k.Form, s, c)
@@ -232,7 +247,7 @@ func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 		c.Absent, c.SelectorAbsent = append(c.Absent, "."+k.Selector.String()), true
 		return
 	}
-	if !c.add(setting, f) {
+	if !c.addPath(setting, s, f) {
 		return
 	}
 	matchLabels, matchExpressions := s.At(k.Selector.Below("matchLabels")), s.At(k.Selector.Below("matchExpressions"))

@@ -60,12 +60,12 @@ func TestCheckPaths(t *testing.T) {
 		"ReferenceMistyped": {
 			reason: "We should see that a reference would be removed for a typing error in its path",
 			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.clasRef" },
-			problem: "reference.path: the schema has no field .spec.clasRef", pruned: whole,
+			problem: "reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?)", pruned: whole,
 		},
 		"ParentMistyped": {
 			reason: "We should name the field that is missing, not what would be below it",
 			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".sepc.classRef.of" },
-			problem: "reference.path: the schema has no field .sepc", pruned: whole,
+			problem: "reference.path: the schema has no field .sepc (did you mean .spec?)", pruned: whole,
 		},
 		"NoSpec": {
 			reason: "We should see that a CRD without fields keeps none",
@@ -212,7 +212,7 @@ func TestCheckPaths(t *testing.T) {
 		"SelectorMistyped": {
 			reason: "We should see that no claim would keep its selector",
 			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Selector.Path = ".spec.classselector" },
-			problem: "selector.path: the schema has no field .spec.classselector",
+			problem: "selector.path: the schema has no field .spec.classselector (did you mean .spec.classSelector?)",
 		},
 		"NoSelectorField": {
 			reason: "We should not ask for the field that is read by default: any claim has the annotation",

@@ -169,6 +169,28 @@ const (
 	// MaxWaitingRegistrationReads limits the registration reads that run or wait. It
 	// protects the connections, as above. Beyond it, a review gets 503 at once.
 	MaxWaitingRegistrationReads = MaxConnections / 8
+	// MaxRegistrationReviews limits the concurrent reviews of ClaimKinds and ClassKinds. It
+	// protects the CPU that compiles their expressions, and the API server, from made-up
+	// reviews. Beyond it, a review waits as above.
+	MaxRegistrationReviews = 2
+	// MaxWaitingRegistrationReviews limits the reviews that have such a turn or wait for one.
+	// It protects the connections, as above. Beyond it, a review gets 503 at once, so the
+	// registration is stored without warnings.
+	MaxWaitingRegistrationReviews = 16
+	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its
+	// CRD does. It protects the same CPU. Beyond it, the review is refused (400): no API
+	// server sends it.
+	MaxRegistrationParts = 8
+	// MaxRegistrationLinks limits the names of other registrations in one, as its CRD does. It
+	// protects the same CPU, and the review is refused likewise.
+	MaxRegistrationLinks = 64
+	// MaxWarningBytes limits one warning about a registration. It protects the length of
+	// answers. Beyond it, the warning ends in three dots.
+	MaxWarningBytes = 1 << 10
+	// MaxWarningsBytes limits all warnings about a registration. It protects their ends: an
+	// API server cuts each to 256 characters if all have more than 4096. Beyond it, the last
+	// one counts those that are left out.
+	MaxWarningsBytes = 3 << 10
 	// LiveReadPage is how many classes one answer of a live read holds. It protects
 	// memory: only the classes of a page that the claim asks for are kept.
 	LiveReadPage = 500

@@ -81,6 +81,10 @@ const (
 	// the ValidatingWebhookConfiguration. Written by classbind's leader.
 	DeletionSuffix = ".deletion.classbind.io"
 
+	// RegistrationEntry is the name of the entry for ClaimKinds and ClassKinds themselves in the
+	// ValidatingWebhookConfiguration. Written by classbind's leader.
+	RegistrationEntry = "registrations.classbind.io"
+
 	// PolicySuffix follows the claim kind's name in the name of its MutatingAdmissionPolicy
 	// and of the binding. Written by classbind's leader, read in the API server's metrics.
 	PolicySuffix = ".default.classbind.io"
@@ -112,6 +116,10 @@ const (
 	// DeletionTimeoutSeconds is how long the API server waits for the warning. It is
 	// shorter than WebhookTimeoutSeconds, because a deletion goes on without it.
 	DeletionTimeoutSeconds = 1
+
+	// RegistrationPath is the path that says what is wrong with ClaimKinds and ClassKinds,
+	// called by the API server.
+	RegistrationPath = "/registration"
 
 	// WebhookTimeoutSeconds is how long the API server waits for an answer.
 	WebhookTimeoutSeconds = 3

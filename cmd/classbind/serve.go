@@ -35,6 +35,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
@@ -48,6 +49,7 @@ func newServeCommand() *cobra.Command {
 		Short: "Serve the webhooks that bind claims and keep one default class",
 		Long: `Serve the webhook that binds claims to classes, the one that refuses a
 second default class, and the one that warns of the deletion of a class in use.
+Another one says at once what is wrong with a registration.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have
@@ -240,9 +242,12 @@ func (s *server) addWebhooks() error {
 	r.OnStored(s.guard.Stored)
 	budget := semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)
 	deletion := &webhook.Deletion{ClassKind: r.Watched, Claims: s.claims.OfClass}
+	preview := &status.Preview{Registration: r, Cache: s.mgr.GetClient(), Live: s.mgr.GetAPIReader()}
+	registration := webhook.NewRegistration(preview.ClaimKind, preview.ClassKind)
 	for path, review := range map[string]webhook.NamedReviewer{
 		webhook.BindPattern: binder.Review,
 		v1beta1.GuardPath:   webhook.Reviewer(s.guard.Review).Unnamed(), v1beta1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
+		v1beta1.RegistrationPath: webhook.Reviewer(registration.Review).Unnamed(),
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(s.history.handler(handler))))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -156,6 +157,34 @@ func (r Resolver) CRD(ctx context.Context, name string) (crd json.RawMessage, er
 func (r Resolver) OpenAPI(ctx context.Context, version schema.GroupVersion) (document json.RawMessage, err error) {
 	err = r.get(ctx, &document, "/openapi/v3"+prefix(version.Group), version.Version)
 	return document, err
+}
+
+// Permitted returns an error that is Forbidden if classbind may not do one of these with all objects of a
+// resource.
+func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) error {
+	resource := schema.ParseGroupResource(name)
+	for _, verb := range verbs {
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource}
+		asked, err := json.Marshal(review)
+		if err != nil {
+			return fmt.Errorf("cannot encode a review of access: %w", err)
+		}
+		result := r.client.Post().AbsPath(prefix(authorizationv1.GroupName), "v1", "selfsubjectaccessreviews").
+			SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(asked).Do(ctx)
+		if err = result.Error(); err == nil {
+			answer, _ := result.Raw() // The error is that of above.
+			err = json.Unmarshal(answer, review)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot tell whether classbind may %s %q: %s", verb, name, truncate.Error(err).Error()) // A refusal of the question is no answer.
+		}
+		if !review.Status.Allowed {
+			return apierrors.NewForbidden(resource, "", fmt.Errorf("classbind may not %s it", verb))
+		}
+	}
+	return nil
 }
 
 // get reads one answer into an object, up to a limit: an aggregated API server is a

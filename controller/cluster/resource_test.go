@@ -190,3 +190,35 @@ func TestSchemas(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"openapi":"3.0.1"}`, string(got))
 }
+
+func TestPermitted(t *testing.T) {
+	const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	answer := func(allowed bool) any {
+		return map[string]any{"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "status": map[string]any{"allowed": allowed}}
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		answer    any
+		want      string // an error
+		forbidden bool
+	}{
+		"Allowed":   {reason: "We should say nothing where nothing is wrong.", answer: answer(true)},
+		"Forbidden": {reason: "We should say which verb it is.", answer: answer(false), want: "golds.example.org is forbidden: classbind may not list it", forbidden: true},
+		"MayNotAsk": {
+			reason: "We should not take a refused question for an answer.", answer: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden),
+			want: `cannot tell whether classbind may list "golds.example.org": Forbidden`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := NewResolver(controllertest.NewAPIServer(t, map[string]any{reviews: tc.answer}))
+			require.NoError(t, err)
+			err = r.Permitted(t.Context(), "golds.example.org", "list", "watch")
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.EqualError(t, err, tc.want, tc.reason)
+			assert.Equal(t, tc.forbidden, apierrors.IsForbidden(err), tc.reason)
+		})
+	}
+}

@@ -30,9 +30,9 @@ type Paths struct {
 	Err error
 }
 
-// comparePaths of a registration with the schema of its claims. Every replica does that by itself:
+// ComparePaths of a registration with the schema of its claims. Every replica does that by itself:
 // whoever may write the status must not stop claims.
-func (r *Registration) comparePaths(ctx context.Context, k *v1beta1.ClaimKind) Paths {
+func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) Paths {
 	before := r.claimKind(k.Name)
 	paths := Paths{Check: before.paths.Check, Version: r.versionOf(ctx, k), served: before.paths.served}
 	found, err := r.LookUpClaims(ctx, k, "create")

@@ -269,6 +269,16 @@ type State struct {
 	confirmed time.Time
 }
 
+// notWatched is the state of a class kind whose classes are not watched.
+func notWatched(why error, since time.Time) State {
+	return State{Reason: ReasonFor(why), Message: why.Error(), Refused: errors.Is(why, ErrCRDNotServed), Since: since}
+}
+
+// notPermitted is why the API server refuses the classes of a kind, with what lets classbind read them.
+func notPermitted(classKind string, err error) string {
+	return fmt.Sprintf("%v: %s", err, Permit(classKind))
+}
+
 // State returns what is known of a class kind.
 func (c *ClassKinds) State(name string) State {
 	c.mu.Lock()
@@ -278,14 +288,14 @@ func (c *ClassKinds) State(name string) State {
 		return State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}
 	}
 	if k.watch == nil {
-		return State{Reason: ReasonFor(k.err), Message: k.err.Error(), Refused: errors.Is(k.err, ErrCRDNotServed), Since: k.since}
+		return notWatched(k.err, k.since)
 	}
 	since, err := k.watch.LastError()
 	s := State{Classes: k.objects, Revision: k.kind.Revision, Since: since, confirmed: k.watch.LastConfirmed()}
 	why := "it has not answered yet"
 	switch {
 	case apierrors.IsForbidden(err):
-		why = fmt.Sprintf("%v: %s", err, Permit(k.kind.Name))
+		why = notPermitted(k.kind.Name, err)
 	case err != nil:
 		why = err.Error()
 	}

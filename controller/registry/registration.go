@@ -183,7 +183,7 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		paths := r.comparePaths(ctx, k)
+		paths := r.ComparePaths(ctx, k)
 		r.register(k, classKinds, paths)
 		return ctrl.Result{RequeueAfter: paths.recheckAfter()}, nil
 	}

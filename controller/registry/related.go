@@ -134,11 +134,7 @@ func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.
 	found, err := r.resources.lookUp(ctx, resource, version, "list", "watch")
 	return Followed{
 		Withdraw: func(why error) {
-			if errors.Is(why, cluster.ErrVersionNotServed) {
-				why = fmt.Errorf("%w, %q: set the version in spec.classes.related to one that is served, or leave it out",
-					errRelatedVersion, version)
-			}
-			r.withdrawRelated(key, why)
+			r.withdrawRelated(key, relatedErr(version, why))
 		},
 		Unanswered: func(why error) { r.relatedUnanswered(key, why) },
 		Follow:     func() (bool, error) { return r.followRelated(ctx, key, found), nil },
@@ -146,6 +142,23 @@ func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.
 }
 
 var errRelatedVersion = errors.New("the API server does not serve this version")
+
+// relatedErr is the error of a look-up for who wrote the related objects of a ClaimKind.
+func relatedErr(version string, err error) error {
+	if errors.Is(err, cluster.ErrVersionNotServed) {
+		return fmt.Errorf("%w, %q: set the version in spec.classes.related to one that is served, or leave it out", errRelatedVersion, version)
+	}
+	return err
+}
+
+// unwatchedRelated is a kind whose objects are not watched. If the API server serves the resource in no way, there are none.
+func unwatchedRelated(kind *rules.Kind, why error, since time.Time) *relatedKind {
+	k := &relatedKind{kind: kind, followed: followed[*selector.Objects, *expression.Object]{err: why, since: since}}
+	if errors.Is(why, cluster.ErrNotInstalled) {
+		k.objects = selector.NewObjects(kind, false, nil)
+	}
+	return k
+}
 
 // dropRelated forgets a kind that no claim kind needs. It is false if one does.
 func (r *RelatedKinds) dropRelated(key rules.Key) bool {
@@ -174,10 +187,9 @@ func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 		return
 	}
 	old.stop()
-	entry := &relatedKind{kind: old.kind, followed: followed[*selector.Objects, *expression.Object]{err: why, since: old.sinceOf(why)}}
+	entry := unwatchedRelated(old.kind, why, old.sinceOf(why))
 	r.related[key] = entry
-	if errors.Is(why, cluster.ErrNotInstalled) {
-		entry.objects = selector.NewObjects(entry.kind, false, nil)
+	if entry.objects != nil {
 		if !old.known() || old.objects.Len() > 0 {
 			r.inventory.SetRelated(entry.objects)
 		}

@@ -53,7 +53,7 @@ func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 	resource := needed.Key()
 	s := RelatedState{Known: k.has(needed)}
 	if k.watch == nil {
-		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %v", resource, k.err)
+		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %s", resource, whyRefused(k.err))
 		s.refused, s.since = errors.Is(k.err, ErrCRDNotServed), k.since
 		switch {
 		case errors.Is(k.err, errRelatedVersion):

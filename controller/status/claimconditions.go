@@ -38,16 +38,20 @@ func (s *Writer) describeClaims(k *v1beta1.ClaimKind) {
 	if !later { // No claim waits.
 		status.WaitingClaims = nil
 	}
-	describe := func(applies bool, problem func(string) error, conditionType, message, unmet string) {
-		if !applies {
-			meta.RemoveStatusCondition(&status.Conditions, conditionType)
-			return
+	describe := func(applies bool, problem func(string) error, condition func(error) metav1.Condition) {
+		var err error
+		if applies {
+			err = problem(k.Name)
 		}
-		err := problem(k.Name)
-		if latebinding.NotYet(err) && meta.FindStatusCondition(status.Conditions, conditionType) != nil {
-			return // The last leader's condition stays while this watch begins.
+		c := condition(err)
+		switch {
+		case !applies:
+			meta.RemoveStatusCondition(&status.Conditions, c.Type)
+		case latebinding.NotYet(err) && meta.FindStatusCondition(status.Conditions, c.Type) != nil:
+			// The last leader's condition stays while this watch begins.
+		default:
+			setCondition(&status.Conditions, c, k.Generation)
 		}
-		setCondition(&status.Conditions, condition(err, conditionType, message, unmet), k.Generation)
 	}
 	late := func(name string) error {
 		ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
@@ -56,10 +60,19 @@ func (s *Writer) describeClaims(k *v1beta1.ClaimKind) {
 		}
 		return s.Claims.LateProblem(name)
 	}
-	describe(later, late, v1beta1.ConditionLateBinding,
+	describe(later, late, lateBinding)
+	describe(counted, s.Claims.Problem, claimsCounted)
+}
+
+// lateBinding is the condition of a kind with BindLater, by why its claims cannot be bound later.
+func lateBinding(err error) metav1.Condition {
+	return condition(err, v1beta1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
-	describe(counted, s.Claims.Problem, v1beta1.ConditionClaimsCounted,
-		"the claims of each class are counted",
+}
+
+// claimsCounted is the condition of a kind whose strategy counts claims, by why they cannot be counted.
+func claimsCounted(err error) metav1.Condition {
+	return condition(err, v1beta1.ConditionClaimsCounted, "the claims of each class are counted",
 		"the claims of each class are not counted, so only those bound in the last 40 seconds count")
 }
 
@@ -126,20 +139,26 @@ func (s *Writer) describeClassKinds(ctx context.Context, k *v1beta1.ClaimKind, v
 			missing = append(missing, named.Name)
 		}
 	}
-	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
-		"the classes of every installed class kind that serves it are known")
-	switch {
-	case len(view.Unread) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, view.Unread[0].Reason
-		c.Message = "claims are decided on without the classes of " + selector.ListFunc(view.Unread, func(u selector.UnreadKind) string {
-			return fmt.Sprintf("%q: %s", u.Name, s.Registration.State(u.Name).Message)
-		})
-	case len(missing) > 0:
+	c := classKindsRead(view.Unread, func(name string) string { return s.Registration.State(name).Message })
+	if c.Status == metav1.ConditionTrue && len(missing) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
 		c.Message = unregistered("spec.classes.kinds", "ClassKind", missing)
 	}
 	setCondition(&k.Status.Conditions, c, k.Generation)
 	return nil
+}
+
+// classKindsRead is the condition of a claim kind, by the class kinds that are not read, with the message of each.
+func classKindsRead(unread []selector.UnreadKind, message func(classKind string) string) metav1.Condition {
+	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
+		"the classes of every installed class kind that serves it are known")
+	if len(unread) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, unread[0].Reason
+		c.Message = "claims are decided on without the classes of " + selector.ListFunc(unread, func(u selector.UnreadKind) string {
+			return fmt.Sprintf("%q: %s", u.Name, message(u.Name))
+		})
+	}
+	return c
 }
 
 // describeExpressions writes whether the expressions of a claim kind compile, and whether the

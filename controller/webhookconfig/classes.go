@@ -15,7 +15,7 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// writeClasses writes the entries of the class kinds.
+// writeClasses writes the entries of the class kinds, and that of the registrations themselves.
 func (w *Configurator) writeClasses(ctx context.Context) error {
 	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)
 	if err != nil {
@@ -47,7 +47,7 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
 		return w.classRule(ctx, names[i], current.ClassEntry(names[i]))
 	})
-	var due []dueEntry
+	due := []dueEntry{{Entry: w.registrationEntry(ca), in: in, kind: v1beta1.RegistrationEntry, optional: true}}
 	for i, k := range guarded {
 		if rules[i] == nil {
 			continue

@@ -169,6 +169,18 @@ func (a Address) deletionEntry(k *v1beta1.ClassKind, r rule, ca []byte) Entry {
 	return e
 }
 
+// registrationEntry has the failurePolicy Ignore: without our answer, registrations can be mended, and their conditions say
+// what is wrong.
+func (a Address) registrationEntry(ca []byte) Entry {
+	scope := admissionregistrationv1.ClusterScope
+	r := newRule("claimkinds."+v1beta1.GroupVersion.Group, []string{v1beta1.GroupVersion.Version}, &scope)
+	r.Operations = append(r.Operations, admissionregistrationv1.Update)
+	r.Resources = append(r.Resources, "classkinds")
+	e := a.entry(v1beta1.RegistrationEntry, v1beta1.RegistrationPath, *r, ca, v1beta1.NamespaceSelector{})
+	e.FailurePolicy = new(admissionregistrationv1.Ignore)
+	return e
+}
+
 // entry has what most entries have. A failurePolicy that this release does not know becomes
 // Fail: it would make the configuration invalid, which all kinds share.
 func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.NamespaceSelector) Entry {

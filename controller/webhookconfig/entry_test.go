@@ -66,6 +66,17 @@ func TestEntries(t *testing.T) {
 		"timeoutSeconds": 1,
 		"admissionReviewVersions": ["v1"]
 	}`
+	registration := `{
+		"name": "registrations.classbind.io",
+		"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/registration", "port": 443}, "caBundle": "UEVN"},
+		"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["classbind.io"], "apiVersions": ["v1beta1"], "resources": ["claimkinds", "classkinds"], "scope": "Cluster"}],
+		"failurePolicy": "Ignore",
+		"matchPolicy": "Equivalent",
+		"namespaceSelector": {"matchExpressions": [` + always + `]},
+		"sideEffects": "None",
+		"timeoutSeconds": 3,
+		"admissionReviewVersions": ["v1"]
+	}`
 	a, pem := Address{Namespace: "classbind-system", Service: "classbind"}, []byte("PEM")
 	check := func(want string, e Entry, reason string) {
 		t.Helper()
@@ -92,6 +103,7 @@ func TestEntries(t *testing.T) {
 	found.Namespaced = false
 	golds, rule := classKind("golds.example.org", ""), servedRule("golds.example.org", found)
 	check(deletion, a.deletionEntry(&golds, *rule, pem), "We should hold up no deletion, nor refuse one.")
+	check(registration, a.registrationEntry(pem), "We should be asked about registrations, and stop none while we do not answer.")
 	rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
 	golds.Spec.Default, golds.Spec.Weight = v1beta1.Source{Annotation: "default"}, v1beta1.Source{Annotation: "weight"}
 	conditions, err := json.Marshal(classConditions(&golds, nil))

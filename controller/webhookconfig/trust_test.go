@@ -284,7 +284,8 @@ func TestBundles(t *testing.T) {
 			reason: "We should have each once: there may be thousands of entries.",
 			reader: &controllertest.Cached{Configuration: claims("a", "b", "a"), Guarding: classes(guard, "b", "c", "c")}, want: []string{"a", "b", "c"},
 		},
-		"Deletions": {reason: "We should not pass over the entries for deletions.", reader: &controllertest.Cached{Guarding: classes(v1beta1.DeletionSuffix, "a")}, want: []string{"a"}},
+		"Deletions":     {reason: "We should not pass over the entries for deletions.", reader: &controllertest.Cached{Guarding: classes(v1beta1.DeletionSuffix, "a")}, want: []string{"a"}},
+		"Registrations": {reason: "We should not pass over the entry for registrations.", reader: &controllertest.Cached{Guarding: classes(v1beta1.RegistrationEntry, "a")}, want: []string{"a"}},
 		"First": {
 			reason: "We should not pass over the entries of claims that we are asked about first.",
 			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes(guard, "c")}, want: []string{"a", "b", "c"},

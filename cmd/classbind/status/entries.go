@@ -51,8 +51,11 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 		}
 		return fmt.Sprintf("%d %s", entries, of)
 	}
+	ofClasses := slices.DeleteFunc(slices.Clone(i.classEntries.Webhooks), func(e admissionregistrationv1.ValidatingWebhook) bool {
+		return e.Name == v1beta1.RegistrationEntry
+	})
 	s.Summary = count(len(i.claimEntries.Entries()), i.claimEntriesErr, "for claims") + ", " +
-		count(len(i.classEntries.Webhooks), i.classEntriesErr, "for classes")
+		count(len(ofClasses), i.classEntriesErr, "for classes")
 }
 
 // isTrue leaves it to the section of kinds to say why a condition is not.

@@ -1,0 +1,55 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+)
+
+// Before a registration is stored, nothing is watched for it. The API server is asked what a watch would say.
+
+// ProbeClasses returns the state of a class kind, and the classes of it that are offered. They are none, but not
+// nil, if they would be offered.
+func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, claimKinds ...*v1beta1.ClaimKind) State {
+	if state := r.State(k.Name); state.Reason == v1beta1.ReasonServed {
+		return state
+	}
+	found, err := r.LookUp(ctx, k.Name, "list", "watch")
+	if err == nil {
+		err = r.resolver.Permitted(ctx, k.Name, "list", "watch")
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return State{Reason: v1beta1.ReasonNotPermitted, Message: notPermitted(k.Name, err)}
+	case err != nil:
+		return notWatched(err, time.Time{})
+	}
+	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
+	return State{Reason: v1beta1.ReasonServed, Classes: selector.NewClasses(kind, nil)}
+}
+
+// ProbeRelated returns the state of each kind of object that claims of a kind name, if that is not served.
+func (r *Registration) ProbeRelated(ctx context.Context, k *selector.ClaimKind) (states []RelatedState) {
+	for _, needed := range k.RelatedKinds() {
+		_, err := r.lookUp(ctx, needed.Resource, needed.Version, "list", "watch")
+		if err == nil {
+			err = r.resolver.Permitted(ctx, needed.Resource, "list", "watch")
+		}
+		if err != nil {
+			states = append(states, unwatchedRelated(needed, relatedErr(needed.Version, err), time.Time{}).state(needed))
+		}
+	}
+	return states
+}
+
+// ProbeClaims returns why classbind cannot do this with all claims of a kind, nil if it can.
+func (r *Registration) ProbeClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) error {
+	if _, err := r.LookUpClaims(ctx, k, verbs...); err != nil {
+		return err
+	}
+	return r.resolver.Permitted(ctx, k.Resource(), verbs...)
+}

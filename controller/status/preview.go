@@ -1,0 +1,158 @@
+package status
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
+)
+
+// maxProbed limits the class kinds of a ClaimKind that the API server is asked about in one review, and the names that
+// are looked for: each may cost a few requests. Beyond it, only the status says more.
+const maxProbed = 4
+
+// Preview says of a registration, before it is stored, what its conditions will say is wrong. It runs on every replica.
+// What a later registration or right will mend counts, too, but that no class kind serves a claim kind yet: mostly, its
+// ClassKind is the next document of the same file.
+type Preview struct {
+	Registration *registry.Registration
+	// Cache has the registrations, and Live reads those from the API server that the cache may not have yet.
+	Cache, Live client.Reader
+}
+
+// ClaimKind returns what is wrong with a ClaimKind, the gravest first.
+func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems []string) {
+	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
+	for _, list := range []client.ObjectList{claimKinds, classKinds} {
+		if err := p.Cache.List(ctx, list); err != nil {
+			problems = append(problems, fmt.Sprintf("cannot list registrations: %v", err))
+		}
+	}
+	serving := rules.Serving(k, classKinds.Items)
+	kind := selector.NewClaimKind(k, serving...)
+	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions()))...)
+	paths := p.Registration.ComparePaths(ctx, k)
+	if paths.Err != nil {
+		paths.Check = selector.PathsCheck{} // Of what is stored.
+	}
+	view, states := p.view(ctx, k, kind, serving)
+	problems = append(problems, conflicts(k, claimKinds.Items)...)
+	if view.Fault != nil && view.Fault.Reason == v1beta1.ReasonUnknownValue {
+		problems = append(problems, view.Fault.Text)
+	}
+	problems = append(problems, unmet(paths.Condition(view))...)
+	for _, leftOut := range view.LeftOut {
+		problems = append(problems, view.FaultOf(leftOut.Name).Text)
+	}
+	problems = append(problems, unmet(classKindsRead(view.Unread, func(name string) string { return states[name].Message }))...)
+	names := make([]string, len(k.Spec.Classes.Kinds))
+	for i, named := range k.Spec.Classes.Kinds {
+		names[i] = named.Name
+	}
+	problems = append(problems, p.unregistered(ctx, "spec.classes.kinds", names, &v1beta1.ClassKind{})...)
+	for _, state := range p.Registration.ProbeRelated(ctx, kind) {
+		problems = append(problems, state.Message)
+	}
+	switch {
+	case k.Spec.WhenUnmatched == v1beta1.BindLater:
+		problems = append(problems, unmet(lateBinding(p.Registration.ProbeClaims(ctx, k, "list", "watch", "patch")))...)
+	case selector.WatchesClaims(k):
+		problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, k, "list", "watch")))...)
+	}
+	return problems
+}
+
+// view of the claims of a kind, without a class, and the states of the class kinds that serve it.
+func (p *Preview) view(
+	ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind, serving []*v1beta1.ClassKind,
+) (*selector.View, map[string]registry.State) {
+	states, probed := map[string]registry.State{}, 0
+	var classes []*selector.Classes
+	var unread []selector.UnreadKind
+	for _, ck := range serving {
+		state := p.Registration.State(ck.Name)
+		if state.Classes == nil && probed < maxProbed {
+			probed++
+			state = p.Registration.ProbeClasses(ctx, ck, k)
+		}
+		states[ck.Name] = state
+		switch {
+		case state.Classes != nil:
+			classes = append(classes, selector.NewClasses(state.Classes.Kind, nil))
+		case state.Reason != v1beta1.ReasonNotInstalled && state.Reason != v1beta1.ReasonUnsuitable:
+			unread = append(unread, selector.UnreadKind{Name: ck.Name, Reason: state.Reason})
+		}
+	}
+	view := selector.NewView(kind, classes)
+	view.Unread = unread
+	return view, states
+}
+
+// conflicts are those of a ClaimKind with these: what binds no claim for it, or for which it binds none.
+func conflicts(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) (problems []string) {
+	if fault := selector.ConflictOf(k, all); fault != nil {
+		return []string{fault.Text}
+	}
+	for i := range all {
+		if fault := selector.ConflictOf(&all[i], []v1beta1.ClaimKind{*k}); fault != nil && len(problems) < v1beta1.MaxErrors {
+			problems = append(problems, fault.Text)
+		}
+	}
+	return problems
+}
+
+// ClassKind returns what is wrong with a ClassKind.
+func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string {
+	problems := unmet(expressionsValid(rules.InvalidOfClasses(k)))
+	if state := p.Registration.ProbeClasses(ctx, k); state.Classes == nil {
+		problems = append(problems, state.Message)
+	}
+	names := make([]string, len(k.Spec.ClaimKinds))
+	for i, named := range k.Spec.ClaimKinds {
+		names[i] = named.Name
+	}
+	return append(problems, p.unregistered(ctx, "spec.claimKinds", names, &v1beta1.ClaimKind{})...)
+}
+
+// unregistered says which of these names in a field no registration of a kind has, of maxProbed names at most.
+func (p *Preview) unregistered(ctx context.Context, field string, names []string, registration client.Object) []string {
+	kind, asked, missing := "ClaimKind", 0, []string(nil)
+	if _, ok := registration.(*v1beta1.ClassKind); ok {
+		kind = "ClassKind"
+	}
+	for _, name := range names {
+		key := client.ObjectKey{Name: name}
+		if p.Cache.Get(ctx, key, registration) == nil {
+			continue
+		}
+		if asked++; asked > maxProbed {
+			break
+		}
+		switch err := p.Live.Get(ctx, key, registration); {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, name)
+		case err != nil:
+			return []string{fmt.Sprintf("cannot tell whether there is a %s %q: %v", kind, name, err)}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return []string{unregistered(field, kind, missing)}
+}
+
+// unmet is the message of a condition that is not met, or of which nobody could find out whether it is. A schema that
+// allows anything is no reason to warn.
+func unmet(c metav1.Condition) []string {
+	if c.Status == metav1.ConditionTrue || c.Reason == v1beta1.ReasonSchemaUnknown {
+		return nil
+	}
+	return []string{c.Message}
+}

@@ -1,0 +1,59 @@
+package status
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
+)
+
+// counting counts the reads of an API server that has no registration.
+type counting struct {
+	client.Reader
+	reads int
+}
+
+func (c *counting) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	c.reads++
+	return (&controllertest.Cached{}).Get(ctx, key, o, opts...)
+}
+
+// TestPreviewWithoutAnswers has an API server that does not answer. TestRegistrationWarnings has one that does.
+func TestPreviewWithoutAnswers(t *testing.T) {
+	const name, classes = "claims.example.org", "golds.example.org"
+	unavailable := controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	config := controllertest.NewAPIServer(t, map[string]any{"/apis/example.org": unavailable})
+	cached := &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{{
+		ObjectMeta: metav1.ObjectMeta{Name: classes}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(name)},
+	}}}
+	registration, err := registry.NewRegistration(config, cached, cached)
+	require.NoError(t, err)
+	p := &Preview{Registration: registration, Cache: cached, Live: &counting{}}
+
+	k := controllertest.NewClaimKind(name)
+	k.Spec.WhenUnmatched = v1beta1.BindLater
+	const unanswered = `cannot look up the API group "example.org": ServiceUnavailable`
+	assert.Equal(t, []string{
+		"the paths cannot be compared with the schema of the claims: " + unanswered,
+		`claims are decided on without the classes of "golds.example.org": ` + unanswered,
+		"claims without a class are not bound later: " + unanswered,
+	}, p.ClaimKind(t.Context(), k), "We should say what we could not find out.")
+	assert.Equal(t, []string{unanswered}, p.ClassKind(t.Context(), &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: classes}}))
+}
+
+func TestPreviewAsksForFewNames(t *testing.T) {
+	live := &counting{}
+	p := &Preview{Cache: &controllertest.Cached{}, Live: live}
+	names := []string{"e", "d", "c", "b", "a"}
+	assert.Equal(t, []string{`spec.claimKinds has names that no ClaimKind has: "b", "c", "d", "e": correct the name, which is <plural>.<group>, or create the ClaimKind`},
+		p.unregistered(t.Context(), "spec.claimKinds", names, &v1beta1.ClaimKind{}), "We should name a few.")
+	assert.Equal(t, maxProbed, live.reads, "We should ask for no more.")
+}

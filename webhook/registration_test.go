@@ -1,0 +1,169 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/classbind/classbind/api/v1beta1"
+)
+
+// newRegistrationRequest creates a registration with a spec, or updates it from another one.
+func newRegistrationRequest(resource, spec, before string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+	object := func(spec string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"golds.example.org"},"spec":` + spec + `}`)}
+	}
+	r := &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Name: "golds.example.org", Object: object(spec),
+		Kind:     metav1.GroupVersionKind{Group: "classbind.io", Version: "v1beta1", Kind: "Kind"},
+		Resource: metav1.GroupVersionResource{Group: "classbind.io", Version: "v1beta1", Resource: resource},
+	}
+	if before != "" {
+		r.Operation, r.OldObject = admissionv1.Update, object(before)
+	}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func TestReviewOfRegistrations(t *testing.T) {
+	many := make([]string, 6)
+	for i := range many {
+		many[i] = strings.Repeat("x", 900)
+	}
+	fits := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`{"name":"F%d","expression":"true"}`, i)
+		}
+		return "[" + strings.Join(all, ",") + "]"
+	}
+	const broken = `{"claims":{"when":"claim ++"}}`
+	for name, tc := range map[string]struct {
+		reason   string
+		request  *admissionv1.AdmissionRequest
+		problems []string
+		warnings []string
+		refused  string // the message; then the status is 422
+		audit    string
+		bad      string // the answer to what no API server sends
+	}{
+		"Right": {reason: "We should say nothing where nothing is wrong.", request: newRegistrationRequest("claimkinds", "{}", ""), audit: "Reviewed"},
+		"Problems": {
+			reason: "We should name the registration.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{"a", "b"},
+			warnings: []string{"golds.example.org: a", "golds.example.org: b"}, audit: "Reviewed",
+		},
+		"ClassKind": {
+			reason: "We should ask about the right kind.", request: newRegistrationRequest("classkinds", "{}", ""), problems: []string{"a"},
+			warnings: []string{"golds.example.org: a"}, audit: "Reviewed",
+		},
+		"Long": {
+			reason: "We should cut off a warning, lest the API server cut off all.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{strings.Repeat("x", 2000)},
+			warnings: []string{"golds.example.org: " + strings.Repeat("x", 1002) + "..."}, audit: "Reviewed",
+		},
+		"Many": {
+			reason: "We should say how many we leave out.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: many,
+			warnings: []string{"golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: 3 more: see its conditions"}, audit: "Reviewed",
+		},
+		"Expression": {
+			reason: "We should refuse what can never work.", request: newRegistrationRequest("claimkinds", broken, ""),
+			refused: `spec.claims.when: Invalid value: "claim ++": line 1, column `, audit: v1beta1.ReasonInvalidExpression,
+		},
+		"ExpressionOfClasses": {
+			reason: "We should refuse it of classes, too.", request: newRegistrationRequest("classkinds", `{"offerWhen":"claim.spec"}`, ""),
+			refused: "spec.offerWhen: Invalid value: \"claim.spec\": line 1, column 1: claim cannot be used here; the variable here is class", audit: v1beta1.ReasonInvalidExpression,
+		},
+		"ExpressionAsItWas": {
+			reason: "We should let an update pass that leaves it as it was, such as of an older release.", request: newRegistrationRequest("claimkinds", broken, broken), problems: []string{"a"},
+			warnings: []string{"golds.example.org: a"}, audit: "Reviewed",
+		},
+		"AnotherExpression": {
+			reason: "We should refuse another one that does not compile.", request: newRegistrationRequest("claimkinds", `{"claims":{"when":"claim --"}}`, broken),
+			refused: `spec.claims.when: Invalid value: "claim --": line 1, column `, audit: v1beta1.ReasonInvalidExpression,
+		},
+		"AnotherPlace": {
+			reason: "We should not take it for the same at another place.", request: newRegistrationRequest("claimkinds", `{"selector":{"expression":"claim ++"}}`, broken),
+			refused: `spec.selector.expression: `, audit: v1beta1.ReasonInvalidExpression,
+		},
+		"Status": {
+			reason: "We should leave the status alone.", request: newRegistrationRequest("claimkinds", broken, "{}", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }), audit: "NotARegistration",
+		},
+		"Deletion": {
+			reason: "We should leave deletions alone.", request: newRegistrationRequest("claimkinds", broken, "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }), audit: "NotARegistration",
+		},
+		"Others": {reason: "We should leave other kinds alone.", request: newRegistrationRequest("otherkinds", broken, ""), audit: "NotARegistration"},
+		"TooManyFits": {
+			reason: "We should not compile more than a registration may have.", request: newRegistrationRequest("claimkinds", `{"classes":{"fits":`+fits(9)+`}}`, ""),
+			bad: "must have at most 8 fits, as many related objects, and 64 links",
+		},
+		"TooManyFitsOfClasses": {
+			reason: "We should not do so for classes either.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(9)+`}`, ""), bad: "must have at most 8 fits, as many related objects, and 64 links",
+		},
+		"MostFits":  {reason: "We should take as many as the CRD.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(8)+`}`, ""), audit: "Reviewed"},
+		"Malformed": {reason: "We should not panic.", request: newRegistrationRequest("claimkinds", `[]`, ""), bad: "request.object: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRegistration(
+				func(_ context.Context, k *v1beta1.ClaimKind) []string {
+					assert.Equal(t, "golds.example.org", k.Name)
+					return tc.problems
+				},
+				func(_ context.Context, k *v1beta1.ClassKind) []string {
+					assert.Equal(t, "golds.example.org", k.Name)
+					return tc.problems
+				})
+			got, err := r.Review(t.Context(), tc.request)
+			if tc.bad != "" {
+				require.ErrorContains(t, err, tc.bad, tc.reason)
+				assert.True(t, isBadRequest(err), tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.refused == "", got.Allowed, tc.reason)
+			assert.Equal(t, tc.warnings, got.Warnings, tc.reason)
+			assert.Equal(t, tc.audit, got.AuditAnnotations["reason"], tc.reason)
+			if tc.refused != "" {
+				assert.Contains(t, got.Result.Message, tc.refused, tc.reason)
+				assert.Equal(t, int32(http.StatusUnprocessableEntity), got.Result.Code, tc.reason)
+			}
+		})
+	}
+}
+
+// TestRegistrationReviewsTakeTurns has as many reviews wait as may.
+func TestRegistrationReviewsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running, leave := atomic.Int32{}, make(chan struct{})
+		r := NewRegistration(func(context.Context, *v1beta1.ClaimKind) []string {
+			running.Add(1)
+			<-leave
+			return nil
+		}, nil)
+		answers := make(chan error, v1beta1.MaxWaitingRegistrationReviews+1)
+		for range v1beta1.MaxWaitingRegistrationReviews + 1 {
+			go func() {
+				_, err := r.Review(t.Context(), newRegistrationRequest("claimkinds", "{}", ""))
+				answers <- err
+			}()
+		}
+		synctest.Wait()
+		require.Len(t, answers, 1)
+		require.ErrorIs(t, <-answers, errTooManyRegistrations, "We should not have more wait than may.")
+		assert.Equal(t, int32(v1beta1.MaxRegistrationReviews), running.Load(), "We should not run more at once than may.")
+		close(leave)
+		for range v1beta1.MaxWaitingRegistrationReviews {
+			require.NoError(t, <-answers, "We should answer all that waited.")
+		}
+	})
+}
