@@ -22,6 +22,7 @@ func TestBindWhen(t *testing.T) {
 	w, asks := sharedReplica(t)
 	register := func(t *testing.T, group, spec string) {
 		t.Helper()
+		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
 		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "only", ""))
 		w.awaitClasses(t, "classes."+group, 1)
 	}
@@ -55,7 +56,6 @@ func TestBindWhen(t *testing.T) {
 
 	t.Run("Delayed", func(t *testing.T) {
 		const group = "delayed.test"
-		w.resources(t, "Claim claims.delayed.test Namespaced", "Class classes.delayed.test Cluster")
 		register(t, group, `{claims: {when: "has(claim.metadata.annotations) && 'delayed.test/node' in claim.metadata.annotations // set by the scheduler"}, whenUnmatched: BindLater}`)
 		asked(t, manifest(group, "probe", ", annotations: {delayed.test/node: a}", ""))
 		before := asks("claims." + group)
@@ -67,7 +67,7 @@ func TestBindWhen(t *testing.T) {
 
 	t.Run("Related", func(t *testing.T) {
 		const group = "related.test"
-		w.resources(t, "Claim claims.related.test Namespaced", "Class classes.related.test Cluster", "Plan plans.related.test Namespaced")
+		w.resources(t, "Plan plans.related.test Namespaced")
 		plan := func(ready bool) string {
 			return fmt.Sprintf("---\napiVersion: related.test/v1\nkind: Plan\nmetadata: {namespace: default, name: small}\nspec: {ready: %t}\n", ready)
 		}
@@ -83,7 +83,6 @@ func TestBindWhen(t *testing.T) {
 
 	t.Run("Namespace", func(t *testing.T) {
 		const group = "phase.test"
-		w.resources(t, "Claim claims.phase.test Namespaced", "Class classes.phase.test Cluster")
 		w.kubectl(t, "create", "namespace", "phases")
 		label := func(phase string) { w.kubectl(t, "label", "--overwrite", "namespace", "phases", "phase="+phase) }
 		label("run")
@@ -113,7 +112,6 @@ func TestBindWhen(t *testing.T) {
 
 	t.Run("Refused", func(t *testing.T) {
 		const group = "refused.test"
-		w.resources(t, "Claim claims.refused.test Namespaced", "Class classes.refused.test Cluster")
 		// To the API server, a request is no map.
 		register(t, group, `{claims: {when: "claim.spec.ready && request['userInfo'].username != 'nobody'"}}`)
 		asked(t, manifest(group, "probe", "", ", ready: true"))

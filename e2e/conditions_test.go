@@ -170,7 +170,7 @@ spec: {policyName: strip-test}
 
 // awaitCondition waits for a condition of a registration with this status, whose message has a text.
 func (w *world) awaitCondition(
-	t *testing.T, object client.Object, name, conditionType string, status metav1.ConditionStatus, text string,
+	t testing.TB, object client.Object, name, conditionType string, status metav1.ConditionStatus, text string,
 ) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -359,10 +359,8 @@ func (d *deployment) stop(t *testing.T) {
 	require.NoError(t, err)
 	report := d.neverUnbound(t, "no replica for a while", func(l *load.Load) {
 		d.scaleTo(t, 0)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := d.create(t, named("Claim", "refused", "{classSelector: {}}"), client.DryRunAll)
-			require.ErrorContains(c, err, `failed calling webhook "claims.deployment.test.bind.classbind.io"`)
-		}, rollout, 100*time.Millisecond, "We should have claims refused, naming the webhook, under Fail.")
+		d.awaitRefused(t, named("Claim", "refused", "{classSelector: {}}"), `failed calling webhook "claims.deployment.test.bind.classbind.io"`,
+			"We should have claims refused, naming the webhook, under Fail.")
 
 		lenient, _, err := d.create(t, named("Lenient", "unbound", "{classSelector: {}}"))
 		require.NoError(t, err, "We should have claims admitted under Ignore.")

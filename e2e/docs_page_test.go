@@ -28,8 +28,6 @@ type docBlock struct {
 	by string
 	// fails says that its last command is to fail.
 	fails bool
-	// stubs are programs that are not there.
-	stubs []string
 }
 
 // isCommand reports whether the block has commands.
@@ -55,8 +53,6 @@ var (
 	docWorlds = []string{docsNone, docsEmpty, docsInstalled, docsCrossplane}
 	// docLanguages are those of blocks. What is not run is not compared, so there are few.
 	docLanguages = []string{"sh", "console", "yaml", "json", "text", "mermaid", "promql", "go"}
-	// docStubs are the programs that may be replaced: those that cannot run in a test. Each has the command's name.
-	docStubs = map[string]string{"docker": "docker", "podman": "podman", "flux": "flux", "argocd": "argocd", "brew": "brew", "krew": "kubectl-krew"}
 
 	docFence   = regexp.MustCompile("^( *)(```+|~~~+) *([^` ]*)")
 	docComment = regexp.MustCompile(`^ *<!-- *test: *(.*?) *-->\s*$`)
@@ -132,13 +128,6 @@ func (b *docBlock) mark(comment string) (world string, err error) {
 		}
 		b.world = value
 		return value, nil
-	case name == "stub":
-		for stub := range strings.SplitSeq(value, ",") {
-			if docStubs[stub] == "" {
-				return "", fmt.Errorf("%q may not be replaced: a test runs what it can", stub)
-			}
-			b.stubs = append(b.stubs, stub)
-		}
 	case comment == "fails":
 		b.fails = true
 	case b.by != "":
@@ -146,7 +135,7 @@ func (b *docBlock) mark(comment string) (world string, err error) {
 	case comment == "pods", comment == "make", docTest.MatchString(comment):
 		b.by = comment
 	default:
-		return "", fmt.Errorf("%q is unknown: it must be world=, stub=, fails, pods, make or the name of a test", comment)
+		return "", fmt.Errorf("%q is unknown: it must be world=, fails, pods, make or the name of a test", comment)
 	}
 	return "", nil
 }
@@ -156,7 +145,7 @@ func (b *docBlock) check() error {
 	switch {
 	case !slices.Contains(docLanguages, b.language):
 		return fmt.Errorf("the language %q is unknown: it must be one of %s", b.language, strings.Join(docLanguages, ", "))
-	case !b.isCommand() && (b.fails || b.stubs != nil):
+	case !b.isCommand() && b.fails:
 		return errors.New("the comment is for a block of commands")
 	case b.language == "console" && (len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ")):
 		return errors.New("a console block must begin with a command: $ COMMAND")
@@ -173,7 +162,6 @@ type docStep struct {
 	compared bool
 	want     string
 	fails    bool
-	stubs    []string
 	// file to write, with content; or with no file, a manifest to check.
 	file, content string
 }
@@ -185,10 +173,10 @@ func (b *docBlock) steps() (steps []docStep) {
 	text := func(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 	switch b.language {
 	case "sh":
-		return []docStep{{at: b.at, command: text(b.lines), fails: b.fails, stubs: b.stubs}}
+		return []docStep{{at: b.at, command: text(b.lines), fails: b.fails}}
 	case "console":
 		for n := 0; n < len(b.lines); {
-			s := docStep{at: b.line(n), compared: true, stubs: b.stubs}
+			s := docStep{at: b.line(n), compared: true}
 			command := []string{strings.TrimPrefix(b.lines[n], "$ ")}
 			until := docHereDoc.FindStringSubmatch(b.lines[n])
 			for n++; n < len(b.lines) && (strings.HasSuffix(command[len(command)-1], `\`) ||

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,15 +38,8 @@ func (w *world) awaitGuard(t testing.TB, group, kind, classKind string) {
 // entry for it.
 func (w *world) awaitGuardOf(t testing.TB, classKind, malformed string) {
 	t.Helper()
-	k := &v1beta1.ClassKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
-		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionGuarded), "%v", k.Status.Conditions)
-	}, patience, 20*time.Millisecond)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, malformed, client.DryRunAll)
-		require.True(c, apierrors.IsInvalid(err), "%v", err)
-	}, patience, 20*time.Millisecond, "We should see the API server call the webhook.")
+	w.awaitCondition(t, &v1beta1.ClassKind{}, classKind, v1beta1.ConditionGuarded, metav1.ConditionTrue, "")
+	w.awaitRefused(t, malformed, "is invalid", "We should see the API server call the webhook.")
 }
 
 // lease of that name.

@@ -40,12 +40,7 @@ func TestOrder(t *testing.T) {
 	t.Run("Last", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "last.test", "claims.last.test"
-		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.last.test Cluster")
-		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes.last.test", "{claimKinds: [{name: "+kind+"}]}")+
-			class(group, "Class", "public", "labels: {exposure: public}, annotations: {"+defaultMark+`: "true"}, `)+
-			class(group, "Class", "internal", "labels: {exposure: internal}, "))
-		w.awaitClaims(t, kind)
-		w.awaitClasses(t, "classes.last.test", 2)
+		w.register(t, group, "{}", class(group, "Class", "public", "labels: {exposure: public}, "+isDefault), class(group, "Class", "internal", "labels: {exposure: internal}, "))
 		w.standIn(t, "kyverno-resource-mutating-webhook-cfg", kind, func(claim *unstructured.Unstructured) *admissionv1.AdmissionResponse {
 			if _, has, _ := unstructured.NestedMap(claim.Object, "spec"); !has {
 				return patched("[]") // It is the probe.
@@ -95,10 +90,7 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 		const group, kind = "reorder.test", "claims.reorder.test"
 		spec := func(order v1beta1.Order) string { return claimKind(kind, "{admission: {order: "+string(order)+"}}") }
-		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.reorder.test Cluster")
-		w.apply(t, vendor(group)+spec(v1beta1.OrderLast)+classKind("classes.reorder.test", "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "only", ""))
-		w.awaitClaims(t, kind)
-		w.awaitClasses(t, "classes.reorder.test", 1)
+		w.register(t, group, "{admission: {order: Last}}", class(group, "Class", "only", ""))
 		changed, stopped := make(chan struct{}), make(chan int)
 		template := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(claim(group, "any")), &template.Object))

@@ -314,11 +314,7 @@ func TestPolicyNotServed(t *testing.T) {
 			const group = "served.test"
 			w := newWorld(t, controlplane.Options{APIServerFlags: tc.flags})
 			r := w.serve(t)
-			w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-			w.apply(t, vendor(group)+claimKind("claims."+group, "{admission: {defaulting: Policy}}")+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+
-				class(group, "Class", "usual", isDefault))
-			w.awaitClaims(t, "claims."+group)
-			w.awaitClasses(t, "classes."+group, 1)
+			w.register(t, group, "{admission: {defaulting: Policy}}", class(group, "Class", "usual", isDefault))
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionDefaultedByPolicy, tc.status, tc.text)
 			before := calls(t, r)
 			claim := unopinionated(group, "claim")

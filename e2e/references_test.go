@@ -9,8 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -61,10 +60,7 @@ func TestReferences(t *testing.T) {
 		of("Cluster", "probe", ", annotations: {classbind.io/class-selector: '='}", "{topology: {}}"),
 		of("Instance", "probe", ", annotations: {example.org/cluster-selector: '='}", "{}"),
 	} {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, _, err := w.create(t, probe, client.DryRunAll)
-			require.True(c, apierrors.IsInvalid(err), "%v", err)
-		}, patience, 20*time.Millisecond)
+		w.awaitRefused(t, probe, "is invalid", "")
 	}
 	shared := map[string]any{"kind": "ClusterStore", "name": "shared"}
 	own := map[string]any{"kind": "Store", "name": "own"}
@@ -128,9 +124,7 @@ func TestReferences(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"kueue.x-k8s.io/queue-name": "default"}, job.GetLabels(), "We should write the label of a new job.")
 	})
-	k := &v1beta1.ClaimKind{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "jobs." + group}, k))
-	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionLateBinding), "%v", k.Status.Conditions)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "jobs."+group, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
 }
 
 // TestHalfReference has an author replace the reference of a claim by force, and then give it up,

@@ -103,18 +103,13 @@ func TestRelated(t *testing.T) {
 
 	t.Run("Namespace", func(t *testing.T) {
 		t.Parallel()
-		const group, kind = "tenant-labels.test", "claims.tenant-labels.test"
-		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.tenant-labels.test Cluster")
+		const group = "tenant-labels.test"
 		in := func(namespace, name string) string {
 			return strings.Replace(claim(group, name), "namespace: default", "namespace: "+namespace, 1)
 		}
-		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-a, labels: {tenant: gold}}\n"+
-			vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+
-			claimKind(kind, `
-  classes: {fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]}`)+
-			classKind("classes.tenant-labels.test", "{claimKinds: [{name: "+kind+"}]}"))
-		w.awaitClasses(t, "classes.tenant-labels.test", 2)
-		w.awaitClaims(t, kind)
+		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-a, labels: {tenant: gold}}\n")
+		w.register(t, group, "{classes: {fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]}}",
+			tierClass(group, "gold"), tierClass(group, "iron"))
 		w.awaitBound(t, in("tenant-a", "one"), "Class/gold", "We should see the labels of the namespace.")
 		w.kubectl(t, "label", "namespace", "tenant-a", "--overwrite", "tenant=iron")
 		w.awaitBound(t, in("tenant-a", "one"), "Class/iron", "We should see the labels as they are now.")

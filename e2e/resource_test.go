@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,11 +49,9 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 	t.Run("Conflict", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "rivals.test", "claims.rivals.test"
-		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.rivals.test Cluster", "Other others.rivals.test Cluster")
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Other", "other", "")+claimKind(kind, "{}")+
-			classKind("classes.rivals.test", "{claimKinds: [{name: claims.rivals.test}]}"))
-		w.awaitClasses(t, "classes.rivals.test", 1)
-		w.awaitClaims(t, kind)
+		w.resources(t, "Other others.rivals.test Cluster")
+		w.register(t, group, "{}", class(group, "Class", "only", ""))
+		w.apply(t, class(group, "Other", "other", ""))
 		w.apply(t, claimKind("a-rival", "{claims: {resource: claims.rivals.test}}"))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "a-rival", v1beta1.ReasonNoClassKind)
 		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims until the ClaimKind whose name comes first can bind them.")
@@ -200,18 +197,9 @@ spec:
 	w.apply(t, crd(version("v1beta1", asString, false, false), version("v1beta2", asObject, true, true)))
 	w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonVersionNotServed)
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, "v1beta2: write the paths for one of these, and set spec.claims.version to it")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.create(t, cluster("v1beta2", "refused"), client.DryRunAll)
-		require.True(c, apierrors.IsInternalError(err), "%v", err)
-		require.ErrorContains(c, err, `its paths are written for version "v1beta1"`)
-	}, patience, 50*time.Millisecond, "We should not let a claim be created without a class in silence.")
+	w.awaitRefused(t, cluster("v1beta2", "refused"), `its paths are written for version "v1beta1"`, "We should not let a claim be created without a class in silence.")
 
 	w.apply(t, claimKind(kind, "{claims: {version: v1beta2, skipIfSet: []}, reference: {path: .spec.topology.classRef, form: LocalObjectReference}}"))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		bound, _, err := w.create(t, cluster("v1beta2", "mended"), client.DryRunAll)
-		require.NoError(c, err)
-		name, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
-		require.Equal(c, "only", name)
-	}, patience, 50*time.Millisecond, "We should bind claims by the paths of the new version.")
+	w.awaitReference(t, documents(t, cluster("v1beta2", "mended"))[0], []string{"spec", "topology", "classRef", "name"}, "only")
 }

@@ -29,12 +29,8 @@ func TestRestart(t *testing.T) {
 	long(t)
 	const group = "restart.test"
 	w := newWorld(t, controlplane.Options{})
-	w.resources(t, "Claim claims."+group+" Namespaced", "Red reds."+group+" Cluster")
-	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [{name: claims."+group+"}]}"))
 	r := w.serve(t)
-	w.apply(t, class(group, "Red", "gold", ""))
-	w.awaitClaims(t, "claims."+group)
-	w.awaitClasses(t, "reds."+group, 1)
+	w.register(t, group, "{}", class(group, "Class", "gold", ""))
 	// Its successors are behind the same address, as behind a Service.
 	address := []string{"--webhook-url=" + r.URL, "--webhook-bind-address=" + strings.TrimPrefix(r.URL, "https://")}
 	r.Kill()
@@ -48,7 +44,7 @@ func TestRestart(t *testing.T) {
 		r = w.serve(t, address...)
 		t.Logf("ready %s after it was killed", time.Since(killed))
 	}
-	w.binds(t, claim(group, "afterwards"), "Red/gold", "We should answer the API server as soon as we are ready.")
+	w.binds(t, claim(group, "afterwards"), "Class/gold", "We should answer the API server as soon as we are ready.")
 }
 
 // holdsBack is what a replica logs that waits before it serves its certificate.
@@ -64,30 +60,26 @@ func TestRestore(t *testing.T) {
 		looks = 5 * time.Second
 	)
 	w := newWorld(t, controlplane.Options{})
-	w.resources(t, "Claim claims."+group+" Namespaced", "Red reds."+group+" Cluster")
-	w.apply(t, vendor(group)+claimKind("claims."+group, "{}")+classKind("reds."+group, "{claimKinds: [{name: claims."+group+"}]}"))
 	r, err := w.run()
 	require.NoError(t, err)
 	t.Cleanup(r.Kill)
 	r.logFailure(t)
 	require.NoError(t, r.Ready(t.Context()))
-	w.apply(t, class(group, "Red", "kept", "labels: {tier: kept}, "))
-	w.awaitClaims(t, "claims."+group)
-	w.awaitClasses(t, "reds."+group, 1)
+	w.register(t, group, "{}", class(group, "Class", "kept", "labels: {tier: kept}, "))
 	require.NoError(t, w.plane.Backup())
 
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, _, err := w.Kubectl(t.Context(), strings.NewReader(class(group, "Red", "lost", "labels: {tier: lost}, ")), "apply", "-f", "-")
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(class(group, "Class", "lost", "labels: {tier: lost}, ")), "apply", "-f", "-")
 		require.NoError(c, err)
 	}, patience, 100*time.Millisecond)
-	w.awaitClasses(t, "reds."+group, 2)
+	w.awaitClasses(t, "classes."+group, 2)
 	claims := &unending{w: w, claim: func(tier string) *unstructured.Unstructured {
 		return documents(t, fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\n"+
 			"spec: {classSelector: {matchLabels: {tier: %s}}}\n", group, tier))[0]
 	}}
 	stop := claims.create(t)
 	require.Eventually(t, func() bool {
-		return claims.count("lost", "Red/lost", claims.begun) > 500 && time.Since(claims.begun) > looks
+		return claims.count("lost", "Class/lost", claims.begun) > 500 && time.Since(claims.begun) > looks
 	},
 		patience, 10*time.Millisecond, "We should have claims bound to the class that will be lost.")
 
@@ -104,12 +96,12 @@ func TestRestore(t *testing.T) {
 	w.serve(t, "--webhook-url="+r.URL, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"))
 	ready := time.Now()
 	require.Eventually(t, func() bool {
-		return claims.count("kept", "Red/kept", ready) > 100 && claims.count("lost", "", ready) > 100
+		return claims.count("kept", "Class/kept", ready) > 100 && claims.count("lost", "", ready) > 100
 	}, patience, 10*time.Millisecond, "We should see claims bound to the class that there is, and not to the one that was lost.")
 	stop()
-	assert.Zero(t, claims.count("lost", "Red/lost", ended), "We should bind no claim to a class that does not exist once that is known.")
+	assert.Zero(t, claims.count("lost", "Class/lost", ended), "We should bind no claim to a class that does not exist once that is known.")
 	t.Logf("the replica ended %s after the API server was back, and its successor was ready %s later; meanwhile, %d claims got the lost class",
-		ended.Sub(restored), ready.Sub(ended), claims.count("lost", "Red/lost", restored))
+		ended.Sub(restored), ready.Sub(ended), claims.count("lost", "Class/lost", restored))
 }
 
 // unending claims are created one after the other, for each tier in turn, whatever becomes

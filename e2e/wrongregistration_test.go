@@ -9,9 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -202,9 +200,7 @@ func TestOneBadClassKind(t *testing.T) {
 	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.bad.test", v1beta1.ReasonClassKindMissing)
 	w.awaitRefused(t, claim("bad.test", "bad"), `the classes of "classes.bad.test", which were offered to claims of "claims.bad.test" before, are not known yet: `,
 		"We should not decide on part of the classes, and name what is missing.")
-	k := &v1beta1.ClassKind{}
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classes.bad.test"}, k))
-	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "We should wait for it at the next restart, too: %v", k.Status.Conditions)
+	w.awaitCondition(t, &v1beta1.ClassKind{}, "classes.bad.test", v1beta1.ConditionReady, metav1.ConditionTrue, "") // We wait for it at the next restart, too.
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(noConversion))
 	w.awaitBound(t, claim("bad.test", "bad"), "Class/only", "We should bind its claims once it answers.")
