@@ -19,15 +19,8 @@ func TestAssetsGiven(t *testing.T) {
 		files  []string
 		err    string // "" for none
 	}{
-		"Complete": {
-			reason: "We should take what setup-envtest lays out",
-			files:  binaries,
-		},
-		"OneMissing": {
-			reason: "We should name the only missing file",
-			files:  []string{"etcd", "kube-apiserver"},
-			err:    `cannot use $KUBEBUILDER_ASSETS: no executable "kubectl" in`,
-		},
+		"Complete":   {reason: "We should take what setup-envtest lays out", files: binaries},
+		"OneMissing": {reason: "We should name the only missing file", files: []string{"etcd", "kube-apiserver"}, err: `cannot use $KUBEBUILDER_ASSETS: no executable "kubectl" in`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -65,28 +65,11 @@ func (p page) line(offset int) int { return 1 + bytes.Count(p.source[:offset], [
 // at says where a node is.
 func (p page) at(n ast.Node) string { return fmt.Sprintf("%s:%d", p.path, p.line(offset(n))) }
 
-// offset of a node. An inline node that has no text of its own is where the next that has some is.
+// offset of the block that a node is in.
 func offset(n ast.Node) int {
 	for ; n != nil; n = n.Parent() {
-		found := -1
-		_ = ast.Walk(n, func(n ast.Node, _ bool) (ast.WalkStatus, error) {
-			switch n := n.(type) {
-			case *ast.Text:
-				found = n.Segment.Start
-			case *ast.RawHTML:
-				found = n.Segments.At(0).Start
-			default:
-				if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
-					found = n.Lines().At(0).Start
-				}
-			}
-			if found >= 0 {
-				return ast.WalkStop, nil
-			}
-			return ast.WalkContinue, nil
-		})
-		if found >= 0 {
-			return found
+		if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
+			return n.Lines().At(0).Start
 		}
 	}
 	return 0

@@ -158,36 +158,12 @@ func TestPackRefuses(t *testing.T) {
 		ref, binary string
 		want        string
 	}{
-		"NoRegistry": {
-			reason: "We should not guess a registry, for which containerd has another default than others.",
-			ref:    "classbind:dev", binary: static,
-			want: "it needs a registry and a tag",
-		},
-		"NoTag": {
-			reason: "We should not guess a tag.",
-			ref:    "localhost/classbind", binary: static,
-			want: "it needs a registry and a tag",
-		},
-		"Malformed": {
-			reason: "We should refuse what is no reference.",
-			ref:    "localhost/Class Bind:dev", binary: static,
-			want: `cannot name the image "localhost/Class Bind:dev"`,
-		},
-		"Missing": {
-			reason: "We should say how to make a binary that is not there.",
-			ref:    "localhost/classbind:dev", binary: static + "-missing",
-			want: "make build",
-		},
-		"NoBinary": {
-			reason: "We should refuse a file that is no binary.",
-			ref:    "localhost/classbind:dev", binary: text,
-			want: "cannot pack",
-		},
-		"Dynamic": {
-			reason: "We should refuse a binary that needs a loader, which the image does not have.",
-			ref:    "localhost/classbind:dev", binary: program(t, "-buildmode=pie"),
-			want: "build it with CGO_ENABLED=0",
-		},
+		"NoRegistry": {reason: "We should not guess a registry, for which containerd has another default than others.", ref: "classbind:dev", binary: static, want: "it needs a registry and a tag"},
+		"NoTag":      {reason: "We should not guess a tag.", ref: "localhost/classbind", binary: static, want: "it needs a registry and a tag"},
+		"Malformed":  {reason: "We should refuse what is no reference.", ref: "localhost/Class Bind:dev", binary: static, want: `cannot name the image "localhost/Class Bind:dev"`},
+		"Missing":    {reason: "We should say how to make a binary that is not there.", ref: "localhost/classbind:dev", binary: static + "-missing", want: "make build"},
+		"NoBinary":   {reason: "We should refuse a file that is no binary.", ref: "localhost/classbind:dev", binary: text, want: "cannot pack"},
+		"Dynamic":    {reason: "We should refuse a binary that needs a loader, which the image does not have.", ref: "localhost/classbind:dev", binary: program(t, "-buildmode=pie"), want: "build it with CGO_ENABLED=0"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
