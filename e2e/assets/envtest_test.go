@@ -2,6 +2,7 @@ package assets
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,25 +66,27 @@ func TestAssetsDownloaded(t *testing.T) {
 		reason   string
 		version  string
 		checksum func([]byte) string
-		index    func(url string) string
+		index    string // below the server's URL, or another
 		says     string // the binaries do
 		progress []string
 		err      string
 	}{
-		"Right":         {reason: "We should take what the index lists, of any patch.", version: "v1.99.7", checksum: assetstest.Checksum, says: "downloaded\n", progress: []string{"downloading etcd, kube-apiserver, kubectl of Kubernetes 1.99.x", "stored in "}},
-		"WrongChecksum": {reason: "We should use nothing that is not what the index says.", version: "v1.99.7", checksum: wrongChecksum, err: "the download is not what the index says"},
-		"OtherVersion":  {reason: "We should build where the index has no such version.", version: "v1.98.0", checksum: assetstest.Checksum, says: "built\n", progress: []string{"cannot download them", built}},
-		"Missing":       {reason: "We should build where there is no index.", version: "v1.99.7", checksum: assetstest.Checksum, index: func(url string) string { return url + "/nothing" }, says: "built\n", progress: []string{"404 Not Found", built}},
-		"Garbage":       {reason: "We should build where the index is none.", version: "v1.99.7", checksum: assetstest.Checksum, index: func(url string) string { return url + "/garbage.yaml" }, says: "built\n", progress: []string{"cannot download them", built}},
-		"Unreachable":   {reason: "We should build where nobody can be reached.", version: "v1.99.7", checksum: assetstest.Checksum, index: func(string) string { return "http://localhost:1/index.yaml" }, says: "built\n", progress: []string{"connection refused", built}},
-		"Off":           {reason: "We should build where nothing may be downloaded.", version: "v1.99.7", checksum: assetstest.Checksum, index: func(string) string { return indexOff }, says: "built\n", progress: []string{`$ENVTEST_INDEX is "off"`, built}},
-		"NoURL":         {reason: "We should say what an index is.", version: "v1.99.7", checksum: assetstest.Checksum, index: func(string) string { return "index.yaml" }, err: `$ENVTEST_INDEX is "index.yaml": must be the URL of an index`},
+		"Right":         {reason: "We should take what the index lists, of any patch.", says: "downloaded\n", progress: []string{"downloading etcd, kube-apiserver, kubectl of Kubernetes 1.99.x", "stored in "}},
+		"WrongChecksum": {reason: "We should use nothing that is not what the index says.", checksum: wrongChecksum, err: "the download is not what the index says"},
+		"OtherVersion":  {reason: "We should build where the index has no such version.", version: "v1.98.0", says: "built\n", progress: []string{"cannot download them", built}},
+		"Missing":       {reason: "We should build where there is no index.", index: "/nothing", says: "built\n", progress: []string{"404 Not Found", built}},
+		"Garbage":       {reason: "We should build where the index is none.", index: "/garbage.yaml", says: "built\n", progress: []string{"cannot download them", built}},
+		"Unreachable":   {reason: "We should build where nobody can be reached.", index: "http://localhost:1/index.yaml", says: "built\n", progress: []string{"connection refused", built}},
+		"Off":           {reason: "We should build where nothing may be downloaded.", index: indexOff, says: "built\n", progress: []string{`$ENVTEST_INDEX is "off"`, built}},
+		"NoURL":         {reason: "We should say what an index is.", index: "index.yaml", err: `$ENVTEST_INDEX is "index.yaml": must be the URL of an index`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := assetstest.Index(t, tc.version, scripts(downloaded), tc.checksum)
-			index := url + "/index.yaml"
-			if tc.index != nil {
-				index = tc.index(url)
+			if tc.checksum == nil {
+				tc.checksum = assetstest.Checksum
+			}
+			url, index := assetstest.Index(t, cmp.Or(tc.version, "v1.99.7"), scripts(downloaded), tc.checksum), cmp.Or(tc.index, "/index.yaml")
+			if strings.HasPrefix(index, "/") {
+				index = url + index
 			}
 			emptyHome(t)
 			t.Setenv(envIndex, index)

@@ -122,7 +122,8 @@ func scale(ctx context.Context, command string, settings Settings) (_ *Scale, er
 func (h *held) with(ctx context.Context, do func(*replica) error) (err error) {
 	var r *replica
 	err = progress.During(h.settings.Progress, fmt.Sprintf("starting classbind, which is to hold %d classes", h.classes), func() (err error) {
-		r, err = h.serve(ctx, "--webhook-url="+h.url, "--webhook-bind-address="+strings.TrimPrefix(h.url, "https://"), "--pprof-bind-address="+h.pprof)
+		address := strings.TrimPrefix(h.url, "https://")
+		r, err = h.serve(ctx, "--webhook-url="+h.url, "--webhook-bind-address="+address, "--pprof-bind-address="+h.pprof)
 		return err
 	})
 	if err != nil {
@@ -154,7 +155,8 @@ func (h *held) measure(ctx context.Context, r *replica, s *Scale) error {
 		}
 		c := Claimed{h.classes, of.perSecond(), of.cpuMicros(), millis(of.P50), millis(of.P99)}
 		s.Claims = append(s.Claims, c)
-		h.settings.say("  scale: %d classes, %.0f claims/s, CPU %.0f µs, p50 %.2f ms, p99 %.2f ms\n", c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis)
+		h.settings.say("  scale: %d classes, %.0f claims/s, CPU %.0f µs, p50 %.2f ms, p99 %.2f ms\n",
+			c.Classes, c.PerSecond, c.CPUMicros, c.P50Millis, c.P99Millis)
 	}
 	if h.classes < h.settings.Held {
 		return nil
@@ -201,7 +203,7 @@ func (h *held) heap(ctx context.Context, r *replica) (int64, error) {
 
 // changed measures the CPU of a replica at rest, and then that of single changes.
 func (h *held) changed(ctx context.Context, r *replica) (Changed, error) {
-	n := h.settings.SingleChanges
+	n, classes := h.settings.SingleChanges, plural(h.kinds.classes[0])
 	c := Changed{Classes: h.classes, Changes: n}
 	atRest := time.Duration(n) * spacing / 2
 	rested, err := r.cpuOf(func() error { sleep(ctx, atRest); return nil })
@@ -212,7 +214,7 @@ func (h *held) changed(ctx context.Context, r *replica) (Changed, error) {
 	used, err := r.cpuOf(func() error {
 		for i := range n {
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"changed":"%d"}}}`, start.UnixNano()+int64(i))
-			err := h.client.Patch(types.MergePatchType).Resource(plural(h.kinds.classes[0])).Name(className(i % h.classes)).Body(patch).Do(ctx).Error()
+			err := h.client.Patch(types.MergePatchType).Resource(classes).Name(className(i % h.classes)).Body(patch).Do(ctx).Error()
 			if err != nil {
 				return fmt.Errorf("cannot label a class: %w", err)
 			}

@@ -146,7 +146,7 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r 
 		took := time.Since(since)
 		switch outcomeOf(a.err, a.class, nil) {
 		case Accepted:
-			r.waited(took)
+			r.count(func() { r.waits, r.longest = r.waits+1, max(r.longest, took) })
 			if took > l.longestWait()+slack {
 				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted",
 					l.group, number, claimKind, took)
@@ -184,7 +184,7 @@ func pause(ctx context.Context, d time.Duration) {
 // moments, until the context ends.
 func killing(ctx context.Context, f *Fleet, r *report) error {
 	for ctx.Err() == nil {
-		r.killed()
+		r.count(func() { r.kills++ })
 		if err := anyOf(f.replicas).kill(ctx); err != nil {
 			return err
 		}

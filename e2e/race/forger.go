@@ -55,7 +55,11 @@ func (f *Fleet) forge(ctx context.Context, lanes []*lane, r *report) error {
 			continue // The class is gone.
 		}
 		if allowed, answered := o.send(ctx, review); answered {
-			r.forgery(allowed)
+			r.count(func() {
+				if r.forged++; allowed {
+					r.believed++
+				}
+			})
 		}
 	}
 	return admitted.error()

@@ -19,6 +19,8 @@ type lane struct {
 	forger  bool
 	// partitioned says that a label is the partition of a class.
 	partitioned bool
+	// overtakes says that writers of one round may write one class.
+	overtakes bool
 
 	mu    sync.Mutex
 	judge *Judge
@@ -40,7 +42,8 @@ func newLane(c *Cluster, s Scenario, number int) *lane {
 		group = fmt.Sprintf("lane-%d.%s", number+1, group)
 	}
 	return &lane{
-		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger, partitioned: s.Partitions,
+		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger,
+		partitioned: s.Partitions, overtakes: s.Partitions || s.Twins,
 		judge: NewJudge(s.Lanes[number]), seen: map[string]uint64{}, changed: make(chan struct{}), maybeAdmitted: map[string]time.Time{},
 	}
 }

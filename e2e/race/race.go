@@ -107,7 +107,7 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 				if err := round(ctx, n, writers, r); err != nil {
 					return err
 				}
-				r.round()
+				r.count(func() { r.result.Rounds++ })
 			}
 			return nil
 		})

@@ -43,9 +43,7 @@ type report struct {
 }
 
 func (r *report) double(format string, args ...any) {
-	r.mu.Lock()
-	r.result.Doubles++
-	r.mu.Unlock()
+	r.count(func() { r.result.Doubles++ })
 	r.violation("DOUBLE DEFAULT: "+format, args...)
 }
 
@@ -57,38 +55,11 @@ func (r *report) violation(format string, args ...any) {
 	}
 }
 
-func (r *report) outcome(o Outcome) {
+// count something that happened.
+func (r *report) count(add func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tally[o]++
-}
-
-func (r *report) round() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.result.Rounds++
-}
-
-func (r *report) killed() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kills++
-}
-
-func (r *report) waited(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waits++
-	r.longest = max(r.longest, d)
-}
-
-func (r *report) forgery(allowed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forged++
-	if allowed {
-		r.believed++
-	}
+	add()
 }
 
 // tick says how far it is.

@@ -104,8 +104,8 @@ func (l *lane) settle(ctx context.Context, number int, answers []answer, r *repo
 	been := l.judge.Been()
 	for _, a := range answers {
 		o := outcomeOf(a.err, a.class, been)
-		r.outcome(o)
-		if o == NamedNothing || o == Unexpected || o.inChaosOnly() && !l.chaos && !l.forger && (o != Overtaken || !l.partitioned) {
+		r.count(func() { r.tally[o]++ })
+		if o == NamedNothing || o == Unexpected || o.inChaosOnly() && !l.chaos && !l.forger && (o != Overtaken || !l.overtakes) {
 			r.violation("%s, round %d: %s was %s: %v", l.group, number, a.class, o, a.err)
 		}
 	}

@@ -55,18 +55,8 @@ func (l *lane) twinsRound(ctx context.Context, number, _ int, r *report) error {
 		r.violation("%s, round %d: %s could not become default: %v", l.group, number, held.class, a.err)
 	}
 	answers := l.burst(ctx, writes)
-	if err := l.replay(ctx, number, r); err != nil {
+	if _, err := l.settle(ctx, number, answers, r); err != nil {
 		return err
-	}
-	l.mu.Lock()
-	been := l.judge.Been()
-	l.mu.Unlock()
-	for _, a := range answers {
-		o := outcomeOf(a.err, a.class, been)
-		r.outcome(o)
-		if o != Overtaken && (o.inChaosOnly() || o == NamedNothing || o == Unexpected) { // One twin may overtake the other.
-			r.violation("%s, round %d: %s was %s: %v", l.group, number, a.class, o, a.err)
-		}
 	}
 	for _, c := range []Class{l.twin(), l.held()} {
 		if err := l.undefault(ctx, c); err != nil {
@@ -75,11 +65,14 @@ func (l *lane) twinsRound(ctx context.Context, number, _ int, r *report) error {
 	}
 	start := time.Now()
 	next := l.ask(ctx, write{l.next(), patched})
-	r.outcome(outcomeOf(next.err, next.class, been))
+	took := time.Since(start)
+	r.count(func() {
+		r.tally[outcomeOf(next.err, next.class, nil)]++
+		r.waits, r.longest = r.waits+1, max(r.longest, took)
+	})
 	if next.err != nil {
 		r.violation("%s, round %d: the next default has to wait for what the guard refused: %v", l.group, number, next.err)
 	}
-	r.waited(time.Since(start))
 	if err := l.replay(ctx, number, r); err != nil {
 		return err
 	}
