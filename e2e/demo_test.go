@@ -19,6 +19,7 @@ import (
 
 	"github.com/classbind/classbind/e2e/assets"
 	"github.com/classbind/classbind/e2e/assets/assetstest"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // TestRun does what make run says, and ends it.
@@ -40,7 +41,7 @@ func TestRun(t *testing.T) {
 		"Terminate": {reason: "We should end when make alone is told to, and leave no server behind.", signal: syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := &lockedBuffer{}
+			out := &progress.Log{}
 			run := exec.Command("make", "run") //nolint:noctx // It is to end by the signal alone.
 			run.Dir, run.Stdout, run.Stderr = "..", out, out
 			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // fleet is the replicas of classbind under attack: processes with the memory
@@ -70,7 +71,7 @@ func newFleet(t *testing.T, w *world) *fleet {
 // add a replica, and wait until it is ready.
 func (f *fleet) add(t *testing.T) {
 	t.Helper()
-	r := &attacked{replica: &replica{log: &lockedBuffer{}}}
+	r := &attacked{replica: &replica{log: &progress.Log{}}}
 	r.logFailure(t)
 	var err error
 	r.Process, err = classbind.Start(f.command, f.kubeconfig, r.log, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")

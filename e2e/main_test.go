@@ -7,7 +7,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -45,6 +44,7 @@ import (
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 // scratch is a folder for the time of the tests, and command the built one, which
@@ -312,12 +312,12 @@ func metadataPatch(field, change string) string {
 // replica is a running classbind.
 type replica struct {
 	*classbind.Process
-	log *lockedBuffer
+	log *progress.Log
 }
 
 // run a replica, which the caller stops. It answers the API server alone.
 func (w *world) run(flags ...string) (*replica, error) {
-	r := &replica{log: &lockedBuffer{}}
+	r := &replica{log: &progress.Log{}}
 	if !w.anybody {
 		flags = append(w.plane.Clients.Flags(), flags...)
 	}
@@ -504,22 +504,4 @@ func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, te
 	if to, ok := ctx.Value(warnings{}).(*[]string); ok {
 		*to = append(*to, text)
 	}
-}
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

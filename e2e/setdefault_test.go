@@ -28,6 +28,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 const setDefaultKinds = `---
@@ -459,7 +460,7 @@ func refuseRival(r *admissionv1.AdmissionRequest, c *unstructured.Unstructured) 
 
 // interrupter interrupts a command that prints a text.
 type interrupter struct {
-	lockedBuffer
+	progress.Log
 	cmd  *exec.Cmd
 	at   string
 	once sync.Once
@@ -469,7 +470,7 @@ func (i *interrupter) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte(i.at)) {
 		i.once.Do(func() { _ = i.cmd.Process.Signal(os.Interrupt) })
 	}
-	return i.lockedBuffer.Write(p)
+	return i.Log.Write(p)
 }
 
 // startHook has a webhook that is asked of every write of a class, in the same moment as the guard.

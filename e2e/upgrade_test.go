@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 const (
@@ -72,7 +73,7 @@ func olderWorld(t *testing.T, root, command string) (*world, *replica) {
 	w.kubeconfig = kubeconfigs[0]
 	require.NoError(t, w.connect())
 
-	r := &replica{log: &lockedBuffer{}}
+	r := &replica{log: &progress.Log{}}
 	r.Process, err = classbind.Start(command, w.kubeconfig, r.log)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/classbind/classbind/e2e/progress"
@@ -71,12 +70,12 @@ func (s source) ldflags() string {
 // lines that it has written to standard error. It returns standard output.
 func (s source) run(ctx context.Context, to io.Writer, say func(lines int) string, args ...string) (string, error) {
 	var stdout bytes.Buffer
-	var stderr lines
+	var stderr progress.Log
 	cmd := goCommand(ctx, s.dir, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	start := time.Now()
 	end := progress.Ticking(func() {
-		_, _ = fmt.Fprintf(to, "  %s, %s\n", say(stderr.count()), time.Since(start).Round(time.Second))
+		_, _ = fmt.Fprintf(to, "  %s, %s\n", say(strings.Count(stderr.String(), "\n")), time.Since(start).Round(time.Second))
 	})
 	err := cmd.Run()
 	end()
@@ -105,26 +104,6 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
-}
-
-// lines is a command's output, which can be counted while it is being written.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) count() int { return strings.Count(l.String(), "\n") }
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // tail returns the last n lines of s.

@@ -2,8 +2,10 @@
 package progress
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -39,4 +41,24 @@ func Ticking(do func()) (end func()) {
 		close(ended)
 		<-done
 	}
+}
+
+// Log is one that is read while it is written.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write adds to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is the log until now.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
