@@ -4,8 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -64,24 +67,44 @@ func archiveOf(tag name.Tag, image mutate.Appendable) ([]byte, error) {
 
 // pack a folder as a tar file.
 func pack(dir string) ([]byte, error) {
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	files := os.DirFS(dir)
-	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+	files := map[string]File{}
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := fs.ReadFile(files, path)
-		if err != nil {
-			return err
-		}
-		return add(w, path, 0o644, time.Unix(0, 0), content)
+		content, err := fs.ReadFile(root, path)
+		files[path] = File{0o644, content}
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
+	var archive bytes.Buffer
+	err = Tar(&archive, files, time.Unix(0, 0))
+	return archive.Bytes(), err
+}
+
+// File of an archive.
+type File struct {
+	Mode    int64
+	Content []byte
+}
+
+// Tar writes files in the order of their names, all of root's and of one time.
+func Tar(to io.Writer, files map[string]File, modified time.Time) error {
+	w := tar.NewWriter(to)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Format: tar.FormatUSTAR, Name: name, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modified,
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.Content); err != nil {
+			return err
+		}
 	}
-	return archive.Bytes(), nil
+	return w.Close()
 }

@@ -3,7 +3,6 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
 	"debug/buildinfo"
 	"debug/elf"
@@ -96,11 +95,7 @@ func imageOf(binary string, platform v1.Platform, about About) (v1.Image, error)
 	}
 	created := about.created()
 	var files bytes.Buffer
-	w := tar.NewWriter(&files)
-	if err := add(w, "classbind", 0o755, created.Time, content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
+	if err := Tar(&files, map[string]File{"classbind": {0o755, content}}, created.Time); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
@@ -126,14 +121,4 @@ func imageOf(binary string, platform v1.Platform, about About) (v1.Image, error)
 		return image, err
 	}
 	return mutate.Annotations(image, about.Labels).(v1.Image), nil
-}
-
-// add a file of root's.
-func add(w *tar.Writer, name string, mode int64, modified time.Time, content []byte) error {
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content)), ModTime: modified}
-	if err := w.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err := w.Write(content)
-	return err
 }
