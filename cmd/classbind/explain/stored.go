@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -75,7 +76,7 @@ func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kin
 	case v.Fault != nil:
 		return nil, v.Fault
 	case v.Kind.UsesRequest():
-		return nil, fmt.Errorf("its expressions look at who creates the claim, which nothing that is stored says")
+		return nil, errors.New("its expressions look at who creates the claim, which nothing that is stored says")
 	}
 	resource := found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource)
 	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r}, nil
