@@ -2,6 +2,7 @@ package selector
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,6 +108,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
 		err = d.drawLive(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
+	}
+	if decision.Class != nil && view.Kind.Annotates {
+		decision.Made = d.now()
 	}
 	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.Lacks(in.Parents)
@@ -293,6 +297,8 @@ type Decision struct {
 	Unjudged, Skipped int
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
+	// Made is when the claim got its class, if that is told: see Record.
+	Made time.Time
 	// Took is how long the draw among the known classes took, without the gates, ReadTook
 	// how long it took to read others, and Read what came of that.
 	Took, ReadTook time.Duration
@@ -316,9 +322,32 @@ func (d *Decision) Denied() bool {
 	return d.Drawn() && d.Class == nil && (d.View.Kind.Deny || d.Lacks != "")
 }
 
-// Patch gives the claim its class, after these tests.
+// Patch gives the claim its class, after these tests, and the annotation that says why.
 func (d *Decision) Patch(tests ...fields.Operation) []byte {
-	return d.View.Kind.Patch(&d.Claim, d.Class.Target(), tests)
+	annotation := ""
+	if d.View.Kind.Annotates {
+		annotation = d.Record().String()
+	}
+	return d.View.Kind.Patch(&d.Claim, d.Class.Target(), annotation, tests)
+}
+
+// Record is what the annotation of a bound claim says of the decision.
+type Record struct {
+	Reason     string           `json:"reason"`
+	Class      string           `json:"class"`
+	Strategy   v1beta1.Strategy `json:"strategy"`
+	Candidates int              `json:"candidates"`
+	Time       string           `json:"time"` // RFC 3339, in seconds
+}
+
+// Record of a decision for a class.
+func (d *Decision) Record() Record {
+	return Record{d.Reason(), d.Class.String(), d.View.Kind.Strategy.Name, d.Candidates, d.Made.UTC().Format(time.RFC3339)}
+}
+
+func (r Record) String() string {
+	text, _ := json.Marshal(r) // It has strings and a number.
+	return string(text)
 }
 
 func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts} }

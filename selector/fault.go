@@ -71,6 +71,7 @@ func unknownValue(k *v1beta1.ClaimKind) *Fault {
 			claim.Strings(v1beta1.FromSameAsClaim, v1beta1.FromAll, v1beta1.FromNames),
 		},
 		{"choice.strategy", string(k.Spec.Choice.Strategy), claim.Strings(strategyNames...)},
+		{"choice.annotate", string(k.Spec.Choice.Annotate), claim.Strings(v1beta1.AnnotateNothing, v1beta1.AnnotateDecision)},
 		{"choice.seed", string(k.Spec.Choice.Seed), claim.Strings(v1beta1.SeedClaim, v1beta1.SeedRequest)},
 		{"whenUnmatched", string(k.Spec.WhenUnmatched), claim.Strings(v1beta1.Admit, v1beta1.Deny, v1beta1.BindLater)},
 		{"admission.defaulting", string(k.Spec.Admission.Defaulting), claim.Strings(v1beta1.DefaultingWebhook, v1beta1.DefaultingPolicy)},

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -89,5 +91,44 @@ func TestPatch(t *testing.T) {
 		d := Decision{View: &View{offer: offer{Kind: kind}}, Claim: claim.Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
 		got := d.Patch(fields.Test("/metadata/uid", text), fields.Test("/metadata/resourceVersion", "7"))
 		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
+	}
+}
+
+// TestDecisionAnnotation applies what annotates a claim with the library that the API server uses.
+func TestDecisionAnnotation(t *testing.T) {
+	const record = `{\"reason\":\"AnyClass\",\"class\":\"Class/a\",\"strategy\":\"WeightedRandom\",\"candidates\":1,\"time\":\"2026-01-02T03:04:05Z\"}`
+	inAnnotation := withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name})
+	inSpec := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.class"}, Form: v1beta1.Name})
+	for name, tc := range map[string]struct {
+		reason    string
+		reference func(*v1beta1.ClaimKindSpec)
+		annotate  v1beta1.Annotate
+		object    string
+		want      string
+	}{
+		"None":         {"We should annotate no claim unless its kind says so.", inSpec, v1beta1.AnnotateNothing, `{"spec":{}}`, `{"spec":{"class":"a"}}`},
+		"First":        {"We should make the annotations.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{},"spec":{}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Null":         {"We should take null for none.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":null}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Others":       {"We should keep the others.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b","classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Forged":       {"We should replace what an author made up.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"classbind.io/decision":"x"}}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"InAnnotation": {"We should keep a reference that is an annotation.", inAnnotation, v1beta1.AnnotateDecision, `{"metadata":{}}`, `{"metadata":{"annotations":{"example.org/class":"a","classbind.io/decision":"` + record + `"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(tc.reference, func(s *v1beta1.ClaimKindSpec) {
+				s.Selector.WhenAbsent, s.Choice.Annotate = v1beta1.NoSelectorAny, tc.annotate
+			})
+			classes := NewClassKind(&v1beta1.ClassKind{}, schema.GroupVersionKind{Kind: "Class"}, false)
+			view := NewView(kind, []*Classes{NewClasses(classes, []*Class{{Kind: classes, Name: "a", Weight: 1}})})
+			object, err := kind.DecodeValid([]byte(tc.object))
+			require.NoError(t, err)
+			at := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600))
+			d, err := (&Decider{Now: func() time.Time { return at }}).Decide(t.Context(), view, kind.Read("", "mine", object), DryRun)
+			require.NoError(t, err)
+			patch, err := jsonpatch.DecodePatch(d.Patch())
+			require.NoError(t, err)
+			patched, err := patch.Apply([]byte(tc.object))
+			require.NoError(t, err, tc.reason)
+			assert.JSONEq(t, tc.want, string(patched), tc.reason)
+		})
 	}
 }

@@ -51,6 +51,8 @@ func (v *View) needsWebhook() string {
 		return "an expression of the ClaimKind decides"
 	case k.WhenNoSelector == v1beta1.NoSelectorAny || k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
 		return fmt.Sprintf("with selector.whenAbsent %s, a claim without a selector does not get the default class", k.WhenNoSelector)
+	case k.Annotates:
+		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"
 	case k.Strategy.Name == v1beta1.RoundRobin:
 		return "with RoundRobin, classbind has to know which class it gave last"
 	case k.Own() && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced }):

@@ -42,6 +42,7 @@ func TestPolicyDefault(t *testing.T) {
 			reason: "We should know which class we gave last.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin },
 			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
+		"Annotate": {reason: "We should tell the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeastClaims": {
 			reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims },
 			classes: []class{{annotations: marked}},

@@ -16,6 +16,9 @@ import (
 // bindDefaults binds a claim for which the schema has filled in a class.
 func bindDefaults(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.classRef.name == 'default'" }
 
+// annotates claims with the decisions that bind them.
+func annotates(s *v1beta1.ClaimKindSpec) { s.Choice.Annotate = v1beta1.AnnotateDecision }
+
 func TestRestore(t *testing.T) {
 	const (
 		gold  = `{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}`
@@ -138,9 +141,24 @@ func TestRestore(t *testing.T) {
 			before: bound, now: `{"spec":{}}`,
 			change: func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.ready" },
 		},
-		"OldIsNone":   {reason: "We should refuse a review whose old object is none.", before: `[]`, now: `{}`, isMistaken: true},
-		"ThisIsNone":  {reason: "We should refuse a review whose object is none.", before: `{}`, now: `1`, isMistaken: true},
-		"NothingLeft": {reason: "We should put back a reference into an empty object.", before: bound, now: `{"spec":null}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+		"Decision": {
+			reason: "We should put back the annotation that says why, too.", change: annotates, want: claim.Restored,
+			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`,
+			patch: `[{"op":"add","path":"/spec/classRef","value":` + gold + `},{"op":"add","path":"/metadata/annotations/classbind.io~1decision","value":"why"}]`,
+		},
+		"DecisionAlone": {
+			reason: "We should make the annotations that the update removes.", change: annotates, want: claim.Restored,
+			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass"}}}`,
+			patch: `[{"op":"add","path":"/spec/classRef/name","value":"gold"},{"op":"add","path":"/metadata/annotations","value":{"classbind.io/decision":"why"}}]`,
+		},
+		"DecisionKept": {
+			reason: "We should leave an annotation that the update has.", change: annotates, want: claim.Restored, patch: add("/spec/classRef", gold),
+			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"metadata":{"annotations":{"classbind.io/decision":"edited"}},"spec":{}}`,
+		},
+		"NeverAnnotated": {reason: "We should make up no reason.", change: annotates, before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
+		"OldIsNone":      {reason: "We should refuse a review whose old object is none.", before: `[]`, now: `{}`, isMistaken: true},
+		"ThisIsNone":     {reason: "We should refuse a review whose object is none.", before: `{}`, now: `1`, isMistaken: true},
+		"NothingLeft":    {reason: "We should put back a reference into an empty object.", before: bound, now: `{"spec":null}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1beta1.ClaimKindSpec{

@@ -27,6 +27,17 @@ const (
 	SeedRequest Seed = "Request"
 )
 
+// Annotate is what a bound claim is annotated with.
+//
+// +kubebuilder:validation:Enum=Nothing;Decision
+type Annotate string
+
+// What a bound claim is annotated with.
+const (
+	AnnotateNothing  Annotate = "Nothing"
+	AnnotateDecision Annotate = "Decision"
+)
+
 // WhenUnmatched is the answer to a claim that no class matches.
 //
 // +kubebuilder:validation:Enum=Admit;Deny;BindLater

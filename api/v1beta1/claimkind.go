@@ -229,6 +229,12 @@ type Choice struct {
 	// +kubebuilder:default=Claim
 	// +optional
 	Seed Seed `json:"seed,omitempty"`
+
+	// Annotate says what a bound claim is annotated with: Nothing, or the Decision, which
+	// says why it has its class, and since when. Example: Decision
+	// +kubebuilder:default=Nothing
+	// +optional
+	Annotate Annotate `json:"annotate,omitempty"`
 }
 
 // Admission is how the API server asks about claims.

@@ -29,6 +29,11 @@ const (
 	// selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
+	// DecisionAnnotation on a claim says why it has its class, if its ClaimKind says so. It is JSON,
+	// with the reason in a word, the class, the strategy, the number of candidates and the time.
+	// Written by classbind when it binds the claim, read by people and "classbind explain".
+	DecisionAnnotation = "classbind.io/decision"
+
 	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
 	// admitted as its default. Written and read by the guard.
 	HolderUIDAnnotation = "classbind.io/holder-uid"

@@ -21,6 +21,7 @@ type waitingAttempt struct {
 	// only if the claim was read again.
 	version, shown string
 	parents        int
+	annotated      bool
 	ask            claim.Ask
 	// unread says that no ask is held: the claim must be read again.
 	unread bool
@@ -29,7 +30,7 @@ type waitingAttempt struct {
 func (c *waitingClaim) attempt() waitingAttempt {
 	return waitingAttempt{
 		uid: c.uid, namespace: c.namespace.name, name: c.name, version: c.version, shown: c.version, parents: int(c.parents),
-		ask: c.group.ask, unread: c.group == c.namespace.overflow,
+		annotated: c.annotated, ask: c.group.ask, unread: c.group == c.namespace.overflow,
 	}
 }
 

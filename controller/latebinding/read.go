@@ -27,6 +27,7 @@ type claimSeen struct {
 	generateName    string
 	group           *group // nil if the claim is left alone
 	parents         int8
+	annotated       bool
 	// endsList says that it is not a claim: the API server sends it after the last one.
 	endsList bool
 }
@@ -122,6 +123,7 @@ func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask
 		claim := kind.Read(seen.namespace, seen.name, object)
 		if waits = claim.LeftAlone == ""; waits {
 			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
+			seen.annotated = claim.Annotated
 			ask = kind.Ask(claim)
 		}
 		return nil

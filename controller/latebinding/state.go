@@ -101,7 +101,7 @@ func (s *claimState) put(seen *claimSeen) {
 		}
 	}
 	s.join(c, s.groupOf(n, seen))
-	c.version, c.parents, c.written = seen.version, seen.parents, false
+	c.version, c.parents, c.annotated, c.written = seen.version, seen.parents, seen.annotated, false
 	s.offer(c)
 }
 

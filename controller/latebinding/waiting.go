@@ -31,6 +31,8 @@ type waitingClaim struct {
 	in [lines]bool
 	// parents is how many fields that lead to the class reference it has.
 	parents int8
+	// annotated says that it has annotations.
+	annotated bool
 	// written says that this version of it was bound, notified that it got its event or
 	// is about to, and gone that it does not wait any more.
 	written, notified, gone bool

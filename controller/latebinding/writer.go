@@ -194,7 +194,7 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: a.parents}, selector.Later)
+	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: a.parents, Annotated: a.annotated}, selector.Later)
 }
 
 // reread reads a claim whose selector is not held. It is false if the claim has
@@ -213,7 +213,7 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 	if seen.uid != a.uid || !waits || ask.Problem() != "" {
 		return a, false, nil
 	}
-	a.version, a.parents, a.ask = seen.version, int(seen.parents), ask
+	a.version, a.parents, a.annotated, a.ask = seen.version, int(seen.parents), seen.annotated, ask
 	return a, true, nil
 }
 

@@ -64,6 +64,8 @@ type Intake struct {
 	// Parents is how many of the fields that lead to the class reference the claim has. The
 	// reference itself counts, too, if it is an object without a name.
 	Parents int
+	// Annotated reports whether the claim has annotations.
+	Annotated bool
 	// Converted says that the API server converted the claim from another version, whose
 	// schema says what the claim must have.
 	Converted bool
@@ -103,6 +105,7 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	}
 	in.Selector, in.Problems = r.classSelector(object)
 	in.Parents = r.Parents(object)
+	_, in.Annotated = metadata["annotations"].(map[string]any)
 	return in
 }
 
@@ -174,6 +177,8 @@ type Reader struct {
 	WhenNoSelector                 v1beta1.WhenAbsent
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
+	// Annotates says that a claim is annotated with the decision that binds it.
+	Annotates bool
 	// bindWhen is nil if claims without a reference are to be bound.
 	bindWhen *expression.Expression
 	// LooksAt is all that expressions look at in a claim.
@@ -196,6 +201,7 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		Annotation:     k.Spec.Selector.AnnotationPlace().Names(),
 		WhenNoSelector: k.Spec.Selector.WhenAbsent,
 		allowsUnbind:   k.Spec.Reference.OnUnbind == v1beta1.AllowUnbind,
+		Annotates:      k.Spec.Choice.Annotate == v1beta1.AnnotateDecision,
 		bindWhen:       x.BindWhen,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
@@ -224,6 +230,7 @@ func (r *Reader) Reads(claims metav1.GroupVersionResource) bool {
 var (
 	deletionTimestamp = fields.Path{"metadata", "deletionTimestamp"}
 	generateName      = fields.Path{"metadata", "generateName"}
+	decision          = fields.Path{"metadata", "annotations", v1beta1.DecisionAnnotation}
 )
 
 // newPlan for the claims of a kind.
@@ -236,6 +243,9 @@ func (r *Reader) newPlan() *fields.Plan {
 	p.Add(r.Annotation, fields.AsScalar, fields.EscapeFactor*v1beta1.MaxSelectorBytes+2)
 	const maxNameBytes = fields.EscapeFactor*v1beta1.MaxNameBytes + 2
 	p.Add(generateName, fields.AsScalar, maxNameBytes)
+	if r.Annotates {
+		p.Add(decision, fields.AsScalar, maxNameBytes)
+	}
 	p.Add(r.ClassRef, fields.AsScalar, maxNameBytes) // The form Name.
 	for _, f := range r.Form.Fields {
 		p.Add(append(slices.Clone(r.ClassRef), f), fields.AsScalar, maxNameBytes)

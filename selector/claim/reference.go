@@ -136,13 +136,28 @@ func (r *ClassReference) Lacks(parents int) string {
 	return "." + r.ClassRef[:parents+1].String()
 }
 
-// Patch gives a claim its class, after these tests.
-func (r *ClassReference) Patch(in *Intake, class Target, tests []fields.Operation) []byte {
+// Patch gives a claim its class, after these tests, and annotates it with the decision, unless that is
+// empty.
+func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests []fields.Operation) []byte {
 	operations := append(make([]fields.Operation, 0, 8), tests...) // The capacity saves an allocation.
 	if in.Parents == len(r.ClassRef) {
-		return fields.Patch(r.addFields(r.removeFields(operations, in, class), in.Given, class.Text)...)
+		operations = r.addFields(r.removeFields(operations, in, class), in.Given, class.Text)
+	} else {
+		operations = append(operations, r.AddReference(in.Parents, r.Form.write(class)))
 	}
-	return fields.Patch(append(operations, r.AddReference(in.Parents, r.Form.write(class)))...)
+	return fields.Patch(r.annotate(operations, in.Annotated, decision)...)
+}
+
+// annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one
+// is none.
+func (r *ClassReference) annotate(to []fields.Operation, isAnnotated bool, text string) []fields.Operation {
+	switch {
+	case text == "":
+		return to
+	case isAnnotated, r.ClassRef.IsKey() && r.ClassRef[1] == decision[1]: // Then the reference was added before.
+		return append(to, fields.Add(decision.Pointer(), fields.AppendText(nil, text)))
+	}
+	return append(to, fields.Add(decision[:2].Pointer(), fmt.Appendf(nil, `{"%s":%s}`, decision[2], fields.AppendText(nil, text))))
 }
 
 // removeFields appends what takes out of a reference that counts as none by claims.when the fields

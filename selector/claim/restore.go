@@ -71,25 +71,39 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
 	to, _ := r.RefersTo(before)
+	res = Restoration{Reason: Restored, Class: to.Name}
 	if r.MayRebind(object) {
 		parents := min(r.Parents(object), len(r.ClassRef)-1)
-		return Restoration{Reason: Restored, Class: to.Name, Patch: fields.Patch(r.AddReference(parents, value))}, nil
+		res.Patch = fields.Patch(r.restoreDecision(before, object, r.AddReference(parents, value))...)
+		return res, nil
 	}
 	had, _ := fields.ReadWhole(value, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
 	given, problems := r.given(object)
 	if len(problems) > 0 || given != nil && !given.AgreesWith(to) || !r.EmptyIsUnset && r.addsFields(updated, had) {
 		return Restoration{Reason: OtherReference}, nil
 	}
-	res = Restoration{Reason: Restored, Class: to.Name}
 	if parents := r.Parents(object); parents < len(r.ClassRef) {
-		res.Patch = fields.Patch(r.AddReference(parents, value))
+		res.Patch = fields.Patch(r.restoreDecision(before, object, r.AddReference(parents, value))...)
 		return res, nil
 	}
-	res.Patch = fields.Patch(r.addFields(nil, given, func(field string) string {
+	res.Patch = fields.Patch(r.restoreDecision(before, object, r.addFields(nil, given, func(field string) string {
 		text, _ := had[field].(string)
 		return text
-	})...)
+	})...)...)
 	return res, nil
+}
+
+// restoreDecision appends what puts back the decision with which a claim was annotated. One that the
+// update has stays.
+func (r *Reader) restoreDecision(before, object map[string]any, to ...fields.Operation) []fields.Operation {
+	had, _ := decision.Lookup(before)
+	text, _ := had.(string)
+	if has, wrong := decision.Lookup(object); !r.Annotates || has != nil || wrong != nil {
+		return to
+	}
+	annotations, _ := decision[:2].Lookup(object)
+	_, isAnnotated := annotations.(map[string]any)
+	return r.annotate(to, isAnnotated, text)
 }
 
 // addsFields reports whether the reference of an update has other fields than the form and these:

@@ -172,6 +172,9 @@ func (o *options) decide(
 		return err
 	case claim.LeftAlone != "":
 		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, k, claim, object))
+		if v.Kind.HasReference(object) {
+			o.noteDecision(ctx, r, v, k, item, object)
+		}
 		return nil
 	case len(claim.Problems) > 0:
 		item.malformed(claim.Problems)
@@ -238,6 +241,31 @@ func (i *Item) compareClass(v *view, classRef v1beta1.Place, object map[string]a
 	case !claim.Selector.Matches(class.Labels):
 		i.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
 			class, claim.Selector)
+	}
+}
+
+// noteDecision notes why a claim has its class, as it is annotated, and which one it would get now.
+func (o *options) noteDecision(
+	ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any,
+) {
+	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
+	was := selector.Record{}
+	if json.Unmarshal([]byte(text), &was) == nil {
+		item.note("it was bound to %q at %s: %s, one of %d candidates, by %s", was.Class, was.Time, was.Reason, was.Candidates, was.Strategy)
+	}
+	unbound := runtime.DeepCopyJSON(object)
+	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
+	in, err := readAsServer(v.Kind, item, unbound)
+	if in.Request = r.settings.request; err != nil || v.Kind.UsesRequest() && in.Request == nil {
+		return
+	}
+	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{})}
+	switch again, err := decider.Explain(ctx, v.View, in); {
+	case err != nil || !again.Decision.Drawn():
+	case again.Decision.Class == nil:
+		item.note("created now, it would get none: %s", again.Decision.Warning())
+	default:
+		item.note("created now, it would get %q, %s", again.Decision.Class, because(&again))
 	}
 }
 
