@@ -319,7 +319,14 @@ func (d *Decision) Drawn() bool {
 // Denied says that the claim gets no class, and is not to be created without: its kind says
 // so, or the API server would refuse it with less to say.
 func (d *Decision) Denied() bool {
-	return d.Drawn() && d.Class == nil && (d.View.Kind.Deny || d.Lacks != "")
+	return d.Drawn() && d.Class == nil && !d.Unneeded() && (d.View.Kind.Deny || d.Lacks != "")
+}
+
+// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is
+// nothing to tell.
+func (d *Decision) Unneeded() bool {
+	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
+		d.View.Kind.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
 }
 
 // Patch gives the claim its class, after these tests, and the annotation that says why.

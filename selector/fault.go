@@ -64,7 +64,8 @@ func unknownValue(k *v1beta1.ClaimKind) *Fault {
 		},
 		{
 			"selector.whenAbsent", string(k.Spec.Selector.WhenAbsent),
-			claim.Strings(v1beta1.NoSelectorDefault, v1beta1.NoSelectorAny, v1beta1.NoSelectorLeaveAlone),
+			claim.Strings(v1beta1.NoSelectorDefault, v1beta1.NoSelectorDefaultIfAny, v1beta1.NoSelectorAny,
+				v1beta1.NoSelectorLeaveAlone),
 		},
 		{
 			"classes.namespaces.from", string(k.Spec.Classes.Namespaces.From),

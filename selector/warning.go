@@ -17,6 +17,7 @@ func (d *Decision) Warning() string {
 	switch {
 	case len(d.Claim.Problems) > 0: // Of a claim that waits.
 		warning = truncate.String(d.Claim.Problems[0].Error(), v1beta1.MaxMessageBytes)
+	case d.Unneeded():
 	case d.Class == nil:
 		warning = d.unmatched()
 	case d.asks() == nil && d.Candidates > 1:

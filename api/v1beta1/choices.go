@@ -52,14 +52,15 @@ const (
 
 // WhenAbsent is what a claim without a selector gets.
 //
-// +kubebuilder:validation:Enum=Default;Any;LeaveAlone
+// +kubebuilder:validation:Enum=Default;DefaultIfAny;Any;LeaveAlone
 type WhenAbsent string
 
 // What a claim without a selector gets.
 const (
-	NoSelectorDefault    WhenAbsent = "Default"
-	NoSelectorAny        WhenAbsent = "Any"
-	NoSelectorLeaveAlone WhenAbsent = "LeaveAlone"
+	NoSelectorDefault      WhenAbsent = "Default"
+	NoSelectorDefaultIfAny WhenAbsent = "DefaultIfAny"
+	NoSelectorAny          WhenAbsent = "Any"
+	NoSelectorLeaveAlone   WhenAbsent = "LeaveAlone"
 )
 
 // Defaulting is who gives the default class to a claim without an opinion.

@@ -118,7 +118,9 @@ type ClassSelector struct {
 	Expression Expression `json:"expression,omitempty"`
 
 	// WhenAbsent says what a claim without a selector gets. Default is the default
-	// class, Any is any class that the claim is offered, as if its selector were empty.
+	// class. DefaultIfAny is the same for a reference that most claims do without: if there is no
+	// default class, no warning and no event says so, and whenUnmatched: Deny lets the claim
+	// pass. Any is any class that the claim is offered, as if its selector were empty.
 	// LeaveAlone leaves the claim alone. Example: Any
 	// +kubebuilder:default=Default
 	// +optional

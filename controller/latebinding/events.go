@@ -181,7 +181,7 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 			return err
 		}
 		d, err := preview(ctx, view, c)
-		note, waits = d.Warning(), d.Class == nil && d.Reason() != claim.NotYet
+		note, waits = d.Warning(), d.Class == nil && d.Reason() != claim.NotYet && !d.Unneeded()
 		return err
 	})
 	if err != nil {

@@ -261,7 +261,7 @@ func (o *options) noteDecision(
 	}
 	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{})}
 	switch again, err := decider.Explain(ctx, v.View, in); {
-	case err != nil || !again.Decision.Drawn():
+	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
 	case again.Decision.Class == nil:
 		item.note("created now, it would get none: %s", again.Decision.Warning())
 	default:
@@ -285,6 +285,9 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	if d.Class != nil {
 		i.noteDefaulting(k, d)
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
+	}
+	if d.Unneeded() {
+		return i.leftAlone(d.Reason(), "the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
 	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
 	switch {

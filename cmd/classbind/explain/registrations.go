@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
@@ -238,7 +239,8 @@ func (r *registrations) comparePaths(ctx context.Context, kind *selector.ClaimKi
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
 	}
-	if s == nil {
+	if s == nil { // No kind of Kubernetes' own has the field that is the default.
+		check.SelectorAbsent = scheme.Scheme.IsGroupRegistered(kind.Resource.Group) && kind.Selector.String() == "spec.classSelector"
 		return check
 	}
 	return selector.CheckPaths(kind, s.paths)

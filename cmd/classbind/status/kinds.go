@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,9 +24,19 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 		}
 		s.conditions(where, conditions)
 	}
+	var noDefault []string
 	for n := range i.claimKinds {
-		add("claimkind/"+i.claimKinds[n].Name, i.claimKinds[n].Status.Conditions)
-		i.weightlessDefaults(&i.claimKinds[n], s)
+		k := &i.claimKinds[n]
+		add("claimkind/"+k.Name, k.Status.Conditions)
+		i.weightlessDefaults(k, s)
+		single := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
+		if single != nil && single.Reason == v1beta1.ReasonNoDefault &&
+			cmp.Or(k.Spec.Selector.WhenAbsent, v1beta1.NoSelectorDefault) == v1beta1.NoSelectorDefault {
+			noDefault = append(noDefault, k.Name)
+		}
+	}
+	if len(noDefault) > 0 {
+		s.note("no class is marked default, so claims without a selector find no class: claim kinds %s", selector.List(noDefault))
 	}
 	for n := range i.classKinds {
 		name := i.classKinds[n].Name
@@ -57,7 +68,7 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 			s.note("%s: %s", where, text) // Claims are bound all the same.
 		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonDefaultCordoned:
 			s.found(where, "", "%s", text)
-		case c.Status == metav1.ConditionUnknown, c.Reason == v1beta1.ReasonNoDefault,
+		case c.Status == metav1.ConditionUnknown,
 			(c.Type == v1beta1.ConditionReady || c.Type == v1beta1.ConditionRelatedKnown) && c.Reason != v1beta1.ReasonServed:
 			s.note("%s: %s", where, text)
 		}

@@ -115,7 +115,7 @@ func TestStatus(t *testing.T) {
 		"NoDefault": {
 			reason:    "We should not take for broken what may well be meant.",
 			claimKind: []string{"Ready=True/Served", "SingleDefault=True/NoDefault: a claim without a selector finds no class"},
-			note:      "claimkind/databases.example.org: SingleDefault is True (NoDefault): a claim without a selector finds no class",
+			note:      "no class is marked default, so claims without a selector find no class: claim kinds databases.example.org",
 		},
 		"NeedsWebhook": {
 			reason:    "We should find nothing wrong where we bind the claims, and not the API server.",
