@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,6 +35,9 @@ type ClaimKind struct {
 	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the
 	// status. It is for texts alone.
 	CannotBindLater atomic.Bool
+	// precedence are the class kinds in which a name is looked for, in this order, where no reference tells
+	// them apart.
+	precedence []string
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
 	// fault of the registration, whatever its classes; nil if there is none.
@@ -51,6 +55,11 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 		Watched:   WatchesClaims(k),
 	}
 	c.Reader = claim.NewReader(k, c.ForClaims)
+	if k.Spec.Classes.Precedence == v1beta1.PrecedenceListed && c.ConfusesKinds() {
+		for _, link := range k.Spec.Classes.Kinds {
+			c.precedence = append(c.precedence, link.Name)
+		}
+	}
 	c.fault = cmp.Or(unknownValue(k), faultOf("claim kind", k.Name, c.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
 	if c.Strategy.newMemory != nil {
@@ -101,6 +110,10 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 	to, bound := k.RefersTo(object)
 	if !bound || k.MayRebind(object) || to.Name == "" {
 		return nil, ""
+	}
+	if len(k.precedence) > 0 { // The first of a name is the one that it means.
+		at := func(s *Classes) uint { return uint(slices.Index(k.precedence, s.Kind.Name)) } //nolint:gosec // -1 is the last.
+		classes = slices.SortedStableFunc(slices.Values(classes), func(a, b *Classes) int { return cmp.Compare(at(a), at(b)) })
 	}
 	for _, s := range classes {
 		kind := s.Kind.GroupVersionKind

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -108,6 +109,10 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
 		err = d.drawLive(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
+	}
+	if lacks := view.Kind.LacksCompany(in.Parents); lacks != nil && decision.Class != nil {
+		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
+		return decision, err
 	}
 	if decision.Class != nil && view.Kind.Annotates {
 		decision.Made = d.now()
@@ -357,7 +362,7 @@ func (r Record) String() string {
 	return string(text)
 }
 
-func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts} }
+func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts, d.View} }
 
 // asks is what the claim asks for: nil is the default class.
 func (d *Decision) asks() labels.Selector { return d.View.Kind.Asks(d.Claim.Claim) }

@@ -52,6 +52,12 @@ var filters = [...]filter{
 		}
 		return c.NotOffered, nil
 	})},
+	{"Shadowed", "of a name that means a class of another kind", func(k *ClaimKind) drops {
+		if len(k.precedence) == 0 {
+			return nil
+		}
+		return func(claim subject, c *Class) (bool, error) { return claim.view.isShadowed(claim.Namespace, c), nil }
+	}},
 	{"Terminating", "being deleted", always(func(_ subject, c *Class) (bool, error) { return c.Terminating, nil })},
 	{reasonCordoned, "cordoned", always(func(_ subject, c *Class) (bool, error) { return c.Cordoned, nil })},
 	{reasonWeightZero, "of weight 0", func(k *ClaimKind) drops {

@@ -15,6 +15,8 @@ import (
 type subject struct {
 	claim.Claim
 	facts *facts
+	// view of all classes, also where the draw is among those that were read for the claim.
+	view *View
 }
 
 // facts are what the expressions of a ClaimKind see of one claim, and what they say of it.

@@ -200,11 +200,29 @@ func (v *View) leaveOut() {
 // if no reference confuses it with another.
 func (v *View) insteadOf(kind *ClassKind) *ClassKind {
 	for _, s := range v.Classes {
-		if v.Kind.Form.Confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
+		listed := slices.Contains(v.Kind.precedence, s.Kind.Name) && slices.Contains(v.Kind.precedence, kind.Name)
+		if !listed && v.Kind.Form.Confuses(s.Kind.GroupVersionKind, kind.GroupVersionKind) {
 			return s.Kind
 		}
 	}
 	return nil
+}
+
+// isShadowed reports whether the name of a class means another one to who reads a claim of this namespace, or
+// may: the classes of a kind before were never known.
+func (v *View) isShadowed(namespace string, c *Class) bool {
+	k := v.Kind
+	before := k.precedence[:max(slices.Index(k.precedence, c.Kind.Name), 0)]
+	if slices.ContainsFunc(v.Unread, func(u UnreadKind) bool { return slices.Contains(before, u.Name) }) {
+		return true
+	}
+	return slices.ContainsFunc(v.known, func(s *Classes) bool {
+		in := ""
+		if s.Kind.Namespaced {
+			in = cmp.Or(c.Namespace, k.ClassNamespace, namespace)
+		}
+		return slices.Contains(before, s.Kind.Name) && k.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) && s.Has(in, c.Name)
+	})
 }
 
 // Len is the number of classes that claims of the kind are offered, in all namespaces.

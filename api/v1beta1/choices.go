@@ -27,6 +27,17 @@ const (
 	SeedRequest Seed = "Request"
 )
 
+// Precedence is which class a name means that classes of several kinds may have.
+//
+// +kubebuilder:validation:Enum=Name;Listed
+type Precedence string
+
+// Which class a name means that classes of several kinds may have.
+const (
+	PrecedenceName   Precedence = "Name"
+	PrecedenceListed Precedence = "Listed"
+)
+
 // Annotate is what a bound claim is annotated with.
 //
 // +kubebuilder:validation:Enum=Nothing;Decision

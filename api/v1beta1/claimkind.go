@@ -160,6 +160,15 @@ type Classes struct {
 	// +optional
 	Kinds []ClassKindLink `json:"kinds,omitempty"`
 
+	// Precedence says which class a name means where the form of reference cannot tell class
+	// kinds apart. With Name, claims are offered the classes of one of them, whose name comes first.
+	// With Listed, who reads the claims looks for the name in one kind after the other, in the
+	// order of kinds. So all of these are offered, but for a class whose name a class of a kind
+	// before has. Example: Listed
+	// +kubebuilder:default=Name
+	// +optional
+	Precedence Precedence `json:"precedence,omitempty"`
+
 	// Namespaces are those whose classes of a namespaced kind are offered to a claim. Classes
 	// without a namespace are offered to every claim. Example: {from: Names, names: [platform]}
 	// +kubebuilder:default={}

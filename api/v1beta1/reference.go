@@ -35,6 +35,14 @@ type Reference struct {
 	// +optional
 	WhenEmpty WhenEmpty `json:"whenEmpty,omitempty"`
 
+	// WhenAbsent says what happens to a claim without any reference: neither a string nor an
+	// object, not even an empty one. Bind writes the reference. LeaveAlone leaves the claim alone,
+	// for a reference beside whose name the author has to give something, such as the major
+	// version of an image catalog. Example: LeaveAlone
+	// +kubebuilder:default=Bind
+	// +optional
+	WhenAbsent WhenReferenceAbsent `json:"whenAbsent,omitempty"`
+
 	// WhenParentAbsent says what happens if the object that has the reference is absent,
 	// such as .spec.topology of .spec.topology.classRef. Create creates it with the
 	// reference, LeaveAlone leaves the claim alone. Example: LeaveAlone
@@ -80,6 +88,17 @@ type WhenEmpty string
 const (
 	LeaveEmptyAlone WhenEmpty = "LeaveAlone"
 	BindEmpty       WhenEmpty = "Bind"
+)
+
+// WhenReferenceAbsent is what happens to a claim without a class reference.
+//
+// +kubebuilder:validation:Enum=Bind;LeaveAlone
+type WhenReferenceAbsent string
+
+// What happens to a claim without a class reference.
+const (
+	BindAbsent       WhenReferenceAbsent = "Bind"
+	LeaveAbsentAlone WhenReferenceAbsent = "LeaveAlone"
 )
 
 // WhenParentAbsent is what happens if the parent of a class reference is absent.

@@ -38,6 +38,10 @@ func conditionsOf(s *v1beta1.ClaimKindSpec) []condition {
 		const name = "parent-of-class-reference-is-set"
 		all = append(all, condition{name: name, reason: ParentAbsent, places: []fields.Path{parent}, mustBeSet: true})
 	}
+	if s.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
+		const name = "class-reference-is-begun"
+		all = append(all, condition{name: name, reason: ReferenceAbsent, places: []fields.Path{reference}, mustBeSet: true})
+	}
 	if s.Selector.WhenAbsent == v1beta1.NoSelectorLeaveAlone && s.Selector.Expression == "" {
 		all = append(all, condition{
 			name: "class-selector-is-set", reason: NoSelector, mustBeSet: true, ofCreation: true,

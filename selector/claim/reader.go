@@ -24,6 +24,8 @@ const (
 	Settled      = "Settled"
 	ParentAbsent = "ParentAbsent"
 	NoSelector   = "NoSelector"
+	// ReferenceAbsent says that the author gave nothing of the reference.
+	ReferenceAbsent = "ReferenceAbsent"
 	// NotYet says that claims.when is not true of the claim now.
 	NotYet = "NotYet"
 )

@@ -26,6 +26,10 @@ type ClassReference struct {
 	pointers []string // to the same fields, in RFC 6901 form
 	// EmptyIsUnset reports whether every reference without a name is none: see setValue.
 	EmptyIsUnset bool
+	// LeavesAbsent says that a claim without any reference is left alone, and company has the fields of
+	// it that the schema of the claims requires and only their author can give.
+	LeavesAbsent bool
+	company      []string
 	// ClassNamespace is that of the classes to which references without one refer; empty, it is the claim's.
 	// Where the form has a namespace, one without was stored without.
 	ClassNamespace string
@@ -38,6 +42,7 @@ type ClassReference struct {
 func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) ClassReference {
 	at := fields.Path(k.Spec.Reference.Names())
 	r := ClassReference{ClassRef: at, Form: formOf(k.Spec.Reference.Form), EmptyIsUnset: k.Spec.Reference.EmptyIsUnset()}
+	r.LeavesAbsent = k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone
 	for last := at.Below("name"); len(r.pointers) < len(last); {
 		r.pointers = append(r.pointers, last[:len(r.pointers)+1].Pointer())
 	}
@@ -51,8 +56,10 @@ func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) Cl
 	return r
 }
 
-// Require says which fields the schema of the claims requires.
-func (r *ClassReference) Require(required []v1beta1.FieldPath) {
+// Require says which fields the schema of the claims requires, and which of them, in the reference, only
+// an author can give.
+func (r *ClassReference) Require(required []v1beta1.FieldPath, company []string) {
+	r.company = company
 	last := r.ClassRef.Below("name")
 	for i := range r.required {
 		r.required[i] = slices.Contains(required, v1beta1.FieldPath("."+last[:i+1].String()))
@@ -134,6 +141,16 @@ func (r *ClassReference) Lacks(parents int) string {
 		return "." + r.ClassRef.Below("name").String()
 	}
 	return "." + r.ClassRef[:parents+1].String()
+}
+
+// LacksCompany returns an error if a claim with so many parents gets a reference, in which the schema
+// requires more than we know; nil if not. What an author gave of a reference, the API server checks.
+func (r *ClassReference) LacksCompany(parents int) *field.Error {
+	if len(r.company) == 0 || parents == len(r.ClassRef) {
+		return nil
+	}
+	return field.Required(r.ClassRef.Below(r.company[0]).Field(),
+		"the schema requires it beside the name of a class, and only the author of the claim can give it")
 }
 
 // Patch gives a claim its class, after these tests, and annotates it with the decision, unless that is

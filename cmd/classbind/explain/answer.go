@@ -214,6 +214,8 @@ func (i *Item) whyLeftAlone(v *view, k *v1beta1.ClaimKind, in claim.Intake, obje
 		return "the claim is being deleted"
 	case claim.ParentAbsent:
 		return "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
+	case claim.ReferenceAbsent:
+		return v.Kind.ReferencePath() + " is absent, and reference.whenAbsent is LeaveAlone"
 	case claim.NotYet:
 		return "not bound now, because " + evaluationText(i.BindWhen)
 	case claim.NoSelector:
