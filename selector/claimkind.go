@@ -2,7 +2,6 @@ package selector
 
 import (
 	"cmp"
-	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -111,19 +110,7 @@ func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[str
 	if !bound || k.MayRebind(object) || to.Name == "" {
 		return nil, ""
 	}
-	if len(k.precedence) > 0 { // The first of a name is the one that it means.
-		at := func(s *Classes) uint { return uint(slices.Index(k.precedence, s.Kind.Name)) } //nolint:gosec // -1 is the last.
-		classes = slices.SortedStableFunc(slices.Values(classes), func(a, b *Classes) int { return cmp.Compare(at(a), at(b)) })
-	}
-	for _, s := range classes {
-		kind := s.Kind.GroupVersionKind
-		if k.Form.NamesKind == claim.GroupAndKind && kind.Group != to.Group || k.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
-			continue
-		}
-		in := ""
-		if s.Kind.Namespaced {
-			in = cmp.Or(to.Namespace, k.ClassNamespace, namespace)
-		}
+	for s, in := range k.named(classes, namespace, to) {
 		if class := s.find(className{in, to.Name}); class != nil {
 			return class, ""
 		}

@@ -36,6 +36,9 @@ type Decider struct {
 	// Live reads the classes that a claim asks for, when no known class is left: the
 	// class may be new. Nil reads none.
 	Live func(context.Context, *View, claim.Claim) (*View, error)
+	// Class reads a class that a claim of this namespace names, when it is not known: it may be new. It returns nil
+	// if there is none. Nil reads none.
+	Class func(ctx context.Context, claimNamespace string, kind *ClassKind, namespace, name string) (*Class, error)
 	// Related reads an object that a claim of this namespace names, when it is not known: it
 	// may be new. It returns nil if there is none. The namespace is ignored for an object that has none. Nil
 	// reads none.

@@ -247,7 +247,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 		"WhenNoSelector": {
 			reason: "We should give no claim the default class that may be meant to get none",
 			spec:   func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = "Deny" },
-			want:   `has the selector.whenAbsent "Deny", which this release of classbind does not know: set spec.selector.whenAbsent to one of Any, Default, LeaveAlone, or upgrade classbind`,
+			want:   `has the selector.whenAbsent "Deny", which this release of classbind does not know: set spec.selector.whenAbsent to one of Any, Default, DefaultIfAny, LeaveAlone, or upgrade classbind`,
 		},
 		"OnUnbind": {
 			reason: "We should not put back what may have to be refused or left out",

@@ -31,8 +31,7 @@ func (v *View) FaultOf(classKind string) *Fault {
 	}
 	return &Fault{v1beta1.ReasonAmbiguousReference, fmt.Sprintf(
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
-			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), let one class kind serve it, "+
-			"or set spec.classes.precedence if a name is looked for in one kind after the other",
+			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
 		classKind, v.Kind.Name, v.Kind.Form.Name, first.Name, strings.Join(forms, ", "))}
 }
 
@@ -63,6 +62,7 @@ func unknownValue(k *v1beta1.ClaimKind) *Fault {
 			"reference.whenAbsent", string(k.Spec.Reference.WhenAbsent),
 			claim.Strings(v1beta1.BindAbsent, v1beta1.LeaveAbsentAlone),
 		},
+		{"reference.explicit", string(k.Spec.Reference.Explicit), claim.Strings(v1beta1.AllowExplicit, v1beta1.CheckExplicit)},
 		{"classes.precedence", string(k.Spec.Classes.Precedence), claim.Strings(v1beta1.PrecedenceName, v1beta1.PrecedenceListed)},
 		{
 			"reference.whenParentAbsent", string(k.Spec.Reference.WhenParentAbsent),

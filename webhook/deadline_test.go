@@ -63,6 +63,11 @@ func TestReviewsEndInTime(t *testing.T) {
 			setCostly(i)
 			b.Decider.Costly = func(ctx context.Context, _ string) (func(), error) { return nil, unanswered(ctx) }
 		},
+		"Class": func(b *Binder, _ *selector.Inventory) {
+			b.Decider.Class = func(ctx context.Context, _ string, _ *selector.ClassKind, _, _ string) (*selector.Class, error) {
+				return nil, unanswered(ctx)
+			}
+		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
 			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *selector.Class) (bool, error) {
@@ -115,7 +120,14 @@ func TestReviewsEndInTime(t *testing.T) {
 				inventory := newInventory(newClaimKind(), index(sqlClasses))
 				binder := newBinder(t, inventory)
 				hang(binder, inventory)
-				check(t, byResource(binder), review)
+				if name != "Class" {
+					check(t, byResource(binder), review)
+					return
+				}
+				check(t, func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+					response, _, err := binder.Check(ctx, claimKindName, r)
+					return response, err
+				}, newRequest(`{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"new"}}}`))
 			})
 		})
 	}

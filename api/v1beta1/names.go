@@ -77,6 +77,11 @@ const (
 	// server errors.
 	BindSuffix = ".bind.classbind.io"
 
+	// CheckSuffix follows the claim kind's name in the name of its entry in the
+	// ValidatingWebhookConfiguration, for claims that name a class themselves. Written by classbind's
+	// leader, read in API server errors.
+	CheckSuffix = ".check.classbind.io"
+
 	// GuardSuffix follows the class kind's name in the name of each entry of the
 	// ValidatingWebhookConfiguration. Written by classbind's leader, read in API
 	// server errors.
@@ -110,6 +115,10 @@ const (
 	// BindPath is the path that binds claims, called by the API server. The name of
 	// their ClaimKind follows it.
 	BindPath = "/bind/"
+
+	// CheckPath is the path that validates the class references of claims, called by the API server.
+	// The name of their ClaimKind follows it.
+	CheckPath = "/check/"
 
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"

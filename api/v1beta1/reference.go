@@ -50,6 +50,14 @@ type Reference struct {
 	// +optional
 	WhenParentAbsent WhenParentAbsent `json:"whenParentAbsent,omitempty"`
 
+	// Explicit says what happens to a claim that names a class itself. Allow creates it,
+	// whatever the class. Check refuses it (403) if the class is not there, does not fit the claim,
+	// is cordoned or being deleted, or is not offered to it: on its creation, and when an update
+	// changes the reference. Example: Check
+	// +kubebuilder:default=Allow
+	// +optional
+	Explicit Explicit `json:"explicit,omitempty"`
+
 	// OnUnbind says what happens when an update of a claim removes the reference to its
 	// class, as kubectl replace does with a file that has none. Restore puts the
 	// reference back, Allow does not. An update to another reference is always allowed.
@@ -77,6 +85,17 @@ const (
 	NamespacedReference       ReferenceForm = "NamespacedReference"
 	LocalObjectReference      ReferenceForm = "LocalObjectReference"
 	Name                      ReferenceForm = "Name"
+)
+
+// Explicit is what happens to a claim that names a class itself.
+//
+// +kubebuilder:validation:Enum=Allow;Check
+type Explicit string
+
+// What happens to a claim that names a class itself.
+const (
+	AllowExplicit Explicit = "Allow"
+	CheckExplicit Explicit = "Check"
 )
 
 // WhenEmpty is what happens to a claim with an empty class reference.

@@ -204,8 +204,8 @@ func (s *server) addControllers() (err error) {
 		return err
 	}
 	s.decider = &selector.Decider{
-		Live: s.registration.Live, Related: s.registration.RelatedObject, Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now,
-		Costly: webhook.CostlyDecisions(),
+		Live: s.registration.Live, Class: s.registration.NamedClass, Related: s.registration.RelatedObject,
+		Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(),
 	}
 	s.claims, err = latebinding.NewClaims(s.registration, s.mgr.GetClient(), s.cluster, s.options.namespace, s.options.lateMemory.Value())
 	if err != nil {
@@ -245,8 +245,8 @@ func (s *server) addWebhooks() error {
 	preview := &status.Preview{Registration: r, Cache: s.mgr.GetClient(), Live: s.mgr.GetAPIReader()}
 	registration := webhook.NewRegistration(preview.ClaimKind, preview.ClassKind)
 	for path, review := range map[string]webhook.NamedReviewer{
-		webhook.BindPattern: binder.Review,
-		v1beta1.GuardPath:   webhook.Reviewer(s.guard.Review).Unnamed(), v1beta1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
+		webhook.BindPattern: binder.Review, webhook.CheckPattern: binder.Check,
+		v1beta1.GuardPath: webhook.Reviewer(s.guard.Review).Unnamed(), v1beta1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
 		v1beta1.RegistrationPath: webhook.Reviewer(registration.Review).Unnamed(),
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}

@@ -30,6 +30,8 @@ type LiveReads struct {
 	client      *classClient
 	reads       *reads
 	readLimiter *fair.Limiter
+	// namedLimiter is for classes that claims name.
+	namedLimiter *fair.Limiter
 	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
 }
@@ -37,7 +39,7 @@ type LiveReads struct {
 func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
 	l := &LiveReads{
 		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client,
-		readLimiter: newReadLimiter(),
+		readLimiter: newReadLimiter(), namedLimiter: newNamedLimiter(),
 	}
 	l.reads = newReads(l.read)
 	return l

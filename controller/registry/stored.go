@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,6 +93,14 @@ func newReadLimiter() *fair.Limiter {
 	})
 }
 
+// newNamedLimiter limits the reads of classes that claims name, each by the namespace of the claim.
+func newNamedLimiter() *fair.Limiter {
+	return fair.NewLimiter(fair.Limits{
+		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/4, 1),
+		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: max(v1beta1.MaxWaitingRegistrationReads/4, 1),
+	})
+}
+
 // getInTurn waits for a turn, unless too many wait already. done ends the turn.
 func (l *LiveReads) getInTurn(ctx context.Context) (done func(), err error) {
 	if done, err = l.readLimiter.Take(ctx, ""); err != nil {
@@ -133,6 +142,23 @@ func (l *LiveReads) Class(
 	}
 	c, err := class(nil, kind, object)
 	return object, c, err
+}
+
+// NamedClass does the same for a claim of a namespace that names the class. Namespaces take turns, so that nobody's
+// made-up names keep others waiting.
+func (l *LiveReads) NamedClass(
+	ctx context.Context, claimNamespace string, kind *selector.ClassKind, namespace, name string,
+) (*selector.Class, error) {
+	if len(name) > v1beta1.MaxNameBytes || len(apimachineryvalidation.NameIsDNSSubdomain(name, false)) > 0 {
+		return nil, nil // No class has it, and it goes into a URL.
+	}
+	done, err := l.namedLimiter.Take(ctx, claimNamespace)
+	if err != nil {
+		return nil, fmt.Errorf("other reads of the API server come first: %w", err)
+	}
+	defer done()
+	_, c, err := l.Class(ctx, kind, namespace, name)
+	return c, err
 }
 
 // OnStored sets the function that is called with each default class that a watch shows,

@@ -61,6 +61,13 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name, optional: true})
 		}
 	}
+	slices.SortFunc(claimKinds.Items, func(a, b v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
+	for _, k := range claimKinds.Items {
+		if bound := current.ClaimEntry(k.Name); k.Spec.Reference.Explicit == v1beta1.CheckExplicit && bound != nil && len(bound.Rules) == 1 {
+			e := w.checkEntry(&k, bound.Rules[0], ca)
+			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name})
+		}
+	}
 	return w.write(ctx, &w.classes, current, []string{in}, due, incomplete)
 }
 

@@ -226,6 +226,39 @@ func TestUpdatesThatUnbind(t *testing.T) {
 	}
 }
 
+// TestCheckConditions has writes of claims, of which we are to check those that name another class than before.
+func TestCheckConditions(t *testing.T) {
+	const gold = `{"metadata":{},"spec":{"ref":{"kind":"Class","name":"gold"}}}`
+	for name, tc := range map[string]struct {
+		reason, before, now string
+		want                bool
+	}{
+		"Created":  {"We should check what a new claim names.", `null`, gold, true},
+		"Unbound":  {"We should not check a claim that names nothing.", `null`, `{"metadata":{},"spec":{}}`, false},
+		"Begun":    {"We should not check a reference without a name.", `null`, `{"metadata":{},"spec":{"ref":{"kind":"Class"}}}`, false},
+		"Same":     {"We should let pass what does not touch the reference.", gold, `{"metadata":{"labels":{"a":"b"}},"spec":{"ref":{"kind":"Class","name":"gold"}}}`, false},
+		"Changed":  {"We should check another class.", gold, `{"metadata":{},"spec":{"ref":{"kind":"Class","name":"lead"}}}`, true},
+		"Added":    {"We should check the first class.", `{"metadata":{}}`, gold, true},
+		"Removed":  {"We should not check what is gone.", gold, `{"metadata":{},"spec":{}}`, false},
+		"Skipped":  {"We should not check a claim that is not ours.", `null`, `{"metadata":{},"spec":{"ref":{"name":"gold"},"volume":"v"}}`, false},
+		"Deleting": {"We should not keep a claim from going.", `{"metadata":{}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"ref":{"name":"gold"}}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+				k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}}
+				k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volume"}}
+			})
+			variables := map[string]any{"object": object(t, tc.now), "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}
+			if tc.before != "null" {
+				variables["oldObject"], variables["request"] = object(t, tc.before), map[string]any{"operation": "UPDATE"}
+			}
+			called, failure := newEnvironment(t).conditions(t, matchConditions(claim.CheckConditions(&k))).hold(variables)
+			require.NoError(t, failure, tc.reason)
+			assert.Equal(t, tc.want, called, tc.reason)
+		})
+	}
+}
+
 // TestClassConditions has updates of a class, of which we are to be asked about some.
 func TestClassConditions(t *testing.T) {
 	env := newEnvironment(t)

@@ -92,7 +92,11 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 			registrations{&v1beta1.ClaimKind{}: loop.RevisionChanged, &v1beta1.ClaimKind{}: servableChanged}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
-			registrations{&v1beta1.ClassKind{}: readyChanged, &v1beta1.ClaimKind{}: loop.RevisionChanged}))
+			registrations{
+				&v1beta1.ClassKind{}: readyChanged, &v1beta1.ClaimKind{}: loop.RevisionChanged,
+				// Claims are checked by the rule of the entry that binds them.
+				&admissionregistrationv1.MutatingWebhookConfiguration{}: builder.WithPredicates(),
+			}))
 }
 
 // registrations on which a configuration depends, and which of their changes matter.

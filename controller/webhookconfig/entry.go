@@ -148,6 +148,18 @@ func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused str
 	return e
 }
 
+// checkEntry is for the claims of a kind that name a class themselves. It validates, because only then has every
+// webhook had its say. The rule is that of the entry by which the claims are bound.
+func (a Address) checkEntry(k *v1beta1.ClaimKind, r rule, ca []byte) Entry {
+	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	e := a.entry(k.Name+v1beta1.CheckSuffix, v1beta1.CheckPath+k.Name, r, ca, k.Spec.Claims.NamespaceSelector)
+	e.MatchConditions = matchConditions(claim.CheckConditions(k))
+	if k.Spec.Admission.FailurePolicy == v1beta1.Ignore {
+		e.FailurePolicy = new(admissionregistrationv1.Ignore)
+	}
+	return e
+}
+
 // classEntry has the failurePolicy Fail: without our answer, two defaults could be
 // stored for good. That blocks only a few writes of admins.
 func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind, r rule, ca []byte) Entry {

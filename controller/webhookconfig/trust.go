@@ -40,7 +40,9 @@ func (all Configurations) bundles() [][]byte {
 	bundles := map[string][]byte{}
 	for _, e := range all.Entries() {
 		ours := func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }
-		if slices.ContainsFunc([]string{v1beta1.BindSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry}, ours) {
+		if slices.ContainsFunc([]string{
+			v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry,
+		}, ours) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}

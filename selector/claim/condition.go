@@ -142,6 +142,24 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	return all
 }
 
+// CheckConditions are those of a claim that names a class, and did not before: the API server calls us to
+// check that one. The handler evaluates claims.when.
+func CheckConditions(k *v1beta1.ClaimKind) []MatchCondition {
+	at := fields.Path(k.Spec.Reference.Names())
+	all := []MatchCondition{
+		{"class-reference-is-set", "!(" + ReferenceIsUnset(k, "object", true) + ")"},
+		{"class-reference-is-new", fmt.Sprintf(`request.operation == "CREATE" || %s || %s != %s`,
+			ReferenceIsUnset(k, "oldObject", true), at.At("object"), at.At("oldObject"))},
+		{"is-not-being-deleted", "!has(object.metadata.deletionTimestamp)"},
+	}
+	for _, c := range conditionsOf(&k.Spec) {
+		if c.reason == Settled && !c.isReference {
+			all = append(all, MatchCondition{c.name, c.expression(k)})
+		}
+	}
+	return all
+}
+
 // expression is true of a claim that meets the condition, and of one that is malformed: such a
 // claim must reach us, so that its author is told.
 func (c *condition) expression(k *v1beta1.ClaimKind) string {

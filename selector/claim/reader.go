@@ -66,6 +66,8 @@ type Intake struct {
 	// Parents is how many of the fields that lead to the class reference the claim has. The
 	// reference itself counts, too, if it is an object without a name.
 	Parents int
+	// Named says that the claim names its class: see ReadNamed.
+	Named bool
 	// Annotated reports whether the claim has annotations.
 	Annotated bool
 	// Converted says that the API server converted the claim from another version, whose
@@ -111,6 +113,22 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	return in
 }
 
+// ReadNamed reads a claim that names its class, for all that may speak against the class. Its selector is that
+// of everything, because a name says more. It is left alone if it names none, or is not ours.
+func (r *Reader) ReadNamed(namespace, name string, object map[string]any) Intake {
+	in := Intake{Claim: Claim{Namespace: namespace, Name: name, Selector: labels.Everything()}, Named: true}
+	settled, _ := FirstSet(object, r.SkipIfSet)
+	switch {
+	case !r.isNamed(object):
+		in.LeftAlone = NotBound
+	case settled != nil:
+		in.LeftAlone = Settled
+	case r.hasFacts:
+		r.readFacts(object, &in)
+	}
+	return in
+}
+
 // readFacts reads what expressions look at, and evaluates claims.when if it looks at nothing
 // else. It is false if that says all there is to say.
 func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
@@ -127,7 +145,7 @@ func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 		}
 	}
 	in.Object = object
-	if r.bindWhen == nil || r.AsksOthers() {
+	if r.bindWhen == nil || r.AsksOthers() || in.Named && r.Decides { // It decided that the reference counts.
 		return true
 	}
 	budget := expression.Budget{Left: v1beta1.MaxExpressionCost}

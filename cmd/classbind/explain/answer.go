@@ -172,6 +172,7 @@ func (o *options) decide(
 		return err
 	case claim.LeftAlone != "":
 		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, k, claim, object))
+		o.check(ctx, r, v, k, item, object)
 		if v.Kind.HasReference(object) {
 			o.noteDecision(ctx, r, v, k, item, object)
 		}
@@ -246,6 +247,26 @@ func (i *Item) compareClass(v *view, classRef v1beta1.Place, object map[string]a
 	}
 }
 
+// check reports whether a claim may name its class. With Check, a claim of a file is refused if it may not.
+func (o *options) check(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
+	in := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
+	if in.Request = r.settings.request; v.Kind.UsesRequest() && in.Request == nil {
+		return
+	}
+	decider := &selector.Decider{Related: r.relatedOf(&Item{})}
+	_, refused, err := decider.Check(ctx, v.View, in, object)
+	switch {
+	case err != nil || refused == nil:
+	case refused.Reason == "NotFound" && k.Spec.Reference.Explicit != v1beta1.CheckExplicit: // compareClass says so.
+	case k.Spec.Reference.Explicit != v1beta1.CheckExplicit:
+		item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
+	case len(o.claims) > 0:
+		item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
+	default:
+		item.note("%v; it would be refused if it was created now, because reference.explicit is Check", refused)
+	}
+}
+
 // noteDecision notes why a claim has its class, as it is annotated, and which one it would get now.
 func (o *options) noteDecision(
 	ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any,
@@ -289,7 +310,8 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	if d.Unneeded() {
-		return i.leftAlone(d.Reason(), "the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
+		return i.leftAlone(d.Reason(),
+			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
 	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
 	switch {

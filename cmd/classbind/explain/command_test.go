@@ -256,7 +256,7 @@ func TestDefaults(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, object, want string }{
 		"ClaimKind": {
 			"We should fill in every default.", claimKind,
-			`{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind", "whenParentAbsent": "Create", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
+			`{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind", "whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		},
 		"ClassKind": {
 			"We should fill in every default.", `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
@@ -275,7 +275,7 @@ func TestDefaults(t *testing.T) {
 		"EmptyList": {
 			"We should keep an empty list, which is a value.",
 			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}}`,
-			`{"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind", "whenParentAbsent": "Create", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
+			`{"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind", "whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,118 @@
+package selector
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// Reasons for which a claim may not have a class that it names, beside those of filters.
+const (
+	reasonNotFound  = "NotFound"
+	reasonOtherKind = "OtherKind"
+)
+
+// drawOnly are the reasons of filters that keep a class from the draw alone: a claim may name it.
+var drawOnly = []string{"TooManyLabels", reasonWeightZero, reasonNoScore}
+
+// Refused is why a claim may not have the class that it names.
+type Refused struct{ Class, Reason, Text string }
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("it names the class %q, which is %s", r.Class, r.Text)
+}
+
+// Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what
+// became of the claim, and the reason why it may not, nil if it may. The selector of the claim does not count.
+// The error is like that of Decide.
+func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object map[string]any) (claim.Intake, *Refused, error) {
+	if v.Fault != nil {
+		return in, nil, v.Fault
+	}
+	subject, err := subject{Claim: in.Claim, view: v}, error(nil)
+	if in.Object != nil && in.LeftAlone == "" && len(in.Problems) == 0 {
+		in, subject.facts, err = d.resolve(ctx, v, in, Admit)
+		subject.Claim = in.Claim
+	}
+	if err != nil || in.LeftAlone != "" || len(in.Problems) > 0 {
+		return in, nil, err
+	}
+	to, _ := v.Kind.RefersTo(object)
+	refused := &Refused{truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes), reasonOtherKind,
+		"of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
+	for s, namespace := range v.Kind.named(v.known, in.Namespace, to) {
+		if !v.Kind.Offers(in.Namespace, namespace) { // Whether it is there is not for the author to know.
+			refused.Reason, refused.Text = "NotOffered", fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
+			continue
+		}
+		c := s.find(className{namespace, to.Name})
+		if c == nil && d.Class != nil {
+			if c, err = d.Class(ctx, in.Namespace, s.Kind, namespace, to.Name); err != nil {
+				return in, nil, err
+			}
+		}
+		if c != nil {
+			return in, v.refuses(subject, c), nil
+		}
+		refused.Reason, refused.Text = reasonNotFound, "not there"
+	}
+	if len(v.Unread) > 0 && refused.Reason != "NotOffered" { // Nobody knows.
+		return in, nil, nil
+	}
+	return in, refused, nil
+}
+
+// refuses says why a claim may not name a class, nil if it may.
+func (v *View) refuses(claim subject, c *Class) *Refused {
+	if by, _, err := v.Kind.serves(c); by != nil {
+		drop := Drop{Reason: by.Name, Text: by.Text}
+		drop.addError(err)
+		return &Refused{c.String(), drop.Reason, drop.Text}
+	}
+	for i, f := range v.Kind.filters[:v.Kind.free] {
+		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
+			return v.Kind.refused(c, i, err)
+		}
+	}
+	if v.Kind.judges() {
+		if i, err := v.Kind.judge(claim, c); i >= 0 && !slices.Contains(drawOnly, v.Kind.filters[i].reason) {
+			return v.Kind.refused(c, i, err)
+		}
+	}
+	return nil
+}
+
+func (k *ClaimKind) refused(c *Class, filter int, err error) *Refused {
+	drop := Drop{Text: k.filters[filter].text}
+	drop.addError(err)
+	return &Refused{c.String(), k.filters[filter].reason, drop.Text}
+}
+
+// named are the classes of the kinds that a reference may mean, and in which namespace, in the order in
+// which the name is looked for.
+func (k *ClaimKind) named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
+	if len(k.precedence) > 0 {
+		at := func(s *Classes) uint { return uint(slices.Index(k.precedence, s.Kind.Name)) } //nolint:gosec // -1 is the last.
+		classes = slices.SortedStableFunc(slices.Values(classes), func(a, b *Classes) int { return cmp.Compare(at(a), at(b)) })
+	}
+	return func(yield func(*Classes, string) bool) {
+		for _, s := range classes {
+			kind, in := s.Kind.GroupVersionKind, ""
+			if k.Form.NamesKind == claim.GroupAndKind && kind.Group != to.Group || k.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
+				continue
+			}
+			if s.Kind.Namespaced {
+				in = cmp.Or(to.Namespace, k.ClassNamespace, namespace)
+			}
+			if !yield(s, in) {
+				return
+			}
+		}
+	}
+}
