@@ -108,6 +108,14 @@ func (w *world) rendered(t *testing.T, dir string) []*unstructured.Unstructured 
 // all of a kind among rendered objects.
 func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
 	t.Helper()
+	found := some[T](t, objects, kind)
+	require.NotEmpty(t, found, "We should have a %s.", kind)
+	return found
+}
+
+// some is all of a kind, which may be none.
+func some[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
+	t.Helper()
 	var found []T
 	for _, object := range objects {
 		if object.GetKind() != kind {
@@ -117,7 +125,6 @@ func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string)
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true))
 		found = append(found, *typed)
 	}
-	require.NotEmpty(t, found, "We should have a %s.", kind)
 	return found
 }
 

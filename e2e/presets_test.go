@@ -16,9 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,6 +36,8 @@ type preset struct {
 	name string
 	// project has the CRDs, as the folder that $CRDS names calls it. Kubernetes' own kinds have none.
 	project string
+	// needs are presets that have class kinds of its claims.
+	needs []string
 	// prepare the cluster for the claims.
 	prepare func(*testing.T, *world)
 }
@@ -44,14 +48,17 @@ func presets() []preset {
 		{name: "cluster-api", project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
 			w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
 		}},
-		{name: "crossplane-v1", project: "crossplane/crossplane"},
-		{name: "crossplane-v2", project: "crossplane/crossplane"},
+		{name: "crossplane-compositions", project: "crossplane/crossplane"},
+		{name: "crossplane-v1", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
+		{name: "crossplane-v2", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
 		{name: "external-secrets", project: "external-secrets/external-secrets"},
 		{name: "gateway-api", project: "kubernetes-sigs/gateway-api"},
 		{name: "ingress"},
+		{name: "jobset", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
 		{name: "karpenter", project: "kubernetes-sigs/karpenter"},
 		{name: "kubevirt"},
-		{name: "kueue", project: "kubernetes-sigs/kueue"},
+		{name: "kueue", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
+		{name: "kueue-queues", project: "kubernetes-sigs/kueue"},
 		{name: "object-storage", project: "kubernetes-sigs/container-object-storage-interface"},
 		{name: "persistent-volumes"},
 		{name: "service-fabrik"},
@@ -89,6 +96,9 @@ func TestPresets(t *testing.T) {
 		if testing.Short() && p.name != shortPreset {
 			continue
 		}
+		if _, err := os.Stat(filepath.Join(w.deploy, "kinds", p.name, "claimkinds.yaml")); err != nil {
+			continue // Others need it, and try it.
+		}
 		t.Run(p.name, func(t *testing.T) {
 			i := w.installPreset(t, p, source)
 			for _, k := range i.claimKinds {
@@ -96,8 +106,71 @@ func TestPresets(t *testing.T) {
 			}
 		})
 	}
-	if !t.Failed() && !testing.Short() {
+	if testing.Short() {
+		return
+	}
+	for _, pair := range w.sharing(t) {
+		t.Run(pair[0].name+"With"+pair[1].name, func(t *testing.T) { w.composes(t, pair, source) })
+	}
+	if !t.Failed() {
 		table.compare(t)
+	}
+}
+
+// sharing are all pairs of presets that let classbind read the same kinds: as classes, or as what expressions look at.
+func (w *world) sharing(t *testing.T) (pairs [][2]preset) {
+	t.Helper()
+	reads := func(p preset) (kinds []string) {
+		for _, name := range append(p.needs, p.name) {
+			for _, role := range some[rbacv1.ClusterRole](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClusterRole") {
+				for _, rule := range role.Rules {
+					for _, resource := range rule.Resources {
+						kinds = append(kinds, resource+"."+rule.APIGroups[0])
+					}
+				}
+			}
+		}
+		return kinds
+	}
+	for n, p := range presets() {
+		read := reads(p)
+		for _, other := range presets()[n+1:] {
+			isNeeded := slices.Contains(p.needs, other.name) || slices.Contains(other.needs, p.name)
+			if !isNeeded && slices.ContainsFunc(reads(other), func(kind string) bool { return slices.Contains(read, kind) }) {
+				pairs = append(pairs, [2]preset{p, other})
+			}
+		}
+	}
+	require.NotEmpty(t, pairs)
+	return pairs
+}
+
+// composes applies two presets in either order, removes either, and sees the other bind claims as before.
+func (w *world) composes(t *testing.T, pair [2]preset, source *crdSource) {
+	for order := range 4 {
+		first, removed := order%2, order/2
+		t.Run(pair[first].name+"FirstWithout"+pair[removed].name, func(t *testing.T) {
+			var installed [2]*installedPreset
+			installed[first] = w.installPreset(t, pair[first], source)
+			installed[1-first] = w.installPreset(t, pair[1-first], source)
+			var trials [2][]*trial
+			for n, i := range installed {
+				for _, k := range i.claimKinds {
+					x := i.newTrial(t, k)
+					x.awaitCalls(t)
+					trials[n] = append(trials[n], x)
+				}
+			}
+			w.kubectl(t, "delete", "-k", installed[removed].folder)
+			for _, x := range trials[removed] {
+				x.awaitUnbound(t)
+			}
+			for _, x := range trials[1-removed] {
+				claim, class := x.bindable(t, "left")
+				require.NoError(t, x.Create(t.Context(), claim, client.DryRunAll))
+				require.Equal(t, x.referenceTo(class), x.reference(t, claim), "We should go on without the other.")
+			}
+		})
 	}
 }
 
@@ -127,7 +200,8 @@ type installedPreset struct {
 	*world
 	preset
 	folder     string
-	crds       string // a folder with those that were installed
+	folders    []string // with those of what it needs
+	crds       string   // a folder with those that were installed
 	version    map[string]string
 	claimKinds []v1beta1.ClaimKind
 	classKinds map[string]v1beta1.ClassKind
@@ -138,14 +212,14 @@ type installedPreset struct {
 // installCRDs of all kinds that are registered.
 func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructured.Unstructured, source *crdSource) {
 	t.Helper()
-	for _, k := range all[v1beta1.ClaimKind](t, registrations, "ClaimKind") {
+	for _, k := range some[v1beta1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
 		for _, related := range k.Spec.Classes.Related {
 			i.installCRD(t, source, related.Resource)
 		}
 		i.claimKinds = append(i.claimKinds, k)
 	}
-	for _, k := range all[v1beta1.ClassKind](t, registrations, "ClassKind") {
+	for _, k := range some[v1beta1.ClassKind](t, registrations, "ClassKind") {
 		i.installCRD(t, source, k.Name)
 		i.classKinds[k.Name] = k
 	}
@@ -158,18 +232,21 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
 		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
 	}
-	registrations := w.rendered(t, i.folder)
-	i.installCRDs(t, registrations, source)
-	w.kubectl(t, "apply", "-k", i.folder)
-	t.Cleanup(func() {
-		_, _, err := w.Kubectl(context.Background(), nil, "delete", "-k", i.folder)
-		assert.NoError(t, err)
-	})
+	for _, name := range append(p.needs, p.name) {
+		folder := filepath.Join(w.deploy, "kinds", name)
+		i.folders = append(i.folders, folder)
+		i.installCRDs(t, w.rendered(t, folder), source)
+		w.kubectl(t, "apply", "-k", folder)
+		t.Cleanup(func() {
+			_, _, err := w.Kubectl(context.Background(), nil, "delete", "--ignore-not-found", "-k", folder)
+			assert.NoError(t, err)
+		})
+	}
 	i.readExample(t)
 	for _, classes := range i.classes {
 		for _, class := range classes {
 			w.apply(t, manifestOf(t, class))
-			t.Cleanup(func() { assert.NoError(t, w.Delete(context.Background(), class)) })
+			t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), class))) })
 		}
 	}
 	if p.prepare != nil {
@@ -180,10 +257,21 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 	}
 	for name, k := range i.classKinds {
 		i.awaitReady(t, &k)
-		w.awaitClasses(t, name, len(i.classes[name]))
+		w.awaitClasses(t, name, i.count(t, name))
 		i.classKinds[name] = k
 	}
 	return i
+}
+
+// count the objects of a resource, <plural>.<group>, in the cluster.
+func (i *installedPreset) count(t *testing.T, resource string) int {
+	t.Helper()
+	kind, err := i.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
+	require.NoError(t, err)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	require.NoError(t, i.List(t.Context(), list))
+	return len(list.Items)
 }
 
 // installCRD of a kind, if it has one, and note its version.
@@ -224,20 +312,29 @@ func (w *world) awaitReady(t *testing.T, k client.Object) {
 // readExample of the preset. Its namespaces are made.
 func (i *installedPreset) readExample(t *testing.T) {
 	t.Helper()
-	for _, class := range objectsOf(t, filepath.Join(i.folder, "example", "classes.yaml")) {
-		resource := i.place(t, class)
-		require.Contains(t, i.classKinds, resource)
-		i.classes[resource] = append(i.classes[resource], class)
-	}
-	related := filepath.Join(i.folder, "example", "related.yaml")
-	if _, err := os.Stat(related); err == nil {
-		for _, object := range objectsOf(t, related) {
-			i.place(t, object)
-			i.apply(t, manifestOf(t, object))
-			i.deleteAfter(t, object)
+	for _, folder := range i.folders {
+		for _, class := range exampleOf(t, folder, "classes.yaml") {
+			resource := i.place(t, class)
+			require.Contains(t, i.classKinds, resource)
+			i.classes[resource] = append(i.classes[resource], class)
 		}
 	}
+	for _, object := range exampleOf(t, i.folder, "related.yaml") {
+		i.place(t, object)
+		i.apply(t, manifestOf(t, object))
+		i.deleteAfter(t, object)
+	}
 	i.readClaims(t, filepath.Join(i.folder, "example", "claims.yaml"))
+}
+
+// exampleOf is a file of a preset's example, if that has it.
+func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
+	t.Helper()
+	file := filepath.Join(folder, "example", name)
+	if _, err := os.Stat(file); err != nil {
+		return nil
+	}
+	return objectsOf(t, file)
 }
 
 // readClaims with the comments above them. Their namespaces are made.
@@ -375,7 +472,9 @@ func TestPresetsAtOnce(t *testing.T) {
 		for _, object := range objects {
 			switch object.GetKind() {
 			case "ClaimKind", "ClassKind":
-				register(t, registrations, object)
+				key := object.GetKind() + "/" + object.GetName()
+				require.NotContains(t, registrations, key, "We should apply no registration over another.")
+				registrations[key] = object
 			case "ClusterRole":
 				others = append(others, manifestOf(t, object))
 			}
@@ -384,12 +483,12 @@ func TestPresetsAtOnce(t *testing.T) {
 	for _, p := range presets() {
 		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
 		add(objects)
-		for _, k := range all[v1beta1.ClaimKind](t, objects, "ClaimKind") {
+		for _, k := range some[v1beta1.ClaimKind](t, objects, "ClaimKind") {
 			if found, ok := source.find(t, k.Resource(), p.project); ok {
 				crds = append(crds, found.manifest)
 			}
 		}
-		for _, k := range all[v1beta1.ClassKind](t, objects, "ClassKind") {
+		for _, k := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
 			if found, ok := source.find(t, k.Name, p.project); ok {
 				crds = append(crds, found.manifest)
 			}
@@ -435,20 +534,6 @@ func (w *world) registerAll(t *testing.T, absent string, registrations map[strin
 		w.awaitReady(t, k)
 	}
 	t.Logf("%d registrations: applied in %s, served after %s", len(registrations), applied, time.Since(start))
-}
-
-// register adds a registration, or to one that is there: a class kind may serve claims of several presets.
-func register(t *testing.T, registrations map[string]*unstructured.Unstructured, object *unstructured.Unstructured) {
-	t.Helper()
-	key := object.GetKind() + "/" + object.GetName()
-	if former := registrations[key]; former != nil {
-		served, _, err := unstructured.NestedSlice(former.Object, "spec", "claimKinds")
-		require.NoError(t, err)
-		more, _, err := unstructured.NestedSlice(object.Object, "spec", "claimKinds")
-		require.NoError(t, err)
-		require.NoError(t, unstructured.SetNestedSlice(object.Object, append(served, more...), "spec", "claimKinds"))
-	}
-	registrations[key] = object
 }
 
 // absent kinds of a group, one for claims and one for classes, cost nothing: they have no
@@ -504,7 +589,9 @@ func TestKinds(t *testing.T) {
 		presets++
 		printed, stderr, _, err := w.classbind(t.Context(), "kinds", e.Name())
 		require.NoError(t, err)
-		require.Empty(t, stderr, "We should print %s.", e.Name())
+		for _, note := range strings.Split(strings.TrimSpace(stderr), "\n") {
+			require.True(t, note == "" || strings.HasPrefix(note, "note: "+e.Name()), "We should print %s: %s", e.Name(), note)
+		}
 		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), documents(t, printed),
 			"We should print the objects of %s.", e.Name())
 	}

@@ -32,12 +32,18 @@ type trial struct {
 	byDefault, bySelector *unstructured.Unstructured
 }
 
-// try all checks of a ClaimKind, and return its row of the table.
-func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
+func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
 	t.Helper()
 	x := &trial{installedPreset: i, kind: k}
 	x.findBase(t)
 	x.findClasses(t)
+	return x
+}
+
+// try all checks of a ClaimKind, and return its row of the table.
+func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
+	t.Helper()
+	x := i.newTrial(t, k)
 	row := presetRow{
 		preset: i.name, kind: x.base.GetKind(), version: i.version[k.Resource()],
 		reference: cmp.Or(string(k.Spec.Reference.Path), string(k.Spec.Reference.Label), string(k.Spec.Reference.Annotation)),
@@ -228,6 +234,17 @@ func (x *trial) awaitCalls(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
+// awaitUnbound waits until claims are created as their authors wrote them.
+func (x *trial) awaitUnbound(t *testing.T) {
+	t.Helper()
+	claim, class := x.bindable(t, "unbound")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		probe := claim.DeepCopy()
+		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
+		require.NotEqual(c, x.referenceTo(class), x.reference(c, probe))
+	}, patience, 50*time.Millisecond)
+}
+
 // example claims get what their comments say.
 func (x *trial) example(t *testing.T) {
 	for _, claim := range x.claims {
@@ -364,7 +381,10 @@ func (x *trial) explained(t *testing.T) {
 		manifests = append(manifests, manifestOf(t, claim))
 	}
 	file := write(t, strings.Join(manifests, "---\n"))
-	files := []string{"--classes=" + x.folder}
+	var files []string
+	for _, folder := range x.folders {
+		files = append(files, "--classes="+folder)
+	}
 	for name, version := range x.version {
 		if !strings.HasPrefix(version, "Kubernetes") {
 			files = append(files, "--classes="+filepath.Join(x.crds, name+".yaml"))

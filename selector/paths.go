@@ -143,7 +143,7 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	}
 	k.checkForm(k.Form, s, c)
 	if len(c.Problems) > 0 {
-		c.remedy = k.fittingForm(s)
+		c.remedy = k.formRemedy(s)
 	}
 	for i := range k.ClassRef {
 		k.require(s, k.ClassRef[:i+1], c)
@@ -203,9 +203,13 @@ func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsChe
 	}
 }
 
-// fittingForm says which form of reference fits the schema, as what would help: of those
+// FittingForm returns the form of reference that fits the schema, nil if none does: of those
 // that do, the one that says the most, and asks for the least beside that.
-func (k pathsChecker) fittingForm(s *openapi.Schema) string {
+func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
+	return pathsChecker{k.Reader, &k.Reach}.fittingForm(s)
+}
+
+func (k pathsChecker) fittingForm(s *openapi.Schema) *claim.Form {
 	best, most := (*claim.Form)(nil), 0
 	for i := range claim.Forms {
 		form, c := &claim.Forms[i], PathsCheck{}
@@ -225,9 +229,14 @@ func (k pathsChecker) fittingForm(s *openapi.Schema) string {
 			best, most = form, stored
 		}
 	}
-	switch {
-	case best != nil:
-		return fmt.Sprintf("set spec.reference.form to %s", best.Name)
+	return best
+}
+
+// formRemedy says which form of reference fits, as what would help.
+func (k pathsChecker) formRemedy(s *openapi.Schema) string {
+	switch form := k.fittingForm(s); {
+	case form != nil:
+		return fmt.Sprintf("set spec.reference.form to %s", form.Name)
 	case k.Own():
 		return correctReference
 	default:

@@ -403,7 +403,7 @@ func TestFittingForm(t *testing.T) {
 			k := postgres()
 			k.Spec.Classes.Namespaces.From = tc.from
 			kind := NewClaimKind(k)
-			got := pathsChecker{kind.Reader, &kind.Reach}.fittingForm(schemaOfCRD(t, specOf("classRef: "+field)))
+			got := pathsChecker{kind.Reader, &kind.Reach}.formRemedy(schemaOfCRD(t, specOf("classRef: "+field)))
 			if tc.want == "" {
 				assert.Contains(t, got, "correct spec.reference.path")
 				return

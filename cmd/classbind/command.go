@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/kinds"
+	"github.com/classbind/classbind/cmd/classbind/register"
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
 	"github.com/classbind/classbind/cmd/classbind/status"
 )
@@ -66,7 +67,7 @@ kinds, and writes the class reference before the claim is stored.`,
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
-		newServeCommand(), bind.NewCommand(), explain.NewCommand(), kinds.NewCommand(), setdefault.NewCommand(), status.NewCommand(),
-		newVersionCommand())
+		newServeCommand(), bind.NewCommand(), explain.NewCommand(), kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(),
+		status.NewCommand(), newVersionCommand())
 	return c
 }

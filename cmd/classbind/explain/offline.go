@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/deploy/crd"
 	"github.com/classbind/classbind/selector"
 )
@@ -169,6 +171,29 @@ func readCRD(d *document) (definition, error) {
 		return cannot("version in spec.versions that is served")
 	}
 	return r, nil
+}
+
+// CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
+type CRD struct {
+	lookup.Resource
+	Name string
+	JSON []byte
+}
+
+// ReadCRDs of files, and of folders with all folders in them; - is standard input. Other objects are left out.
+func ReadCRDs(in io.Reader, progress io.Writer, paths []string) (crds []CRD, err error) {
+	objects, err := (&options{classes: paths}).objects(in, progress)
+	if err != nil {
+		return nil, err
+	}
+	files, err := newFiles(context.Background(), objects, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, found := range files.crds {
+		crds = append(crds, CRD{found.Resource, name, found.crd})
+	}
+	return crds, nil
 }
 
 // preferred returns the version that the API server prefers, empty if there is none.

@@ -20,6 +20,11 @@ kubectl. A preset has ClaimKinds, ClassKinds, and the ClusterRole that lets clas
 read the classes. It is a folder of deploy/kinds, whose README says what is bound,
 what is not, and why. No cluster is asked.
 
+A preset has only what is its own. Some need another one beside it, with the ClassKind
+of classes that several presets use: the column NEEDS has it, and a note on standard
+error. Apply them in any order. When you delete one, delete what it needs only after
+all others that need it.
+
 With --examples, the example of each preset is printed instead: classes, objects that
 claims name, and claims that get the classes. Apply it when the preset is ready, and
 where nobody is harmed: its classes name drivers and controllers that do not exist, and
@@ -30,6 +35,12 @@ some are defaults.`
 
   # Have Gateways bound:
   classbind kinds gateway-api | kubectl apply -f -
+
+  # Two presets that use the same classes, and what both need:
+  classbind kinds kueue-queues kueue jobset | kubectl apply -f -
+
+  # Have Jobs bound no longer. JobSets still are:
+  classbind kinds kueue | kubectl delete -f -
 
   # See classes and claims to try it with:
   classbind kinds gateway-api --examples`
@@ -48,14 +59,14 @@ func NewCommand() *cobra.Command {
 			if example && len(names) == 0 {
 				return errors.New("--examples: name a preset, such as classbind kinds gateway-api --examples")
 			}
-			return run(c.OutOrStdout(), names, example)
+			return run(c.OutOrStdout(), c.ErrOrStderr(), names, example)
 		},
 	}
 	c.Flags().BoolVar(&example, "examples", false, "print the examples, such as classes and claims, instead of the registrations")
 	return c
 }
 
-func run(out io.Writer, names []string, example bool) error {
+func run(out, progress io.Writer, names []string, example bool) error {
 	presets, err := readPresets()
 	if err != nil {
 		return err
@@ -68,6 +79,7 @@ func run(out io.Writer, names []string, example bool) error {
 		if text, err = manifestOf(presets, example); err != nil {
 			return err
 		}
+		_, _ = io.WriteString(progress, notes(presets))
 	}
 	if _, err := out.Write(text); err != nil {
 		return fmt.Errorf("cannot print: %w", err)
@@ -76,9 +88,9 @@ func run(out io.Writer, names []string, example bool) error {
 }
 
 func list(presets []preset) string {
-	rows := [][]string{{"NAME", "SUMMARY", "CLAIM KINDS"}}
+	rows := [][]string{{"NAME", "SUMMARY", "NEEDS", "CLAIM KINDS"}}
 	for _, p := range presets {
-		rows = append(rows, []string{p.name, p.summary, strings.Join(p.claimKinds, ",")})
+		rows = append(rows, []string{p.name, p.summary, strings.Join(p.needs, ","), strings.Join(p.claimKinds, ",")})
 	}
 	return output.Columns(rows...)
 }

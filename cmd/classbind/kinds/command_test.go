@@ -2,6 +2,8 @@ package kinds
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -41,19 +43,20 @@ func TestList(t *testing.T) {
 	out, err := execute(t, NewCommand())
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	assert.Regexp(t, `^NAME +SUMMARY +CLAIM KINDS$`, lines[0])
+	assert.Regexp(t, `^NAME +SUMMARY +NEEDS +CLAIM KINDS$`, lines[0])
 	var names []string
 	for _, line := range lines[1:] {
 		columns := regexp.MustCompile(` {3,}`).Split(line, -1)
-		require.Len(t, columns, 3, "We should align three columns: %s", line)
+		assert.True(t, len(line) < strings.Index(lines[0], "NEEDS") || line[strings.Index(lines[0], "CLAIM KINDS")-1] == ' ', "We should align the columns: %s", line)
 		names = append(names, columns[0])
 		assert.LessOrEqual(t, len(columns[1]), 70, "We should say what %s does in a short line.", columns[0])
 	}
 	assert.Equal(t, []string{
-		"cert-manager", "cluster-api", "crossplane-v1", "crossplane-v2", "external-secrets", "gateway-api", "ingress", "karpenter", "kubevirt",
-		"kueue", "object-storage", "persistent-volumes", "service-fabrik", "volume-snapshots",
+		"cert-manager", "cluster-api", "crossplane-compositions", "crossplane-v1", "crossplane-v2", "external-secrets", "gateway-api", "ingress",
+		"jobset", "karpenter", "kubevirt", "kueue", "kueue-queues", "object-storage", "persistent-volumes", "service-fabrik", "volume-snapshots",
 	}, names, "We should list every preset.")
 	assert.Contains(t, out, " A Gateway gets a GatewayClass  ", "We should say it in the words of its README.")
+	assert.Regexp(t, `(?m)^kueue .* kueue-queues +jobs\.batch$`, out, "We should name what a preset needs.")
 	assert.Contains(t, out, " volumesnapshots.snapshot.storage.k8s.io,volumegroupsnapshots.groupsnapshot.storage.k8s.io\n", "We should name all claim kinds.")
 }
 
@@ -94,11 +97,54 @@ func TestPrint(t *testing.T) {
 				file("service-fabrik/example/classes.yaml"), file("service-fabrik/example/related.yaml"), file("service-fabrik/example/claims.yaml"),
 			},
 		},
+		"Needed": {
+			reason: "We should print what another needs before it.",
+			args:   []string{"kueue", "jobset", "kueue-queues"},
+			want: []string{
+				file("kueue-queues/classkinds.yaml"), file("kueue-queues/clusterrole.yaml"), file("jobset/claimkinds.yaml"), file("kueue/claimkinds.yaml"),
+			},
+		},
+		"ExamplesOfNeeded": {
+			reason: "We should print the classes that the claims of another get.",
+			args:   []string{"kueue", "kueue-queues", "crossplane-compositions", "--examples"},
+			want:   []string{file("kueue-queues/example/classes.yaml"), file("kueue/example/claims.yaml")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := execute(t, NewCommand(), tc.args...)
-			require.NoError(t, err)
-			assert.Equal(t, strings.Join(tc.want, "---\n"), out, tc.reason)
+			c, out := NewCommand(), &strings.Builder{}
+			c.SetArgs(tc.args)
+			c.SetOut(out)
+			c.SetErr(io.Discard)
+			require.NoError(t, c.ExecuteContext(t.Context()))
+			assert.Equal(t, strings.Join(tc.want, "---\n"), out.String(), tc.reason)
+		})
+	}
+}
+
+func TestNotes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Alone": {reason: "We should say nothing of a preset that needs no other.", args: []string{"ingress"}},
+		"Needs": {
+			reason: "We should name what it needs, and what becomes of that.", args: []string{"kueue"},
+			want: "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n",
+		},
+		"Needed": {
+			reason: "We should name those that need it.", args: []string{"kueue-queues", "kueue"},
+			want: "note: kueue-queues is also for jobset: delete it last\n",
+		},
+		"Whole": {reason: "We should say nothing where all are printed.", args: []string{"kueue-queues", "kueue", "jobset"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, stderr := NewCommand(), &strings.Builder{}
+			c.SetArgs(tc.args)
+			c.SetOut(io.Discard)
+			c.SetErr(stderr)
+			require.NoError(t, c.ExecuteContext(t.Context()))
+			assert.Equal(t, tc.want, stderr.String(), tc.reason)
 		})
 	}
 }
@@ -115,10 +161,9 @@ func TestRefuses(t *testing.T) {
 			args:   []string{"queues", "ingress", "gateways"}, want: `there is no preset "gateways", "queues": name one of `,
 		},
 		"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
-		"OneObjectOfTwo": {
-			reason: "We should not print two objects, of which kubectl would keep the second.",
-			args:   []string{"crossplane-v1", "crossplane-v2"},
-			want:   `crossplane-v1 and crossplane-v2 both have the ClassKind "compositions.apiextensions.crossplane.io": print them into files, and join`,
+		"NoExample": {
+			reason: "We should name a preset that has one.", args: []string{"crossplane-compositions", "--examples"},
+			want: "crossplane-compositions has no example of its own: name a preset that needs it, such as crossplane-v1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,10 +189,12 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestComplete(t *testing.T) {
+	presets, err := readPresets()
+	require.NoError(t, err)
 	offered, directive := complete(nil, []string{"gateway-api"}, "")
 	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive, "We should offer no files.")
 	assert.Contains(t, offered, "ingress\tAn Ingress gets an IngressClass")
-	assert.Len(t, offered, 13, "We should offer those that are not named yet.")
+	assert.Len(t, offered, len(presets)-1, "We should offer those that are not named yet.")
 }
 
 // TestPresets reads every preset as the API server and kubectl would.
@@ -155,12 +202,26 @@ func TestPresets(t *testing.T) {
 	presets, err := readPresets()
 	require.NoError(t, err)
 	require.NotEmpty(t, presets)
+	objects := map[string]string{}
 	for _, p := range presets {
 		t.Run(p.name, func(t *testing.T) {
 			readable(t, p)
 			hasFiles(t, p)
 			registers(t, p)
-			exemplifies(t, p)
+			if len(p.users) > 0 {
+				assert.Empty(t, p.claimKinds, "We should bind no claims for those who want another preset that needs it.")
+			} else {
+				exemplifies(t, p)
+			}
+			for _, example := range []bool{false, true} {
+				text, err := p.manifest(example)
+				require.NoError(t, err)
+				for _, o := range objectsOf(t, text) {
+					object := fmt.Sprintf("%s %s %s", o.GroupVersionKind().GroupKind(), o.Namespace, o.Name)
+					assert.Empty(t, objects[object], "We should have %s in one preset: another would change it, and take it along.", object)
+					objects[object] = p.name
+				}
+			}
 		})
 	}
 }
@@ -175,10 +236,13 @@ func hasFiles(t *testing.T, p preset) {
 		}
 		return err
 	}))
-	got = slices.DeleteFunc(got, func(file string) bool { return file == exampleRelated })
-	assert.Equal(t, []string{
-		"README.md", "claimkinds.yaml", "classkinds.yaml", "clusterrole.yaml", "example/claims.yaml", "example/classes.yaml", "kustomization.yaml",
-	}, got)
+	files := []string{"README.md"}
+	for _, file := range slices.Sorted(slices.Values(append([]string{"claimkinds.yaml", "classkinds.yaml", "clusterrole.yaml"}, exampleFiles...))) {
+		if slices.Contains(got, file) {
+			files = append(files, file)
+		}
+	}
+	assert.Equal(t, append(files, "kustomization.yaml"), got)
 }
 
 // readable checks the README.
@@ -187,7 +251,7 @@ func readable(t *testing.T, p preset) {
 	text, err := kinds.Files.ReadFile(path.Join(p.name, "README.md"))
 	require.NoError(t, err)
 	readme := string(text)
-	assert.True(t, strings.HasPrefix(readme, "# "+p.summary+"\n\n    classbind kinds "+p.name+" "), "We should begin with what it does and the command.")
+	assert.True(t, strings.HasPrefix(readme, "# "+p.summary+"\n\n    classbind kinds "+strings.Join(append(p.needs, p.name), " ")+" "), "We should begin with what it does and the command.")
 	assert.Contains(t, readme, "\nNot bound", "We should say what is not bound.")
 }
 
@@ -219,11 +283,6 @@ func registers(t *testing.T, p preset) {
 			t.Errorf("We should have no %s.", meta.Kind)
 		}
 	}
-	require.NotEmpty(t, classKinds)
-	require.NotNil(t, role)
-	assert.Equal(t, "classbind-"+p.name, role.Name)
-	assert.Equal(t, map[string]string{"classbind.io/aggregate-to-classbind": "true"}, role.Labels)
-
 	want := map[string][]string{}
 	served := map[string]bool{}
 	for _, k := range classKinds {
@@ -234,6 +293,9 @@ func registers(t *testing.T, p preset) {
 		}
 	}
 	for name, k := range claimKinds {
+		for _, c := range k.Spec.Classes.Kinds {
+			served[name] = served[name] || len(p.needs) > 0 || want[c.Name] != nil
+		}
 		assert.True(t, served[name], "We should have classes for %s.", name)
 		for _, related := range k.Spec.Classes.Related {
 			want[related.Resource] = []string{"get", "list", "watch"}
@@ -244,6 +306,12 @@ func registers(t *testing.T, p preset) {
 		case k.Spec.Choice.Strategy == v1beta1.LeastClaims:
 			want[k.Resource()] = []string{"list", "watch"}
 		}
+	}
+	if role == nil {
+		role = &rbacv1.ClusterRole{}
+	} else {
+		assert.Equal(t, "classbind-"+p.name, role.Name)
+		assert.Equal(t, map[string]string{"classbind.io/aggregate-to-classbind": "true"}, role.Labels)
 	}
 	got := map[string][]string{}
 	for _, rule := range role.Rules {
@@ -256,6 +324,9 @@ func registers(t *testing.T, p preset) {
 	assert.Equal(t, want, got, "We should let classbind do what these kinds need, and no more.")
 
 	// explain reads registrations as the API server does, with the schema and the rules of our CRDs.
+	if len(claimKinds) == 0 { // explain asks for one. Another preset has those of this.
+		return
+	}
 	_, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
 	require.NoError(t, err, "The API server should take the registrations.")
 }
@@ -265,10 +336,22 @@ func exemplifies(t *testing.T, p preset) {
 	t.Helper()
 	text, err := p.manifest(true)
 	require.NoError(t, err)
-	objects, err := objectsIn(text)
-	require.NoError(t, err)
+	objects := objectsOf(t, text)
 	for _, name := range []string{"by-selector", "by-default"} {
 		assert.True(t, slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return o.Name == name }),
 			"We should have a claim %s.", name)
 	}
+}
+
+// objectsOf a YAML stream.
+func objectsOf(t *testing.T, text []byte) (objects []metav1.PartialObjectMetadata) {
+	t.Helper()
+	for document := range strings.SplitSeq(string(text), "---\n") {
+		object := metav1.PartialObjectMetadata{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object))
+		if object.Kind != "" {
+			objects = append(objects, object)
+		}
+	}
+	return objects
 }

@@ -1,0 +1,97 @@
+// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their
+// schemas. kind finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the
+// registrations.
+package register
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
+)
+
+const (
+	long = `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
+ClassKinds, and the ClusterRole that lets classbind read the classes.
+
+Kinds are named as in kubectl, by PLURAL.GROUP, by the plural or by the Kind. The field
+with the reference, and its form, follow from the schemas, which the cluster has, or the
+CRDs in files. Where that is a guess, a comment says so and names the other fields. Read
+what is printed before you apply it. Nothing is changed.
+
+A label or an annotation is in no schema: set spec.reference by hand then.`
+
+	examples = `  # Have Certificates bound to ClusterIssuers alone:
+  classbind register certificates.cert-manager.io ClusterIssuer | kubectl apply -f -
+
+  # Without a cluster, from the CRDs in a folder:
+  classbind register Backup BackupStorageLocation -f velero/crds
+
+  # The field is known:
+  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`
+)
+
+// maxClassKinds is how many a ClaimKind may name, by its schema.
+const maxClassKinds = 64
+
+// options are the flags.
+type options struct {
+	files   []string
+	path    string
+	cluster connect.Flags
+}
+
+// NewCommand returns the command register.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:     "register CLAIM CLASS...",
+		Short:   "Print the registrations of kinds, from their schemas",
+		Long:    long,
+		Example: examples,
+		RunE:    o.run,
+	}
+	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
+		"`file` of CRDs, or folder with all folders in it; - is standard input; may be repeated. No cluster is asked")
+	connect.CompleteFiles(c, "filename")
+	c.Flags().StringVar(&o.path, "path", "", "`field` that has the reference, such as .spec.classRef")
+	o.cluster.Add(c)
+	return c
+}
+
+func (o *options) run(c *cobra.Command, args []string) error {
+	if len(args) < 2 || len(args) > 1+maxClassKinds {
+		return errors.New("name one kind of claims, and then its kinds of classes, such as classbind register Gateway GatewayClass")
+	}
+	w, err := o.world(c)
+	if err != nil {
+		return err
+	}
+	kinds := make([]kind, len(args))
+	var errs []error
+	for i, arg := range args {
+		kinds[i], err = find(w, arg)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	s, err := w.schema(c.Context(), kinds[0])
+	if err != nil {
+		return fmt.Errorf("cannot read the schema of %s: %w", kinds[0].name, err)
+	}
+	places, err := o.places(s, kinds[0], kinds[1:])
+	if err != nil {
+		return err
+	}
+	text, err := manifest(s, kinds[0], kinds[1:], places)
+	if err == nil {
+		_, err = c.OutOrStdout().Write([]byte(text))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot print: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/openapi"
+)
+
+// kind of claims or classes.
+type kind struct {
+	cluster.Resource
+	name string // <plural>.<group>
+}
+
+// names by which a user may mean it.
+func (k kind) names() []string {
+	plural, _, _ := strings.Cut(k.name, ".")
+	return []string{k.name, plural, k.Kind}
+}
+
+// world has kinds, and their schemas.
+type world struct {
+	kinds  []kind
+	schema func(context.Context, kind) (*openapi.Schema, error)
+	// absent says what helps if a kind is not there.
+	absent string
+}
+
+func (o *options) world(c *cobra.Command) (world, error) {
+	if len(o.files) > 0 {
+		return o.filesWorld(c)
+	}
+	config, err := o.cluster.Config(c.ErrOrStderr(), ", or files of CRDs with --filename")
+	if err != nil {
+		return world{}, err
+	}
+	resolver, err := cluster.NewResolver(config)
+	if err != nil {
+		return world{}, err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return world{}, fmt.Errorf("cannot make a discovery client: %w", err)
+	}
+	lists, err := client.ServerPreferredResources()
+	if len(lists) == 0 { // One that is incomplete may have what is asked for.
+		return world{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
+	}
+	w := world{absent: "install its CRD"}
+	for _, list := range lists {
+		version, _ := schema.ParseGroupVersion(list.GroupVersion) // It was served under it.
+		for _, r := range list.APIResources {
+			name := schema.GroupResource{Group: version.Group, Resource: r.Name}.String()
+			w.kinds = append(w.kinds, kind{cluster.Resource{GroupVersionKind: version.WithKind(r.Kind), Namespaced: r.Namespaced}, name})
+		}
+	}
+	w.schema = func(ctx context.Context, k kind) (*openapi.Schema, error) {
+		if crd, err := resolver.CRD(ctx, k.name); err == nil {
+			return openapi.OfCRD(crd, k.Version)
+		}
+		document, err := resolver.OpenAPI(ctx, k.GroupVersion())
+		if err != nil {
+			return nil, err
+		}
+		return openapi.OfDocument(document, k.GroupVersionKind)
+	}
+	return w, nil
+}
+
+func (o *options) filesWorld(c *cobra.Command) (world, error) {
+	crds, err := explain.ReadCRDs(c.InOrStdin(), c.ErrOrStderr(), o.files)
+	if err != nil {
+		return world{}, err
+	}
+	w := world{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
+	text := map[string][]byte{}
+	for _, crd := range crds {
+		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
+		text[crd.Name] = crd.JSON
+	}
+	w.schema = func(_ context.Context, k kind) (*openapi.Schema, error) {
+		return openapi.OfCRD(text[k.name], k.Version)
+	}
+	return w, nil
+}
+
+// find the kind that a user means.
+func find(w world, arg string) (kind, error) {
+	var found []kind
+	var names, all []string
+	for _, k := range w.kinds {
+		all = append(all, k.names()...)
+		if k.name == arg {
+			return k, nil
+		}
+		if slices.ContainsFunc(k.names(), func(name string) bool { return strings.EqualFold(name, arg) }) {
+			found, names = append(found, k), append(names, k.name)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		return kind{}, fmt.Errorf("%q: may be any of %s: name one in full", arg, strings.Join(slices.Sorted(slices.Values(names)), ", "))
+	case len(found) == 1:
+		return found[0], nil
+	}
+	absent := fmt.Sprintf("%q: there is no such kind: ", arg)
+	if meant := near.Name(arg, slices.Values(all)); meant != "" {
+		return kind{}, fmt.Errorf("%sdid you mean %s?", absent, meant)
+	}
+	return kind{}, errors.New(absent + w.absent)
+}

@@ -1,0 +1,146 @@
+package register
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/kinds"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/openapi"
+)
+
+// manifest of the registrations: the reference is at the first of the places.
+func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (string, error) {
+	p := places[0]
+	spec := map[string]any{}
+	reference := map[string]any{"path": p.String(), "form": p.form.Name}
+	comments := guesses(of, classes, places)
+	c := selector.CheckPaths(claimKind(of, p.path), s)
+	f, name := s.At(p.path), s.At(p.path)
+	if len(p.form.Fields) > 0 {
+		name = s.At(p.path.Below("name"))
+	}
+	if !name.Schema.Allows("") || s.Requires(p.path) {
+		reference["whenEmpty"] = v1beta1.BindEmpty
+	}
+	if slices.Contains(c.Required, v1beta1.FieldPath(p.String())) {
+		spec["whenUnmatched"] = v1beta1.Deny
+		comments = append(comments, "The schema requires the reference, so a claim that no class matches is refused.")
+	}
+	if given := givenName(f.Schema.Default); given != "" {
+		last := len(p.path) - 1
+		at := strings.Join(append([]string{"claim"}, p.path[:last]...), ".") + ".?" + p.path[last]
+		if len(p.form.Fields) > 0 {
+			at += ".name"
+		}
+		spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}
+		reference["whenEmpty"] = v1beta1.BindEmpty
+		comments = append(comments, fmt.Sprintf("The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
+	}
+	if before, ok := strings.CutSuffix(p.path[len(p.path)-1], "Ref"); ok {
+		selectorPath := slices.Concat(p.path[:len(p.path)-1], []string{before + "Selector"})
+		if s.At(append(selectorPath, "matchLabels")).Is("object").Err == nil {
+			spec["selector"] = map[string]any{"path": "." + strings.Join(selectorPath, ".")}
+		}
+	}
+	var linked []any
+	objects := []any{nil}
+	rules := map[string][]string{}
+	for _, class := range classes {
+		linked = append(linked, map[string]any{"name": class.name})
+		plural, group, _ := strings.Cut(class.name, ".")
+		rules[group] = append(rules[group], plural)
+		preset, mark, err := kinds.Known(of.name, class.name)
+		if err != nil {
+			return "", err
+		}
+		if note := fmt.Sprintf("The preset %s registers these claims, and knows more of them: classbind kinds %[1]s.", preset); preset != "" &&
+			!slices.Contains(comments, note) {
+			comments = append(comments, note)
+		}
+		classSpec := map[string]any{}
+		if mark != (v1beta1.Source{}) {
+			classSpec["default"] = mark
+		}
+		objects = append(objects, registration("ClassKind", class.name, classSpec))
+	}
+	spec["reference"], spec["classes"] = reference, map[string]any{"kinds": linked}
+	objects[0] = registration("ClaimKind", of.name, spec)
+	var role []any
+	for _, group := range slices.Sorted(maps.Keys(rules)) {
+		role = append(role, map[string]any{"apiGroups": []string{group}, "resources": rules[group], "verbs": []string{"get", "list", "watch"}})
+	}
+	objects = append(objects, map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": role,
+		"metadata": map[string]any{"name": "classbind-" + of.name, "labels": map[string]any{v1beta1.AggregateLabel: "true"}},
+	})
+	var b strings.Builder
+	for _, comment := range comments {
+		b.WriteString("# " + comment + "\n")
+	}
+	for i, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return "", err
+		}
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		b.Write(text)
+	}
+	return b.String(), nil
+}
+
+func registration(kind, name string, spec map[string]any) map[string]any {
+	return map[string]any{
+		"apiVersion": v1beta1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	}
+}
+
+// guesses that the first of the places rests on.
+func guesses(of kind, classes []kind, places []place) (comments []string) {
+	p := places[0]
+	tied := len(places) > 1 && places[1].evidence == p.evidence
+	if p.evidence > 0 && (p.evidence < sure || tied) {
+		comments = append(comments, fmt.Sprintf("A guess: the reference of a claim is %s.", p))
+	}
+	var others []string
+	for _, other := range places[1:] {
+		if alike := other.evidence >= byName || p.evidence < byName; alike && len(others) < maxOthers {
+			others = append(others, other.String())
+		}
+	}
+	if len(others) > 0 {
+		comments = append(comments, fmt.Sprintf("Other fields that could be it: %s. Name one with --path.", strings.Join(others, ", ")))
+	}
+	for i, class := range classes {
+		if class.Namespaced && !of.Namespaced {
+			comments = append(comments, fmt.Sprintf("A guess is left to you: a %s has a namespace, and a %s has none: "+
+				"set spec.classes.namespaces of the ClaimKind.", class.Kind, of.Kind))
+		}
+		for _, other := range classes[:i] {
+			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
+				comments = append(comments, fmt.Sprintf("A reference of the form %s cannot tell a %s from a %s: claims are offered those of one kind.",
+					p.form.Name, other.Kind, class.Kind))
+			}
+		}
+	}
+	return comments
+}
+
+// givenName is the name of a class that the schema gives to claims without a reference.
+func givenName(preset json.RawMessage) string {
+	var name string
+	if json.Unmarshal(preset, &name) == nil {
+		return name
+	}
+	var reference struct{ Name string }
+	_ = json.Unmarshal(preset, &reference) // There is none, or it has no name.
+	return reference.Name
+}
