@@ -22,6 +22,7 @@ import (
 var crdModules = map[string]string{
 	"github.com/cert-manager/cert-manager":                     "deploy/crds",
 	"github.com/kubernetes-csi/external-snapshotter/client/v8": "config/crd",
+	"github.com/vmware-tanzu/velero":                           "config/crd/v1/bases",
 	"sigs.k8s.io/cluster-api":                                  "core/config/crd/bases",
 	"sigs.k8s.io/gateway-api":                                  "config/crd/standard",
 	"sigs.k8s.io/karpenter":                                    "pkg/apis/crds",

@@ -44,24 +44,32 @@ type preset struct {
 
 func presets() []preset {
 	return []preset{
+		{name: "argo-cd"},
 		{name: "cert-manager", project: "cert-manager/cert-manager"},
 		{name: "cluster-api", project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
 			w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
 		}},
+		{name: "cluster-api-ipam", project: "kubernetes-sigs/cluster-api"},
 		{name: "crossplane-compositions", project: "crossplane/crossplane"},
+		{name: "crossplane-packages"},
 		{name: "crossplane-v1", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
 		{name: "crossplane-v2", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
 		{name: "external-secrets", project: "external-secrets/external-secrets"},
+		{name: "flux"},
 		{name: "gateway-api", project: "kubernetes-sigs/gateway-api"},
 		{name: "ingress"},
 		{name: "jobset", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
 		{name: "karpenter", project: "kubernetes-sigs/karpenter"},
+		{name: "kserve"},
+		{name: "kubeflow-trainer"},
 		{name: "kubevirt"},
 		{name: "kueue", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
 		{name: "kueue-queues", project: "kubernetes-sigs/kueue"},
 		{name: "object-storage", project: "kubernetes-sigs/container-object-storage-interface"},
 		{name: "persistent-volumes"},
 		{name: "service-fabrik"},
+		{name: "tekton"},
+		{name: "velero"},
 		{name: "volume-snapshots", project: "kubernetes-csi/external-snapshotter"},
 	}
 }

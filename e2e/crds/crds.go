@@ -9,6 +9,7 @@ import (
 	// go mod tidy drops a module from which nothing is imported. These packages import little.
 	_ "github.com/cert-manager/cert-manager/pkg/apis/certmanager"
 	_ "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	_ "github.com/vmware-tanzu/velero/pkg/util/boolptr"
 	_ "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
 	_ "sigs.k8s.io/karpenter/pkg/utils/env"
