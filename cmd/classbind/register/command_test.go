@@ -69,6 +69,10 @@ func TestRegister(t *testing.T) {
 			reason: "We should say that a part of the Kind is a guess.",
 			args:   "VirtualMachine VirtualMachineInstancetype VirtualMachineClusterInstancetype", path: ".spec.instancetype", form: v1beta1.KindReference, guesses: guess,
 		},
+		"NoSuffix": {
+			reason: "We should take the end of a word for no suffix.",
+			args:   "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference", path: ".spec.preference", form: v1beta1.KindReference, guesses: guess,
+		},
 		"Named": {
 			reason: "We should take the field that the user names.",
 			args:   "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference --path .spec.preference", path: ".spec.preference", form: v1beta1.KindReference,

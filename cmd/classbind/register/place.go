@@ -123,7 +123,7 @@ func evidence(name string, f openapi.FieldSchema, s *openapi.Schema, at fields.P
 	}
 	stem := lower
 	for _, suffix := range []string{"reference", "ref", "name", "id"} {
-		if before, ok := strings.CutSuffix(lower, suffix); ok {
+		if before, ok := strings.CutSuffix(lower, suffix); ok && len(before) > 3 { // A preference ends so, too.
 			stem = before
 			break
 		}
