@@ -251,7 +251,10 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		})
 	}
 	i.readExample(t)
-	for _, classes := range i.classes {
+	for n := range i.claimKinds {
+		i.awaitReady(t, &i.claimKinds[n])
+	}
+	for _, classes := range i.classes { // They are guarded for the claim kinds, of which a replica must have heard.
 		for _, class := range classes {
 			w.apply(t, manifestOf(t, class))
 			t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), class))) })
@@ -259,9 +262,6 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 	}
 	if p.prepare != nil {
 		p.prepare(t, w)
-	}
-	for n := range i.claimKinds {
-		i.awaitReady(t, &i.claimKinds[n])
 	}
 	for name, k := range i.classKinds {
 		i.awaitReady(t, &k)
