@@ -256,7 +256,10 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 	}
 	for _, classes := range i.classes { // They are guarded for the claim kinds, of which a replica must have heard.
 		for _, class := range classes {
-			w.apply(t, manifestOf(t, class))
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				applied := client.ApplyConfigurationFromUnstructured(class.DeepCopy())
+				require.NoError(c, w.Apply(t.Context(), applied, client.ForceOwnership, client.FieldOwner("kubectl")))
+			}, patience, 50*time.Millisecond, "We should guard classes once the replica has heard of a claim kind that was there before.")
 			t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), class))) })
 		}
 	}
