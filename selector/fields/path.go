@@ -11,6 +11,9 @@ import (
 // Path is the names of nested fields, from the outermost in.
 type Path []string
 
+// Element is a name that stands for the elements of a list, or the values of a map, in the path of a schema.
+const Element = "[]"
+
 func (p Path) String() string {
 	if p.IsKey() {
 		return strings.Join(p[:2], ".") + "[" + p[2] + "]"

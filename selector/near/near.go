@@ -23,6 +23,9 @@ func Name(name string, others iter.Seq[string]) (best string) {
 		case len(other) >= 10:
 			most = 2
 		}
+		if differs := len(name) - len(other); differs > most || differs < -most { // So all the others are not long, either.
+			continue
+		}
 		if other != name && Typos(name, other) <= most && (best == "" || Typos(name, other) < Typos(name, best)) {
 			best = other
 		}
@@ -37,6 +40,17 @@ func Meant(name string, others []string) string {
 		return ": did you mean " + best + "?"
 	}
 	return ""
+}
+
+// Longer returns the shortest of others that begins as a name does, of which a part was left out, such as maxSizeGiB for
+// maxSize. It returns none for a name of less than 4 bytes.
+func Longer(name string, others iter.Seq[string]) (best string) {
+	for _, other := range slices.Sorted(others) {
+		if len(name) >= 4 && strings.HasPrefix(other, name) && other != name && (best == "" || len(other) < len(best)) {
+			best = other
+		}
+	}
+	return best
 }
 
 // Typos counts the typing errors between two names in any case.

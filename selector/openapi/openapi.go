@@ -116,6 +116,7 @@ type FieldSchema struct {
 	Type                 string                     `json:"type"`
 	Properties           map[string]json.RawMessage `json:"properties"`
 	AdditionalProperties json.RawMessage            `json:"additionalProperties"`
+	Items                json.RawMessage            `json:"items"`
 	Preserve             bool                       `json:"x-kubernetes-preserve-unknown-fields"`
 	Embedded             bool                       `json:"x-kubernetes-embedded-resource"`
 	IntOrString          bool                       `json:"x-kubernetes-int-or-string"`
@@ -201,6 +202,10 @@ func (s *Schema) child(n FieldSchema, name string) (FieldSchema, error) {
 	}
 	allowed := len(n.AdditionalProperties) > 0 && string(n.AdditionalProperties) != "false"
 	switch {
+	case name == fields.Element && len(n.Items) > 0 && n.Items[0] == '{':
+		return s.read(n.Items)
+	case name == fields.Element && !allowed:
+		return FieldSchema{}, ErrUnknown
 	case n.Preserve, n.IntOrString:
 		return FieldSchema{}, ErrUnknown
 	case n.Type == "array":

@@ -51,6 +51,13 @@ type looks struct {
 	related                               map[string][]fields.Path
 	usesRequest                           bool
 	Invalid                               []Invalid
+	compiled                              []compiledField
+}
+
+// compiledField is an expression of a registration, with its field.
+type compiledField struct {
+	field string
+	*expression.Expression
 }
 
 // Invalid is an expression of a registration that does not compile.
@@ -174,6 +181,17 @@ func looksAtStatus(e *expression.Expression) bool {
 	return slices.ContainsFunc(e.Looks(expression.Class), func(p fields.Path) bool { return p[0] == "status" })
 }
 
+// Mistyped are the expressions that fail for objects which the schemas of their kinds allow. Such an
+// expression is evaluated nevertheless: it may do for others.
+func (l *looks) Mistyped(of expression.TypeOf) (all []Invalid) {
+	for _, c := range l.compiled {
+		if wrong := (*expression.Error)(nil); errors.As(c.CheckTypes(of), &wrong) {
+			all = append(all, Invalid{c.field, wrong})
+		}
+	}
+	return all
+}
+
 // compile an expression; nil if there is none, or it is invalid.
 func (l *looks) compile(field string, text v1beta1.Expression, result expression.Result, scope expression.Scope) *expression.Expression {
 	if text == "" {
@@ -186,6 +204,7 @@ func (l *looks) compile(field string, text v1beta1.Expression, result expression
 		l.Invalid = append(l.Invalid, Invalid{field, invalid})
 		return nil
 	}
+	l.compiled = append(l.compiled, compiledField{field, e})
 	l.LooksAtClaim = append(l.LooksAtClaim, e.Looks(expression.Claim)...)
 	l.LooksAtClass = append(l.LooksAtClass, e.Looks(expression.Class)...)
 	l.namespace = append(l.namespace, e.Looks(expression.Namespace)...)

@@ -1,0 +1,97 @@
+package openapi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// Types are the schemas of what expressions see, by variable: of a claim or a class those of all kinds that may be meant, nil for
+// one that is not known. A related object is related.NAME.
+type Types map[string][]*Schema
+
+// TypeOf the field of a variable at a path, empty if it is not known, or not the same in all schemas. The error says that
+// none of them has the field: see expression.TypeOf.
+func (t Types) TypeOf(variable string, p fields.Path) (string, error) {
+	schemas, ok := t[variable]
+	if !ok && len(p) > 0 {
+		variable, p = variable+"."+p[0], p[1:]
+		schemas = t[variable]
+	}
+	var missing error
+	var found []string
+	for _, s := range schemas {
+		if s == nil {
+			return "", nil
+		}
+		is, err := s.typeOf(variable, p)
+		if err != nil {
+			missing = err
+		} else if !slices.Contains(found, is) {
+			found = append(found, is)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", missing
+	case 1:
+		return found[0], nil
+	}
+	return "", nil
+}
+
+// ofMetadata are the fields of an object's metadata, with the types of those that have no parts.
+var ofMetadata = map[string]string{
+	"name": "string", "generateName": "string", "namespace": "string", "uid": "string", "resourceVersion": "string", "selfLink": "string",
+	"generation": "integer", "creationTimestamp": "string", "deletionTimestamp": "string", "deletionGracePeriodSeconds": "integer",
+	"labels": "object", "annotations": "object", "ownerReferences": "array", "finalizers": "array", "managedFields": "array",
+}
+
+func (s *Schema) typeOf(variable string, p fields.Path) (string, error) {
+	if len(p) > 1 && p[0] == "metadata" { // The schema of a CRD need not have it.
+		is, ok := ofMetadata[p[1]]
+		switch {
+		case !ok:
+			return "", missingField(variable, p, maps.Keys(ofMetadata))
+		case len(p) == 2:
+			return is, nil
+		}
+		return "", nil
+	}
+	f := s.At(p)
+	mistyped := (*typeError)(nil)
+	switch {
+	case errors.Is(f.Err, ErrMissing):
+		return "", missingField(variable, p, maps.Keys(s.At(p[:len(p)-1]).Schema.Properties))
+	case errors.As(f.Err, &mistyped):
+		return "", fmt.Errorf("%s is of type %s, and has no fields", shown(variable, f.UpTo), truncate.String(mistyped.is, v1beta1.MaxShownBytes))
+	case errors.Is(f.Err, errList):
+		return "", fmt.Errorf("%s is a list: its elements have the fields", shown(variable, f.UpTo))
+	case f.Err != nil, f.Schema.IntOrString:
+		return "", nil
+	}
+	return f.Schema.Type, nil
+}
+
+func missingField(variable string, p fields.Path, others iter.Seq[string]) error {
+	parent, name := p[:len(p)-1], p[len(p)-1]
+	meant := cmp.Or(near.Name(name, others), near.Longer(name, others))
+	if meant == "" {
+		return fmt.Errorf("the schema has no field %s", shown(variable, p))
+	}
+	return fmt.Errorf("the schema has no field %s: did you mean %s?", shown(variable, p), shown(variable, parent.Below(meant)))
+}
+
+// shown is a path as an expression has it.
+func shown(variable string, p fields.Path) string {
+	return truncate.String(strings.ReplaceAll(p.In(variable), `["`+fields.Element+`"]`, fields.Element), v1beta1.MaxShownBytes)
+}
