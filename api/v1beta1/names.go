@@ -244,10 +244,12 @@ const (
 	ReasonRelatedMissing = "RelatedMissing"
 
 	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile,
-	// and ReasonExpressionFailed that one fails for some class.
-	ReasonExpressionsValid  = "ExpressionsValid"
-	ReasonInvalidExpression = "InvalidExpression"
-	ReasonExpressionFailed  = "ExpressionFailed"
+	// ReasonMistypedExpression that one fails by the schema of what it looks at, and
+	// ReasonExpressionFailed that one fails for some class.
+	ReasonExpressionsValid   = "ExpressionsValid"
+	ReasonInvalidExpression  = "InvalidExpression"
+	ReasonMistypedExpression = "MistypedExpression"
+	ReasonExpressionFailed   = "ExpressionFailed"
 
 	// ReasonTooLarge says that the webhook configuration has no room for the kind's
 	// entry, so the API server does not ask classbind.

@@ -16,9 +16,9 @@ import (
 	"github.com/classbind/classbind/selector/openapi"
 )
 
-// recheckPaths is how often a schema is read again: one that is not a CRD's changes
+// RecheckSchemas is how often a schema is read again: one that is not a CRD's changes
 // without an event.
-const recheckPaths = 5 * time.Minute
+const RecheckSchemas = 5 * time.Minute
 
 // Paths are what the schema of a kind's claims says of its registration.
 type Paths struct {
@@ -41,7 +41,7 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) P
 		return paths
 	}
 	paths.Version, paths.served = found.Version, found.Version
-	s, err := r.schema(ctx, k, found)
+	s, err := r.schema(ctx, k.Resource(), found)
 	paths.Err = err
 	switch {
 	case errors.Is(err, openapi.ErrNoSchema):
@@ -79,7 +79,7 @@ func (p Paths) recheckAfter() time.Duration {
 	case p.Err != nil:
 		return RetryAfter
 	}
-	return recheckPaths
+	return RecheckSchemas
 }
 
 // PathsOf the revision of a claim kind, false if they are not compared yet.

@@ -59,23 +59,23 @@ func ReasonFor(err error) string {
 	return v1beta1.ReasonNotSynced
 }
 
-// schema returns the schema of a kind of claim in a version.
-func (r *Resources) schema(ctx context.Context, k *v1beta1.ClaimKind, found cluster.Resource) (*openapi.Schema, error) {
+// schema returns the schema of a resource in a version.
+func (r *Resources) schema(ctx context.Context, name string, found cluster.Resource) (*openapi.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, LookUpTimeout)
 	defer cancel()
-	crd, err := r.resolver.CRD(ctx, k.Resource())
+	crd, err := r.resolver.CRD(ctx, name)
 	if err == nil {
 		return openapi.OfCRD(crd, found.Version)
 	}
 	if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("cannot read the CRD of %q: %w", k.Resource(), err)
+		return nil, fmt.Errorf("cannot read the CRD of %q: %w", name, err)
 	}
 	document, err := r.resolver.OpenAPI(ctx, found.GroupVersion())
 	if apierrors.IsNotFound(err) {
 		return nil, openapi.ErrNoSchema
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the schema of %q: %w", k.Resource(), err)
+		return nil, fmt.Errorf("cannot read the schema of %q: %w", name, err)
 	}
 	return openapi.OfDocument(document, found.GroupVersionKind)
 }

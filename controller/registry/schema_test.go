@@ -62,7 +62,7 @@ func TestSchema(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{}, nil, resolver, nil)
 			found, err := r.LookUpClaims(t.Context(), controllertest.NewClaimKind(name), "create")
 			require.NoError(t, err)
-			s, err := r.schema(t.Context(), controllertest.NewClaimKind(name), found)
+			s, err := r.schema(t.Context(), name, found)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				return
@@ -100,9 +100,9 @@ func TestComparePaths(t *testing.T) {
 		fault    string
 		required []v1beta1.FieldPath
 	}{
-		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1beta1.ReasonReferencePruned, recheckPaths, "", nil},
-		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string"}}`), "", recheckPaths, "", []v1beta1.FieldPath{".spec.class"}},
-		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1beta1.ReasonPathsValid, recheckPaths, v1beta1.ReasonReferencePruned, nil},
+		{"We should bind claims whose schema has the field, whatever the status says.", crd(`"properties":{"class":{"type":"string"}}`), v1beta1.ReasonReferencePruned, RecheckSchemas, "", nil},
+		{"We should heed what the schema requires.", crd(`"required":["class"],"properties":{"class":{"type":"string"}}`), "", RecheckSchemas, "", []v1beta1.FieldPath{".spec.class"}},
+		{"We should bind none that would lose its reference.", crd(`"properties":{}`), v1beta1.ReasonPathsValid, RecheckSchemas, v1beta1.ReasonReferencePruned, nil},
 		{"We should keep to that while the API server does not answer.", controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), "", RetryAfter, v1beta1.ReasonReferencePruned, nil},
 		{"We should bind claims that have no schema any more.", controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound), "", RetryAfter, "", nil},
 	} {

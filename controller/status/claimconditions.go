@@ -165,7 +165,7 @@ func classKindsRead(unread []selector.UnreadKind, message func(classKind string)
 // objects that its claims name are known.
 func (s *Writer) describeExpressions(k *v1beta1.ClaimKind, view *selector.View) {
 	if k.Spec.HasExpressions() {
-		setCondition(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions()), k.Generation)
+		setCondition(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions(), s.claimTypes.of(k)), k.Generation)
 	} else {
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
-func describeClasses(k *v1beta1.ClassKind, classes *selector.Classes) {
+func describeClasses(k *v1beta1.ClassKind, classes *selector.Classes, mistyped []rules.Invalid) {
 	if classes != nil {
 		for _, c := range []metav1.Condition{weightsValid(classes), marksValid(classes), labelsHeld(classes)} {
 			setCondition(&k.Status.Conditions, c, k.Generation)
@@ -27,9 +27,9 @@ func describeClasses(k *v1beta1.ClassKind, classes *selector.Classes) {
 	case !k.Spec.HasExpressions():
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	case classes == nil:
-		setCondition(&k.Status.Conditions, expressionsValid(rules.InvalidOfClasses(k)), k.Generation)
+		setCondition(&k.Status.Conditions, expressionsValid(rules.InvalidOfClasses(k), mistyped), k.Generation)
 	default: // Classes are not read by expressions that do not compile.
-		setCondition(&k.Status.Conditions, expressionsSucceed(classes), k.Generation)
+		setCondition(&k.Status.Conditions, expressionsSucceed(classes, mistyped), k.Generation)
 	}
 }
 
@@ -67,9 +67,9 @@ func marksValid(classes *selector.Classes) metav1.Condition {
 }
 
 // expressionsSucceed reports whether the expressions, which compile, can be evaluated for all classes.
-func expressionsSucceed(classes *selector.Classes) metav1.Condition {
-	c := expressionsValid(nil)
-	if failed := classes.Failed(); len(failed) > 0 {
+func expressionsSucceed(classes *selector.Classes, mistyped []rules.Invalid) metav1.Condition {
+	c := expressionsValid(nil, mistyped)
+	if failed := classes.Failed(); len(failed) > 0 && len(mistyped) == 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonExpressionFailed
 		c.Message = fmt.Sprintf("%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
 			counted(failed, "is", "are"), named(failed), failed[0].OfferErr.Detail)
@@ -77,9 +77,13 @@ func expressionsSucceed(classes *selector.Classes) metav1.Condition {
 	return c
 }
 
-// expressionsValid names at most MaxErrors of the invalid expressions.
-func expressionsValid(invalid []rules.Invalid) metav1.Condition {
+// expressionsValid names at most MaxErrors of the invalid expressions, or of those that are mistyped.
+func expressionsValid(invalid, mistyped []rules.Invalid) metav1.Condition {
 	c := met(v1beta1.ConditionExpressionsValid, v1beta1.ReasonExpressionsValid, "every expression compiles")
+	reason := v1beta1.ReasonInvalidExpression
+	if len(invalid) == 0 {
+		reason, invalid = v1beta1.ReasonMistypedExpression, mistyped
+	}
 	if len(invalid) == 0 {
 		return c
 	}
@@ -90,7 +94,7 @@ func expressionsValid(invalid []rules.Invalid) metav1.Condition {
 	if more := len(invalid) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1beta1.ReasonInvalidExpression, strings.Join(texts, "; ")
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, strings.Join(texts, "; ")
 	return c
 }
 

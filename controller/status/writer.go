@@ -4,6 +4,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -59,6 +61,7 @@ type Writer struct {
 	// Live reads from the API server itself.
 	Live client.Reader
 
+	claimTypes, classTypes typeChecks
 	// counted listen for the names of claim kinds whose claims were described.
 	counted loop.Listeners[string]
 }
@@ -73,6 +76,8 @@ type registration interface {
 	PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
 	Served(ctx context.Context, k *v1beta1.ClassKind) bool
 	OnRegistered(ctx context.Context, call func(claimKind string))
+	MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKind) ([]rules.Invalid, error)
+	MistypedOfClasses(ctx context.Context, k *v1beta1.ClassKind) ([]rules.Invalid, error)
 }
 
 // claims knows the watched claims.
@@ -97,13 +102,21 @@ type policies interface {
 	OnChange(ctx context.Context, call func(claimKind string))
 }
 
-// SetupWithManager adds the two controllers.
+// SetupWithManager adds the controllers: for each kind of registration, one that writes its status, and one that checks its expressions.
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
+	claimKinds, classKinds := s.all(&v1beta1.ClaimKindList{}), s.all(&v1beta1.ClassKindList{})
+	err := errors.Join(
+		setupTypeChecks(mgr, "claimkind-expressions", &s.claimTypes, &v1beta1.ClassKind{}, claimKinds, s.Registration.MistypedOfClaims),
+		setupTypeChecks(mgr, "classkind-expressions", &s.classTypes, &v1beta1.ClaimKind{}, classKinds, s.Registration.MistypedOfClasses))
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClassKind{}, loop.RequestAfterUpdate(repairDelay)).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, s.all(&v1beta1.ClassKindList{})).
-		Watches(&v1beta1.ClaimKind{}, s.all(&v1beta1.ClassKindList{}), loop.RevisionChanged).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, classKinds).
+		Watches(&v1beta1.ClaimKind{}, classKinds, loop.RevisionChanged).
+		WatchesRawSource(loop.RequestsFrom(s.classTypes.changed.Add, statusDelay)).
 		WatchesRawSource(s.changes(s.rivals)).
 		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
@@ -114,8 +127,9 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("claimkind-status").
 		For(&v1beta1.ClaimKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClaimKind{}, loop.RequestAfterUpdate(repairDelay)).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, s.all(&v1beta1.ClaimKindList{})).
-		Watches(&v1beta1.ClassKind{}, s.all(&v1beta1.ClaimKindList{}), loop.RevisionChanged).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, claimKinds).
+		Watches(&v1beta1.ClassKind{}, claimKinds, loop.RevisionChanged).
+		WatchesRawSource(loop.RequestsFrom(s.claimTypes.changed.Add, statusDelay)).
 		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
@@ -190,7 +204,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		ready.Status = metav1.ConditionTrue
 		named.qualify(&ready)
 	}
-	describeClasses(k, state.Classes)
+	describeClasses(k, state.Classes, s.classTypes.of(k))
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}

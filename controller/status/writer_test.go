@@ -28,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // TestSetDefaults has classes that are marked default. Each is written KIND/NAME or KIND/NAMESPACE/NAME, where the claim
@@ -312,6 +313,14 @@ func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 }
 
 func (fixed) OnRegistered(context.Context, func(string)) {}
+
+func (fixed) MistypedOfClaims(context.Context, *v1beta1.ClaimKind) ([]rules.Invalid, error) {
+	return nil, nil
+}
+
+func (fixed) MistypedOfClasses(context.Context, *v1beta1.ClassKind) ([]rules.Invalid, error) {
+	return nil, nil
+}
 
 func (fixed) OnRelatedChange(context.Context, func(string)) {}
 

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -47,6 +49,45 @@ func (t Types) TypeOf(variable string, p fields.Path) (string, error) {
 		return found[0], nil
 	}
 	return "", nil
+}
+
+// Source looks schemas up: those of a ClaimKind's claims, and that of a resource in a version, or in the preferred one if that is
+// empty. Both return nil for one that is not known.
+type Source struct {
+	OfClaims func(*v1beta1.ClaimKind) *Schema
+	Of       func(resource, version string) *Schema
+}
+
+// MistypedOfClaims are the expressions of a ClaimKind that fail by the schemas of what they look at.
+func (s Source) MistypedOfClaims(k *v1beta1.ClaimKind, classKinds []*v1beta1.ClassKind) []rules.Invalid {
+	of := rules.NewForClaims(k)
+	types := Types{}
+	if len(of.LooksAtClaim) > 0 {
+		types[expression.Claim] = []*Schema{s.OfClaims(k)}
+	}
+	for _, r := range of.Related {
+		if len(r.Kind.Fields.Paths()) > 0 {
+			types[expression.Related+"."+r.Kind.Name] = []*Schema{s.Of(r.Kind.Resource, r.Kind.Version)}
+		}
+	}
+	if len(of.LooksAtClass) > 0 {
+		for _, c := range classKinds {
+			types[expression.Class] = append(types[expression.Class], s.Of(c.Name, ""))
+		}
+	}
+	return of.Mistyped(types.TypeOf)
+}
+
+// MistypedOfClasses are those of a ClassKind, which serves some ClaimKinds.
+func (s Source) MistypedOfClasses(k *v1beta1.ClassKind, claimKinds []*v1beta1.ClaimKind) []rules.Invalid {
+	of := rules.NewForClasses(k)
+	types := Types{expression.Class: {s.Of(k.Name, "")}}
+	if len(of.LooksAtClaim) > 0 {
+		for _, c := range claimKinds {
+			types[expression.Claim] = append(types[expression.Claim], s.OfClaims(c))
+		}
+	}
+	return of.Mistyped(types.TypeOf)
 }
 
 // ofMetadata are the fields of an object's metadata, with the types of those that have no parts.

@@ -22,6 +22,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -133,6 +134,23 @@ func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKi
 	return found.objectSchema, found.err
 }
 
+// schemaSource has the schemas that are at hand.
+func (r *registrations) schemaSource(ctx context.Context) openapi.Source {
+	of := func(name, version string) *openapi.Schema {
+		found, err := r.resolve(ctx, name, version)
+		if err != nil {
+			return nil
+		}
+		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err == nil && s != nil {
+			return s.paths
+		}
+		return nil
+	}
+	return openapi.Source{
+		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), k.ReadVersion()) },
+	}
+}
+
 // stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the
 // paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {
@@ -219,8 +237,14 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 	if reason == v1beta1.ReasonReferenceRefused || reason == v1beta1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
-	for _, e := range v.Kind.InvalidExpressions() {
+	schemas := r.schemaSource(ctx)
+	for _, e := range append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(k, serving)...) {
 		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
+	}
+	for _, ck := range serving {
+		for _, e := range schemas.MistypedOfClasses(ck, rules.Served(ck, r.claimKinds)) {
+			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
+		}
 	}
 	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
 	if err := r.relate(ctx, v); err != nil {

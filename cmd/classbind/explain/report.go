@@ -98,7 +98,7 @@ type Claim struct {
 	Source string `json:"source"`
 }
 
-// InvalidExpression does not compile.
+// InvalidExpression does not compile, or fails by the schema of what it looks at.
 type InvalidExpression struct {
 	// Registration is claimkind/NAME or classkind/NAME, and Field that of the expression in it.
 	Registration string `json:"registration"`
