@@ -28,7 +28,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/go-openapi/swag/pools v0.27.1 // indirect
+require (
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
+	github.com/go-openapi/swag/pools v0.27.1 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect

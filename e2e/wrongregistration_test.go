@@ -120,6 +120,25 @@ func TestWrongRegistrations(t *testing.T) {
 	}
 }
 
+// TestMistypedExpression looks at a field that classes do not have until their CRD is changed.
+func TestMistypedExpression(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+	const group, kind = "mistyped.test", "claims.mistyped.test"
+	classes := func(field string) string {
+		return strings.NewReplacer("claims", "classes", "Claim", "Class", "Namespaced", "Cluster").
+			Replace(fmt.Sprintf(schemaOfClaims, group, field+": {type: integer}"))
+	}
+	w.apply(t, fmt.Sprintf(schemaOfClaims, group, wholeReference)+classes("maxSizeGiB"))
+	w.awaitCRDs(t, kind, "classes."+group)
+	w.apply(t, class(group, "Class", "only", "")+vendor(group)+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+
+		claimKind(kind, "{classes: {fits: [{name: Size, message: too small, expression: class.spec.maxSize >= 5}]}}"))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionExpressionsValid, metav1.ConditionFalse,
+		"spec.classes.fits[Size].expression: line 1, column 11: the schema has no field class.spec.maxSize: did you mean class.spec.maxSizeGiB?")
+	w.apply(t, classes("maxSize"))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionExpressionsValid, metav1.ConditionTrue, "every expression compiles")
+}
+
 // TestClassKindsNotPermitted has two class kinds without rights, then one, then none.
 func TestClassKindsNotPermitted(t *testing.T) {
 	t.Parallel()
