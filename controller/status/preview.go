@@ -37,7 +37,11 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	}
 	serving := rules.Serving(k, classKinds.Items)
 	kind := selector.NewClaimKind(k, serving...)
-	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions()))...)
+	mistyped, err := p.Registration.MistypedOfClaims(ctx, k) // As far as the schemas are read before the deadline of the review.
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("cannot check the types of expressions: %v", err))
+	}
+	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), mistyped))...)
 	paths := p.Registration.ComparePaths(ctx, k)
 	if paths.Err != nil {
 		paths.Check = selector.PathsCheck{} // Of what is stored.
@@ -110,7 +114,11 @@ func conflicts(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) (problems []string
 
 // ClassKind returns what is wrong with a ClassKind.
 func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string {
-	problems := unmet(expressionsValid(rules.InvalidOfClasses(k)))
+	mistyped, err := p.Registration.MistypedOfClasses(ctx, k)
+	problems := unmet(expressionsValid(rules.InvalidOfClasses(k), mistyped))
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("cannot check the types of expressions: %v", err))
+	}
 	if state := p.Registration.ProbeClasses(ctx, k); state.Classes == nil {
 		problems = append(problems, state.Message)
 	}
