@@ -271,6 +271,7 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		w.awaitClasses(t, name, i.count(t, name))
 		i.classKinds[name] = k
 	}
+	w.noWarnings(t, registrations)
 	return i
 }
 

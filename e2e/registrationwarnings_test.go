@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,6 +171,22 @@ func TestRegistrationWarnings(t *testing.T) {
 func (w *world) awaitReviewed(t *testing.T) {
 	t.Helper()
 	w.awaitRefused(t, strings.TrimPrefix(claimKind("claims.reviewed.test", "{claims: {when: 'claim ++'}}"), "---\n"), v1beta1.RegistrationEntry, "We should be asked.")
+}
+
+// noWarnings checks that registrations are right, once all that they need is there.
+func (w *world) noWarnings(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		if object.GroupVersionKind().Group != v1beta1.GroupVersion.Group {
+			continue
+		}
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // The roles are aggregated a moment later.
+			var text []string
+			require.NoError(c, w.Patch(context.WithValue(t.Context(), warnings{}, &text), object.DeepCopy(),
+				client.RawPatch(types.MergePatchType, []byte(metadataPatch("labels", "applied=again"))), client.DryRunAll))
+			require.Empty(c, text, "We should not warn of what is right.")
+		}, patience, 200*time.Millisecond)
+	}
 }
 
 // TestRegistrationsWithoutClassbind has no replica while registrations are applied, and one while they are mended.

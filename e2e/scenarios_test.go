@@ -511,6 +511,7 @@ func (w *world) applySamples(t *testing.T) {
 	w.awaitClasses(t, sampleCloudSQL, 2)
 	w.awaitClasses(t, sampleMemorystore, 3)
 	w.awaitClasses(t, sampleAzure, 1)
+	w.noWarnings(t, w.rendered(t, samples))
 	w.kubectl(t, "apply", "-f", filepath.Join(samples, "claims.yaml"))
 }
 
