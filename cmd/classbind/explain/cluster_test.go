@@ -398,7 +398,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
 			args:   []string{"--with", "new.yaml"},
 			with:   strings.Replace(claimKind, "}}", `}, "spec": {"reference": {"path": ".spec.clasRef"}}}`, 1),
-			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef: "},
+			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?): "},
 		},
 		"WithRightPath": {
 			reason:  "We should not believe the status about other paths than those of the files.",
