@@ -271,7 +271,9 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		w.awaitClasses(t, name, i.count(t, name))
 		i.classKinds[name] = k
 	}
-	w.noWarnings(t, registrations)
+	for _, folder := range i.folders {
+		w.noWarnings(t, w.rendered(t, folder))
+	}
 	return i
 }
 
