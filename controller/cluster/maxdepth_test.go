@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"io"
 	"strings"
 	"testing"
@@ -37,16 +36,5 @@ func TestShallow(t *testing.T) {
 				assert.Equal(t, tc.want, string(got), "%s (%s)", tc.reason, way)
 			}
 		})
-	}
-}
-
-// BenchmarkShallow measures what it costs beside decoding.
-func BenchmarkShallow(b *testing.B) {
-	claim := []byte(`{"metadata":{"name":"a"},"other":[` + strings.Repeat(`{"a":0,"name":"some text","b":{"c":true}},`, 10_000) + `null]}`)
-	b.SetBytes(int64(len(claim)))
-	for b.Loop() {
-		if _, err := io.Copy(io.Discard, &shallow{ReadCloser: io.NopCloser(bytes.NewReader(claim))}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -57,8 +57,8 @@ var _ cache.TransformingStore = &store[string]{}
 // followGolds follows golds until the test ends, in its bubble.
 func followGolds(t *testing.T, n *noted, h *Health) {
 	t.Helper()
-	server := &controllertest.ClassServer{}
-	server.Serves("gold")
+	server := &controllertest.PlanServer{}
+	server.Serve("gold")
 	client, err := metadata.NewForConfig(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
 	require.NoError(t, err)
 	o := Objects{
@@ -67,7 +67,7 @@ func followGolds(t *testing.T, n *noted, h *Health) {
 			return nil, errors.New("not reached")
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			return client.Resource(schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "golds"}).Watch(ctx, o)
+			return client.Resource(schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "plans"}).Watch(ctx, o)
 		},
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -160,7 +160,7 @@ func TestObserve(t *testing.T) {
 func TestRefusedSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // For a clock that we control.
 		h := &Health{}
-		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "golds"}, "", errors.New("no rule"))
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "plans"}, "", errors.New("no rule"))
 		since := func() time.Duration {
 			at, _ := h.LastError()
 			return time.Since(at)

@@ -169,18 +169,29 @@ func TestNamespacesUnreadable(t *testing.T) {
 	assert.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
 }
 
-// TestRefusalIsOver checks that a refusal ends when no claim waits, though none was written.
-func TestRefusalIsOver(t *testing.T) {
-	s := newClaimServer(t)
-	s.set(t, "team-a/waits", wantsGold)
-	s.refuse("patch", http.StatusForbidden)
-	r := newLateReplica(t, s, lateClaimKind())
-	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
-	r.lead(t)
-	eventually(t, "We should say that we may not.", func(c *assert.CollectT) { assert.Error(c, r.claims.LateProblem(lateKind)) })
-	s.remove("team-a/waits")
-	r.awaitCounts(t, ClaimCounts{})
-	assert.NoError(t, r.claims.LateProblem(lateKind), "We should not go on about a claim that has gone.")
+// TestFaultIsOver checks that a fault of writing ends with the claim that had it, though none was written.
+func TestFaultIsOver(t *testing.T) {
+	for name, breaks := range map[string]func(*claimServer){
+		"Refused": func(s *claimServer) { s.refuse("patch", http.StatusForbidden) },
+		"ReferenceRemoved": func(s *claimServer) {
+			s.prune("team-a", true)
+			s.set(t, "team-b/waits", `{"classSelector":{"matchLabels":{"tier":"none"}}}`) // It goes on waiting.
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newClaimServer(t)
+			s.set(t, "team-a/waits", wantsGold)
+			breaks(s)
+			others := len(s.claims) - 1
+			r := newLateReplica(t, s, lateClaimKind())
+			r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
+			r.lead(t)
+			eventually(t, "We should say what is the matter.", func(c *assert.CollectT) { assert.Error(c, r.claims.LateProblem(lateKind)) })
+			s.remove("team-a/waits")
+			r.awaitCounts(t, ClaimCounts{Waiting: others})
+			assert.NoError(t, r.claims.LateProblem(lateKind), "We should not go on about a claim that has gone.")
+		})
+	}
 }
 
 // TestTermsOverlap has a term end late, while the next one runs.
@@ -241,7 +252,7 @@ func TestLateBindingDenied(t *testing.T) {
 	codes := []int{http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusBadRequest}
 	for i, code := range codes {
 		team := fmt.Sprintf("team-%d", i)
-		s.deny(team, code)
+		s.refuse("patch "+team, code)
 		for j := range 10 {
 			s.set(t, fmt.Sprintf("%s/claim-%d", team, j), `{"classSelector":{}}`)
 			s.set(t, fmt.Sprintf("team-a/claim-%d-%d", i, j), `{"classSelector":{}}`)
@@ -254,7 +265,7 @@ func TestLateBindingDenied(t *testing.T) {
 	require.NoError(t, r.claims.LateProblem(lateKind), "We should go on with the others.")
 	eventually(t, "We should have tried all.", func(c *assert.CollectT) { assert.GreaterOrEqual(c, s.tried(), 80) })
 	for i := range codes {
-		s.deny(fmt.Sprintf("team-%d", i), 0)
+		s.refuse(fmt.Sprintf("patch team-%d", i), 0)
 	}
 	r.awaitCounts(t, ClaimCounts{Bound: 80}) // Though none of the claims has changed.
 }
@@ -286,23 +297,6 @@ func TestReferenceRemoved(t *testing.T) {
 	eventually(t, "We should say how many classes there were to draw from.", func(c *assert.CollectT) {
 		assert.Equal(c, "bound to Gold/gold, of 1 candidate", s.notes(v1beta1.EventBoundToClass)["team-a/waits"])
 	})
-}
-
-// TestReferenceRemovedIsOver with the claim, though another one goes on waiting.
-func TestReferenceRemovedIsOver(t *testing.T) {
-	s := newClaimServer(t)
-	s.prune("team-a", true)
-	s.set(t, "team-a/waits", wantsGold)
-	s.set(t, "team-b/waits", `{"matchLabels":{"tier":"none"}}`)
-	r := newLateReplica(t, s, lateClaimKind())
-	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
-	r.lead(t)
-	eventually(t, "We should compare the answer with what we wrote.", func(c *assert.CollectT) {
-		assert.ErrorIs(c, r.claims.LateProblem(lateKind), ErrReferenceRemoved)
-	})
-	s.remove("team-a/waits")
-	r.awaitCounts(t, ClaimCounts{Waiting: 1})
-	assert.NoError(t, r.claims.LateProblem(lateKind), "We should not go on about a claim that has gone.")
 }
 
 func TestWhyNotWritten(t *testing.T) {
@@ -372,24 +366,4 @@ func TestLateBindingRate(t *testing.T) {
 	r.lead(t)
 	r.awaitCounts(t, ClaimCounts{Bound: claims})
 	assert.GreaterOrEqual(t, time.Since(begin), (claims-2*rate)*time.Second/rate, "We should keep to the rate.")
-}
-
-// BenchmarkLateBinding measures what late binding adds to the cost of the API server.
-func BenchmarkLateBinding(b *testing.B) {
-	const claims = 5000
-	for b.Loop() {
-		b.StopTimer()
-		s := newClaimServer(b)
-		for i := range claims {
-			s.set(b, fmt.Sprintf("team-%d/claim-%d", i%10, i), wantsGold)
-		}
-		r := newLateReplica(b, s, lateClaimKind())
-		r.awaitCounts(b, ClaimCounts{Waiting: claims})
-		r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
-		b.StartTimer()
-		end := r.lead(b)
-		r.awaitCounts(b, ClaimCounts{Bound: claims})
-		end()
-	}
-	b.ReportMetric(float64(claims*b.N)/b.Elapsed().Seconds(), "claims/s")
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestLateClaimsAreGrouped(t *testing.T) {
@@ -131,16 +130,22 @@ func TestWrote(t *testing.T) {
 	}
 }
 
-// TestUnreadTakeTurns checks that namespaces take turns, and that a round reads no more than it may.
-func TestUnreadTakeTurns(t *testing.T) {
-	w := newLateWatch(t)
-	w.state.resize(1)
+// addCrowd adds 1,000 claims of one namespace, and then one of each of three others.
+func addCrowd(t *testing.T, w *claimWatch) {
+	t.Helper()
 	for i := range 1000 {
 		addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
 	}
 	for i := range 3 {
 		addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
 	}
+}
+
+// TestUnreadTakeTurns checks that namespaces take turns, and that a round reads no more than it may.
+func TestUnreadTakeTurns(t *testing.T) {
+	w := newLateWatch(t)
+	w.state.resize(1)
+	addCrowd(t, w)
 	view := selector.NewView(w.kind, nil)
 	seen := map[string]int{}
 	for _, item := range w.due(t.Context(), view) {
@@ -164,33 +169,11 @@ func TestUnreadTakeTurns(t *testing.T) {
 // TestAskingTakesTurns checks that namespaces take turns.
 func TestAskingTakesTurns(t *testing.T) {
 	w := newLateWatch(t)
-	for i := range 1000 {
-		addClaim(t, w, claimJSON(i, selecting(i, 20), "evil"))
-	}
-	for i := range 3 {
-		addClaim(t, w, claimJSON(10_000+i, wantsGold, fmt.Sprint("honest-", i)))
-	}
+	addCrowd(t, w)
 	first := map[string]bool{}
 	questions, _ := w.state.unasked(selector.NewView(w.kind, nil))
 	for _, q := range questions[:4] {
 		first[q.namespace] = true
 	}
 	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
-}
-
-// BenchmarkAskingAgain measures what it costs to hold selectors as text.
-func BenchmarkAskingAgain(b *testing.B) {
-	for name, ask := range map[string]claim.Ask{
-		"Short":  "=tier=gold",
-		"Many":   claim.Ask("=" + strings.TrimSuffix(strings.Repeat("example.org/some-key in (a,b,c),", 64), ",")),
-		"Values": claim.Ask("=tier in (" + strings.TrimSuffix(strings.Repeat("some-value-of-a,", 1000), ",") + ")"),
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := ask.Claim("team-a", "x"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,12 +42,10 @@ type claimServer struct {
 	deaf    bool
 	events  map[string]*eventsv1.Event
 	patches map[string]int // accepted ones, by claim
-	tries   int
-	created int // events, refused ones included
-	// refuses requests with a code, by verb.
+	// tries and created count patches and creations of events, refused ones included.
+	tries, created atomic.Int64
+	// refuses requests with a code, by verb. Another webhook denies patches in a namespace, as in "patch team-a".
 	refuses map[string]int
-	// denies are the codes with which another webhook denies writes, by namespace.
-	denies map[string]int
 	// prunes the references of claims in these namespaces, as for a field that the schema does not have.
 	prunes map[string]bool
 	// pages are lists, and reads of one claim.
@@ -59,7 +58,7 @@ func newClaimServer(t testing.TB) *claimServer {
 	t.Helper()
 	s := &claimServer{
 		claims: map[string]*unstructured.Unstructured{}, watchers: map[chan map[string]any]struct{}{},
-		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{}, denies: map[string]int{},
+		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{},
 		prunes: map[string]bool{},
 	}
 	s.Server = httptest.NewServer(s)
@@ -169,26 +168,8 @@ func (s *claimServer) notes(reason string) map[string]string {
 	return notes
 }
 
-// tried counts the patches, refused ones included.
-func (s *claimServer) tried() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tries
-}
-
-// deny denies writes to claims of a namespace with a code. The code 0 denies none.
-func (s *claimServer) deny(namespace string, code int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.denies[namespace] = code
-}
-
-// creations counts the attempts to create events, refused ones included.
-func (s *claimServer) creations() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.created
-}
+func (s *claimServer) tried() int     { return int(s.tries.Load()) }
+func (s *claimServer) creations() int { return int(s.created.Load()) }
 
 // prune the references of claims in a namespace, or do not.
 func (s *claimServer) prune(namespace string, is bool) {
@@ -197,6 +178,7 @@ func (s *claimServer) prune(namespace string, is bool) {
 	s.prunes[namespace] = is
 }
 
+// refuse requests with a code. The code 0 refuses none.
 func (s *claimServer) refuse(verb string, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,13 +201,13 @@ func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = s.refuses["watchlist"]
 	}
 	delay := s.delay
+	s.mu.Unlock()
 	switch verb {
 	case "patch":
-		s.tries++
+		s.tries.Add(1)
 	case "create":
-		s.created++
+		s.created.Add(1)
 	}
-	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if code != 0 {
 		s.fail(w, code, refusal(verb, r.URL.Path))
@@ -328,8 +310,8 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	claim := parts[5] + "/" + parts[7]
 	before := s.claims[claim]
 	if before != nil { // As kube-apiserver answers, with the other webhook's code.
-		if team := before.GetNamespace(); s.denies[team] != 0 {
-			s.fail(w, s.denies[team], `admission webhook "other" denied the request`)
+		if code := s.refuses["patch "+before.GetNamespace()]; code != 0 {
+			s.fail(w, code, `admission webhook "other" denied the request`)
 			return
 		}
 	}

@@ -86,9 +86,7 @@ func TestInvalidClassKindStaysMissing(t *testing.T) {
 		classKind(3, "class.", claims)
 		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the API server does not answer.")
 
-		w.server.set(func(s *planServer) {
-			s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
-		})
+		w.server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
 		classKind(4, "", claims)
 		assert.NotEmpty(t, w.fault(claims), "We should bind no claim before the classes are known again.")
 		classKind(5, "class.", claims)

@@ -451,14 +451,9 @@ func TestLiveAsks(t *testing.T) {
 	}
 }
 
-// unreachable is an http.RoundTripper to nowhere.
-type unreachable struct{ err error }
-
-func (u unreachable) RoundTrip(*http.Request) (*http.Response, error) { return nil, u.err }
-
 func TestLiveSaysNoURL(t *testing.T) {
 	refused := errors.New("connection refused")
-	client, err := newClassClient(&rest.Config{Host: "http://nowhere", QPS: -1, Transport: unreachable{refused}})
+	client, err := newClassClient(&rest.Config{Host: "http://nowhere", QPS: -1, Transport: answers(func(*http.Request) (*http.Response, error) { return nil, refused })})
 	require.NoError(t, err)
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	golds.Namespaced = true

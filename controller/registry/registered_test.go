@@ -230,7 +230,7 @@ func TestSerial(t *testing.T) {
 func TestFollow(t *testing.T) {
 	forBubble(t)
 	synctest.Test(t, func(t *testing.T) {
-		server := &controllertest.ClassServer{}
+		server := &controllertest.PlanServer{}
 		client, err := newClassClient(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: server})
 		require.NoError(t, err)
 		changes, again := make(chan struct{}, 1), make(chan string, 1)
@@ -242,22 +242,18 @@ func TestFollow(t *testing.T) {
 			default:
 			}
 		})
-		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind(claims)))
 		r.Inventory.Open()
-		golds := &v1beta1.ClassKind{
-			ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 1},
-			Spec: v1beta1.ClassKindSpec{
-				ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.example.org"}},
-				Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
-			},
-		}
-		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
-		defer r.drop(golds.Name)
+		kind := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "5e1f", Generation: 1}}
+		kind.Spec.ClaimKinds = controllertest.Links(claims)
+		kind.Spec.Default, kind.Spec.Weight = v1beta1.Source{Annotation: "default"}, v1beta1.Source{Annotation: "weight"}
+		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Plan"}, Namespaced: true}
+		defer r.drop(plans)
 		// until waits in the bubble's time, which costs nothing.
 		until := func(reason, message string) {
 			t.Helper()
 			late := time.After(time.Minute)
-			for s := r.State(golds.Name); s.Reason != reason || !strings.Contains(s.Message, message); s = r.State(golds.Name) {
+			for s := r.State(plans); s.Reason != reason || !strings.Contains(s.Message, message); s = r.State(plans) {
 				select {
 				case <-changes:
 				case <-late:
@@ -266,7 +262,7 @@ func TestFollow(t *testing.T) {
 			}
 		}
 		offered := func() (names []string) {
-			for _, x := range r.Inventory.Snapshot()["claims.example.org"].Classes {
+			for _, x := range r.Inventory.Snapshot()[claims].Classes {
 				for _, c := range x.All() {
 					names = append(names, c.Name)
 				}
@@ -275,48 +271,48 @@ func TestFollow(t *testing.T) {
 		}
 
 		follow := func() bool {
-			return r.follow(t.Context(), classSource{golds.DeepCopy(), found, nil})
+			return r.follow(t.Context(), classSource{kind.DeepCopy(), found, nil})
 		}
-		server.Serves("old")
+		server.Serve("old")
 		require.True(t, follow(), "We should begin to watch.")
 		until(v1beta1.ReasonServed, "")
 		assert.Equal(t, []string{"old"}, offered(), "We should offer what the API server lists.")
 
-		first := r.kinds[golds.Name]
+		first := r.kinds[plans]
 		require.True(t, follow())
-		assert.Same(t, first, r.kinds[golds.Name], "We should not watch anew where nothing changed.")
+		assert.Same(t, first, r.kinds[plans], "We should not watch anew where nothing changed.")
 
-		server.Refuses(http.StatusForbidden, metav1.StatusReasonForbidden)
-		golds.Generation = 2
+		server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
+		kind.Generation = 2
 		require.True(t, follow())
 		until(v1beta1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
 		until(v1beta1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
-		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(golds.Name).Revision, "We should say what we watch for.")
+		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(plans).Revision, "We should say what we watch for.")
 
 		r.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}), nil)
 		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
-		assert.False(t, r.kinds[golds.Name].synced, "We should not take a replaced watch's word for the new one's.")
+		assert.False(t, r.kinds[plans].synced, "We should not take a replaced watch's word for the new one's.")
 
-		golds.Generation = 3
+		kind.Generation = 3
 		require.True(t, follow())
 		assert.Equal(t, []string{"old"}, offered(), "We should keep what is offered over two changes, of which the first was never answered.")
 
-		server.Serves("new")
+		server.Serve("new")
 		until(v1beta1.ReasonServed, "")
 		assert.Equal(t, []string{"new"}, offered(), "We should offer what is listed once it is.")
 
-		server.Refuses(http.StatusNotFound, metav1.StatusReasonNotFound)
-		golds.Generation = 4
+		server.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound)
+		kind.Generation = 4
 		require.True(t, follow())
 		until(v1beta1.ReasonStale, string(metav1.StatusReasonNotFound))
 		synctest.Wait()
 		require.Len(t, again, 1, "We should look a resource up again, once, that is not there for the watch.")
-		assert.Equal(t, golds.Name, <-again)
+		assert.Equal(t, plans, <-again)
 		assert.False(t, follow(), "We should say that the resource is not there for the watch.")
 		assert.Equal(t, []string{"new"}, offered(), "We should leave it to the look-up to say that a resource is gone.")
 
-		r.drop(golds.Name)
+		r.drop(plans)
 		assert.Empty(t, offered(), "We should offer no class of a kind that is not registered any more.")
 	})
 }

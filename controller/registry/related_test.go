@@ -1,10 +1,6 @@
 package registry
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,125 +24,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-const (
-	plansResource = "plans.example.org"
-	plansPath     = "/apis/example.org/v1/plans"
-)
-
-// planServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble
-// of synctest.
-type planServer struct {
-	delay time.Duration // of every answer
-
-	mu      sync.Mutex
-	plans   map[string]string // the tier of each
-	version string            // that is served, empty if none is
-	refusal *metav1.Status    // of lists, watches and reads of plans
-	asked   []string          // paths of plans, without watches
-	watches []chan string     // of events
-}
-
-func (s *planServer) set(change func(*planServer)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(s)
-}
-
-// requests are the paths of plans that were asked for since the last call.
-func (s *planServer) requests() (asked []string) {
-	s.set(func(s *planServer) { asked, s.asked = s.asked, nil })
-	return asked
-}
-
-func planJSON(name, tier string) string {
-	return fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"namespace":"team","name":%q,"resourceVersion":"7"},`+
-		`"spec":{"tier":%q,"size":3}}`, name, tier)
-}
-
-// event tells all watches of a change.
-func (s *planServer) event(kind, name, tier string) {
-	s.set(func(s *planServer) {
-		if s.plans[name] = tier; kind == "DELETED" {
-			delete(s.plans, name)
-		}
-		for _, w := range s.watches {
-			w <- fmt.Sprintf(`{"type":%q,"object":%s}`, kind, planJSON(name, tier))
-		}
-	})
-}
-
-func (s *planServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(s.delay)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
-	answer := func(o any) (*http.Response, error) {
-		text, plain := o.(string)
-		if !plain {
-			body, err := json.Marshal(o)
-			if err != nil {
-				return nil, err
-			}
-			text = string(body)
-		}
-		if status, failed := o.(*metav1.Status); failed {
-			response.StatusCode = int(status.Code)
-		}
-		response.Body = io.NopCloser(strings.NewReader(text))
-		return response, nil
-	}
-	notFound := controllertest.Failure(http.StatusNotFound, metav1.StatusReasonNotFound)
-	isPlans := strings.HasSuffix(r.URL.Path, "/plans") || strings.Contains(r.URL.Path, "/plans/")
-	isWatch := r.URL.Query().Get("watch") != ""
-	if isPlans && !isWatch {
-		s.asked = append(s.asked, r.URL.Path)
-	}
-	switch {
-	case isPlans && s.refusal != nil:
-		return answer(s.refusal)
-	case s.version == "":
-		return answer(notFound)
-	case r.URL.Path == "/apis/example.org":
-		return answer(controllertest.APIGroup(s.version))
-	case r.URL.Path == "/apis/example.org/"+s.version:
-		return answer(controllertest.APIResources(metav1.APIResource{Name: "plans", Kind: "Plan", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}))
-	case isWatch:
-		stream, body := io.Pipe() // It stays open until the watch is stopped.
-		response.Body = stream
-		events := make(chan string, 10)
-		s.watches = append(s.watches, events)
-		if r.URL.Query().Get("sendInitialEvents") == "true" {
-			for _, name := range slices.Sorted(maps.Keys(s.plans)) {
-				events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, planJSON(name, s.plans[name]))
-			}
-			events <- `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}`
-		}
-		go func() {
-			for {
-				select {
-				case e := <-events:
-					if _, err := io.WriteString(body, e); err != nil {
-						return
-					}
-				case <-r.Context().Done():
-					return
-				}
-			}
-		}()
-		return response, nil
-	case strings.HasSuffix(r.URL.Path, "/plans"):
-		var items []string
-		for _, name := range slices.Sorted(maps.Keys(s.plans)) {
-			items = append(items, planJSON(name, s.plans[name]))
-		}
-		return answer(fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"PlanList","metadata":{"resourceVersion":"7"},"items":[%s]}`, strings.Join(items, ",")))
-	}
-	name, found := strings.CutPrefix(r.URL.Path, "/apis/example.org/v1/namespaces/team/plans/")
-	if tier, exists := s.plans[name]; found && exists {
-		return answer(planJSON(name, tier))
-	}
-	return answer(notFound)
-}
+const plansResource = "plans.example.org"
 
 // forBubble has client-go handle no errors: it delays repeated ones by a clock that was read
 // before the bubble began.
@@ -157,11 +35,11 @@ func forBubble(t *testing.T) {
 	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 }
 
-// relatedWorld is a replica that starts beside a planServer.
+// relatedWorld is a replica that starts beside a controllertest.PlanServer.
 type relatedWorld struct {
 	*Registration
 	t      *testing.T
-	server *planServer
+	server *controllertest.PlanServer
 	cache  *controllertest.Cached
 
 	mu     sync.Mutex
@@ -179,7 +57,8 @@ func newRelatedWorld(t *testing.T) *relatedWorld {
 func newStartingWorld(t *testing.T) *relatedWorld {
 	t.Helper()
 	forBubble(t)
-	w := &relatedWorld{t: t, server: &planServer{plans: map[string]string{"p": "gold"}, version: "v1"}, cache: &controllertest.Cached{}}
+	w := &relatedWorld{t: t, server: &controllertest.PlanServer{}, cache: &controllertest.Cached{}}
+	w.server.Serve("p")
 	r, err := NewRegistration(&rest.Config{Host: "http://in.a.bubble", QPS: -1, Transport: w.server}, w.cache, w.cache)
 	require.NoError(t, err)
 	w.Registration = r
@@ -304,15 +183,15 @@ func TestRelatedIsWatched(t *testing.T) {
 		assert.InDelta(t, 1, scraped["related_ready resource=plans.example.org"], 0)
 		assert.InDelta(t, 1, scraped["related_objects resource=plans.example.org"], 0)
 
-		w.server.event("ADDED", "q", "iron")
-		w.server.event("MODIFIED", "p", "lead")
+		w.server.Event("ADDED", "q", "iron")
+		w.server.Event("MODIFIED", "p", "lead")
 		synctest.Wait()
 		assert.Equal(t, []any{"lead", "iron"}, []any{w.tier("", "p"), w.tier("", "q")}, "We should know what changed.")
 		before := w.Inventory.Snapshot()[a]
-		w.server.event("MODIFIED", "p", "lead")
+		w.server.Event("MODIFIED", "p", "lead")
 		synctest.Wait()
 		assert.Same(t, before, w.Inventory.Snapshot()[a], "We should make no new view where nothing changed that is looked at.")
-		w.server.event("DELETED", "q", "iron")
+		w.server.Event("DELETED", "q", "iron")
 		synctest.Wait()
 		assert.Nil(t, w.tier("", "q"))
 
@@ -343,42 +222,39 @@ func TestRelatedIsWatched(t *testing.T) {
 func TestRelatedIsNotKnown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
-		version string // that the claim kind asks for
-		server  func(*planServer)
-		after   time.Duration // negative is an error
-		fault   string        // empty, claims are bound
+		version string         // that the claim kind asks for
+		served  string         // the version of plans
+		refusal *metav1.Status // of plans
+		after   time.Duration  // negative is an error
+		fault   string         // empty, claims are bound
 		state   string
 		message string
 		pending bool
 	}{
 		"NotInstalled": {
 			reason: "We should take the objects of a resource that is not there for absent.",
-			server: func(s *planServer) { s.version = "" }, after: RetryAfter,
-			state: v1beta1.ReasonNotInstalled, message: `the API server serves no "plans.example.org": to expressions, the related object is absent`,
+			after:  RetryAfter,
+			state:  v1beta1.ReasonNotInstalled, message: `the API server serves no "plans.example.org": to expressions, the related object is absent`,
 		},
 		"VersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.", version: "v2",
-			server: func(*planServer) {}, after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version in spec.classes.related`,
+			served: "v1", after: RetryAfter, fault: `the API server does not serve this version, "v2": set the version in spec.classes.related`,
 			state: v1beta1.ReasonVersionNotServed, message: `"plans.example.org/v2": the API server does not serve this version`,
 		},
 		"Forbidden": {
 			reason: "We should say what admins can do.",
-			server: func(s *planServer) {
-				s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
-			},
+			served: "v1", refusal: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden),
 			fault: "label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true",
 			state: v1beta1.ReasonNotPermitted, message: "label a ClusterRole", pending: false,
 		},
 		"Down": {
 			reason: "We should wait for an API server that does not answer.",
-			server: func(s *planServer) {
-				s.refusal = controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
-			},
+			served: "v1", refusal: controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
 			fault: "ServiceUnavailable", state: v1beta1.ReasonNotSynced, message: "does not list the objects of \"plans.example.org\"", pending: true,
 		},
 		"CRDNotServed": {
 			reason: "We should wait for a CRD that is about to be served.",
-			server: func(s *planServer) { s.version = "" }, after: RetryCRDAfter, fault: ErrCRDNotServed.Error(),
+			after:  RetryCRDAfter, fault: ErrCRDNotServed.Error(),
 			state: v1beta1.ReasonNotSynced, message: ErrCRDNotServed.Error(), pending: false, // Not any more, a minute later.
 		},
 	} {
@@ -386,7 +262,8 @@ func TestRelatedIsNotKnown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const a = "as.example.org"
 				w := newRelatedWorld(t)
-				w.server.set(tc.server)
+				breaks := func(s *controllertest.PlanServer) { s.Version, s.Refusal = tc.served, tc.refusal }
+				w.server.Set(breaks)
 				if name == "CRDNotServed" {
 					w.cache.CRDs = []string{plansResource}
 				}
@@ -411,7 +288,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 				check(false)
 
 				// It is mended, and broken again.
-				w.server.set(func(s *planServer) { s.version, s.refusal = "v1", nil })
+				w.server.Serve("p")
 				if tc.version != "" {
 					w.end()
 					return
@@ -419,7 +296,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 				w.again(plansResource)
 				assert.Empty(t, w.fault(a), "We should notice that it is mended.")
 				assert.Equal(t, "gold", w.tier("", "p"))
-				w.server.set(tc.server)
+				w.server.Set(breaks)
 				if name == "NotInstalled" {
 					w.again(plansResource)
 					check(false)
@@ -459,13 +336,13 @@ func TestRelatedObject(t *testing.T) {
 		require.NoError(t, err)
 		assert.Nil(t, got, "We should find nothing of a resource that is not served.")
 		w.reconcile()
-		w.server.set(func(s *planServer) { s.plans["new"], s.asked = "iron", nil })
+		w.server.Set(func(s *controllertest.PlanServer) { s.Plans["new"], s.Asked = "iron", nil })
 		for name, want := range map[string]any{"new": "iron", "absent": nil} {
 			got, err := read("team", name)
 			require.NoError(t, err)
 			assert.Equal(t, want, got)
 		}
-		w.server.set(func(s *planServer) { s.asked = nil })
+		w.server.Set(func(s *controllertest.PlanServer) { s.Asked = nil })
 		for _, name := range []string{"", "..", "a/b", "a%2fb", strings.Repeat("x", 254)} {
 			got, err := read("team", name)
 			require.NoError(t, err)
@@ -476,17 +353,13 @@ func TestRelatedObject(t *testing.T) {
 			require.NoError(t, err)
 			assert.Nil(t, got)
 		}
-		assert.Empty(t, w.server.requests(), "We should ask the API server for no name that no object can have.")
+		assert.Empty(t, w.server.Requests(), "We should ask the API server for no name that no object can have.")
 
-		w.server.set(func(s *planServer) {
-			s.refusal = controllertest.Failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
-		})
+		w.server.Refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 		_, err = read("team", "new")
 		require.ErrorContains(t, err, `cannot get an object of "plans.example.org": `, "We should not take a plan for absent because nobody answers.")
 
-		w.server.set(func(s *planServer) {
-			s.refusal = controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
-		})
+		w.server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
 		_, err = read("team", "new")
 		require.ErrorContains(t, err, "Forbidden", "We should not take a plan for absent that we may watch, and may not get.")
 		w.RelatedKinds.related[rules.Key{Resource: plansResource}].watch.Observe(err)
@@ -506,8 +379,8 @@ func TestRelatedObjectIsShared(t *testing.T) {
 		w.run()
 		w.names(a, "", "spec.tier")
 		w.reconcile()
-		w.server.set(func(s *planServer) { s.plans["new"], s.asked = "iron", nil })
-		w.server.delay = time.Second
+		w.server.Set(func(s *controllertest.PlanServer) { s.Plans["new"], s.Asked = "iron", nil })
+		w.server.Delay = time.Second
 		kind := w.Inventory.Snapshot()[a].Related(plansResource, "").Kind
 		for range 100 {
 			go func() {
@@ -517,7 +390,7 @@ func TestRelatedObjectIsShared(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Minute)
-		assert.Len(t, w.server.requests(), 2, "We should read once, and once more for those who came meanwhile.")
+		assert.Len(t, w.server.Requests(), 2, "We should read once, and once more for those who came meanwhile.")
 		assertNothingLeft(t, w.reads)
 		w.end()
 	})
