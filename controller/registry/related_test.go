@@ -419,7 +419,10 @@ func TestOpeningAwaitsRelated(t *testing.T) {
 				}}
 				w.run()
 				if tc.known >= 0 {
-					time.AfterFunc(tc.known, func() { w.reconcile() })
+					time.AfterFunc(tc.known, func() {
+						_, err := w.reconcileRelated(t.Context(), plansResource)
+						assert.NoError(t, err)
+					})
 				}
 				began := time.Now()
 				go func() { assert.NoError(t, w.openWhenComplete(t.Context())) }()
