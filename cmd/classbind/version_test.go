@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/controller/controllertest"
 )
 
 func TestVersion(t *testing.T) {
@@ -54,16 +56,7 @@ func TestBuildInfo(t *testing.T) {
 	t.Cleanup(func() { metrics.Registry = before })
 	b := build{version: "v0.1.0", commit: "fedcba"}
 	require.NoError(t, b.RegisterMetrics())
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	require.Len(t, families, 1)
-	assert.Equal(t, "classbind_build_info", families[0].GetName())
-	labels := map[string]string{}
-	for _, pair := range families[0].GetMetric()[0].GetLabel() {
-		labels[pair.GetName()] = pair.GetValue()
-	}
-	assert.Equal(t, map[string]string{"version": "v0.1.0", "revision": "fedcba", "goversion": runtime.Version()}, labels,
-		"We should tell Prometheus which version each replica has.")
-	assert.InDelta(t, 1, families[0].GetMetric()[0].GetGauge().GetValue(), 0, "We should have a value that a query can multiply by.")
+	assert.Equal(t, map[string]float64{"build_info goversion=" + runtime.Version() + " revision=fedcba version=v0.1.0": 1}, controllertest.Scraped(t, registry),
+		"We should tell Prometheus which version each replica has, with a value that a query can multiply by.")
 	require.Error(t, b.RegisterMetrics(), "We should not hide that a metric is registered twice.")
 }

@@ -157,10 +157,6 @@ func TestRounds(t *testing.T) {
 			reason: "We should not make a configuration that nobody deployed.", claims: []v1beta1.ClaimKind{a},
 			want: want{again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`},
 		},
-		"NoConfigurationOfClasses": {
-			reason: "We should not make a configuration that nobody deployed.", classes: []v1beta1.ClassKind{},
-			want: want{again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
-		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
@@ -211,14 +207,6 @@ func TestRounds(t *testing.T) {
 				again:   registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
 			},
 		},
-		"UninstalledClasses": {
-			reason: "We should do the same for classes.",
-			before: []string{"golds.absent.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("golds.absent.example.org", isReady)},
-			want: want{
-				entries: []string{a.Name + guard + " v1 Namespaced"},
-				again:   registry.RetryAfter, problem: `"golds.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
-			},
-		},
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
 			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
@@ -244,14 +232,6 @@ func TestRounds(t *testing.T) {
 			want: want{
 				entries: []string{a.Name + bind + " v1 Namespaced", "claims.down.example.org" + bind + " v7 *"},
 				again:   registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
-			},
-		},
-		"ClassesNotAnswered": {
-			reason: "We should do the same for classes.",
-			before: []string{"golds.down.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("golds.down.example.org", isReady), classKind("others.down.example.org", isReady)},
-			want: want{
-				entries: []string{a.Name + guard + " v1 Namespaced", "golds.down.example.org" + guard + " v7 *"},
-				again:   registry.RetryAfter, problem: `"golds.down.example.org": cannot look up the API group "down.example.org": `,
 			},
 		},
 		"Resource": {

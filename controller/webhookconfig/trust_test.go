@@ -3,13 +3,8 @@ package webhookconfig
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"slices"
 	"testing"
 	"time"
@@ -25,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/certs/certtest"
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
@@ -43,23 +39,13 @@ func (s secrets) List(context.Context, client.ObjectList, ...client.ListOption) 
 	return errors.New("unexpected")
 }
 
-// newCA returns a CA in PEM, which expires in a day or at the given time. All have the
-// same name, as CAs have that classbind makes one after the other.
+// newCA returns a CA in PEM, which expires in a day or at the given time.
 func newCA(t *testing.T, notAfter ...time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotAfter: append(notAfter, time.Now().Add(24*time.Hour))[0],
+	if len(notAfter) == 0 {
+		return certtest.NewCA(t).PEM()
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	c, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pem, err := cert.EncodeCertificates(c)
-	require.NoError(t, err)
-	return pem
+	return (&certtest.Pair{}).Sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotAfter: notAfter[0]}).PEM()
 }
 
 func TestTrust(t *testing.T) {

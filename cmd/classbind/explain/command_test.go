@@ -122,9 +122,6 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"KindTwice":         {"We should not pick one of the two.", goldClaim, documents(registered, claimKind), `classes.yaml, document 3: ClaimKind "databases.example.org" is there already, in classes.yaml, document 1`},
 		"ClassWithoutAName": {"We should refuse a class that the API server would name.", goldClaim, documents(registered, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"generateName": "gold-"}}`), "classes.yaml, document 3: this class has no metadata.name"},
 		"UnknownField":      {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"stratgy": "Random"}}}`, `the API server would refuse the ClaimKind "databases.example.org": spec.choice.stratgy: the schema has no such field: did you mean spec.choice.strategy?`},
-		"WrongType":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "fastclasses.example.org"}, "spec": {"claimKinds": "all"}}`, `the API server would refuse the ClassKind "fastclasses.example.org": spec.claimKinds: Invalid value: "string": spec.claimKinds in body must be of type array`},
-		"WrongSpec":         {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": "all"}`, `the API server would refuse the ClaimKind "databases.example.org": spec: Invalid value: "string": spec in body must be of type object`},
-		"UnknownStrategy":   {"We should refuse what the API server would.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"strategy": "Best"}}}`, `spec.choice.strategy: Unsupported value: "Best": supported values: "Random", `},
 		"WrongPath":         {"We should evaluate the rules of our own CRDs.", goldClaim, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": {"path": "spec.classRef"}}}`, `spec.reference.path: Invalid value: "spec.classRef": must be a path of at most ten field names, each after a dot, such as .spec.classRef`},
 		"UnknownVersion":    {"We should not read a version that we do not know.", goldClaim, `{"apiVersion": "classbind.io/v2", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`, `apiVersion "classbind.io/v2" is not served`},
 		"CRDWithoutScope":   {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"names": {"kind": "A"}}}`), `cannot read the CRD "a.b": it has no spec.scope`},
@@ -229,14 +226,6 @@ func TestExplainNamespace(t *testing.T) {
 	assert.Contains(t, moved.stdout, "left alone\n  Because: claims in elsewhere, which is classbind's own namespace, are never bound", "We should believe --classbind-namespace.")
 }
 
-func TestExplainUnbound(t *testing.T) {
-	bound := strings.Replace(goldClaim, `"spec": {`, `"spec": {"classRef": {"name": "bronze"}, `, 1)
-	t.Chdir(write(t, map[string]string{"claim.yaml": bound, "classes.yaml": documents(claimKind, classKind, goldClass)}))
-	args := []string{"-f", "claim.yaml", "--classes", "classes.yaml"}
-	assert.Contains(t, run(t, "", args...).stdout, "Database default/mine: left alone", "We should leave alone a claim that has its class.")
-	assert.Contains(t, run(t, "", append(args, "--unbound")...).stdout, "Database default/mine: bound to FastClass/gold", "We should explain it as if it had none.")
-}
-
 func TestExplainYAMLIsTheJSON(t *testing.T) {
 	t.Chdir("testdata/typo")
 	args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
@@ -253,41 +242,24 @@ func TestExplainYAMLIsTheJSON(t *testing.T) {
 // TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD
 // because they are read from it.
 func TestDefaults(t *testing.T) {
-	for name, tc := range map[string]struct{ reason, object, want string }{
-		"ClaimKind": {
-			"We should fill in every default.", claimKind,
-			`{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind", "whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
-		},
-		"ClassKind": {
-			"We should fill in every default.", `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`,
-			`{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}}`,
-		},
-		"Given": {
-			"We should keep what is given.",
-			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": {"path": ".default"}, "claimKinds": [{"name": "c.d"}]}}`,
-			`{"claimKinds": [{"name": "c.d"}], "default": {"path": ".default"}, "weight": {"annotation": "classbind.io/weight"}}`,
-		},
-		"Null": {
-			"We should treat a null as absent, as the API server does if a field has a default.",
-			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}, "spec": {"default": null, "weight": {"path": ".w"}}}`,
-			`{"default": {"annotation": "classbind.io/default"}, "weight": {"path": ".w"}}`,
-		},
-		"EmptyList": {
-			"We should keep an empty list, which is a value.",
-			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "a.b"}, "spec": {"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}}}`,
-			`{"claims": {"skipIfSet": [], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}, "reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind", "whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"}, "selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"}, "classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}}, "choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"}, "whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
-		},
+	for object, want := range map[string]string{
+		claimKind: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
+			"reference": {"path": ".spec.classRef", "form": "ObjectReference", "whenEmpty": "LeaveAlone", "whenAbsent": "Bind",
+				"whenParentAbsent": "Create", "explicit": "Allow", "onUnbind": "Restore"},
+			"selector": {"path": ".spec.classSelector", "annotation": "classbind.io/class-selector", "whenAbsent": "Default"},
+			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},
+			"choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"},
+			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}}`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			found, err := readDocuments(strings.NewReader(tc.object), "object")
-			require.NoError(t, err)
-			schemas, err := ownSchemas()
-			require.NoError(t, err)
-			require.Empty(t, schemas[found[0].GroupVersionKind()].decode(found[0].Object))
-			got, err := json.Marshal(found[0].Object["spec"])
-			require.NoError(t, err)
-			assert.JSONEq(t, tc.want, string(got), tc.reason)
-		})
+		found, err := readDocuments(strings.NewReader(object), "object")
+		require.NoError(t, err)
+		schemas, err := ownSchemas()
+		require.NoError(t, err)
+		require.Empty(t, schemas[found[0].GroupVersionKind()].decode(found[0].Object))
+		got, err := json.Marshal(found[0].Object["spec"])
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(got), "We should fill in every default.")
 	}
 }
 

@@ -62,3 +62,29 @@ func TestReportForPrograms(t *testing.T) {
 	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
 	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }
+
+func TestStatusRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Argument":  {"We should not ignore an argument.", []string{"postgresqlinstances"}, `status takes no arguments; there are ["postgresqlinstances"]`},
+		"Output":    {"We should not guess a format.", []string{"-o", "wide"}, `--output="wide": must be table, json or yaml`},
+		"Namespace": {"We should refuse what is no namespace.", []string{"--classbind-namespace=a/b"}, `--classbind-namespace="a/b": `},
+		"Flag":      {"We should refuse an unknown flag.", []string{"--nonsense"}, "unknown flag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			c := NewCommand()
+			c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
+			c.SetArgs(tc.args)
+			c.SetOut(&out)
+			c.SetErr(&out)
+			err := c.ExecuteContext(t.Context())
+			require.ErrorContains(t, err, tc.want, tc.reason)
+			assert.Equal(t, exit.Failed, statusOf(err), tc.reason)
+			assert.Empty(t, out.String(), "We should leave it to main to print the error.")
+		})
+	}
+}
