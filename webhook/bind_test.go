@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,53 +42,42 @@ func TestReviewGuards(t *testing.T) {
 		err       string
 		status    int
 	}
+	unregistered, registered := asClaimKind(false, nil), asClaimKind(true, nil)
+	other := newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" })
+	deletion := newRequest("", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete })
+	subresource := newRequest("", func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" })
+	const notYet = `claim kind "%s" is not registered on this replica yet; try again in a moment`
 	for name, tc := range map[string]struct {
 		reason     string
-		inventory  *selector.Inventory
+		inventory  *selector.Inventory // served unless set
 		registered func(context.Context, string) (*v1beta1.ClaimKind, error)
-		request    *admissionv1.AdmissionRequest
-		claimKind  string // in the path; without it, that of the resource
+		request    *admissionv1.AdmissionRequest // newRequest(wantsGold) unless set
+		claimKind  string                        // in the path; without it, that of the resource
 		want       want
 	}{
 		"NotACreation": {
 			reason:    "We should leave a deletion alone, even before we know any class.",
-			inventory: closed,
-			request:   newRequest("", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
-			want:      want{untouched: "NotACreation"},
+			inventory: closed, request: deletion, want: want{untouched: "NotACreation"},
 		},
 		"Subresource": {
 			reason:    "We should leave a subresource alone, even before we know any class.",
-			inventory: closed,
-			request:   newRequest("", func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }),
-			want:      want{untouched: "NotACreation"},
+			inventory: closed, request: subresource, want: want{untouched: "NotACreation"},
 		},
 		"Closed": {
 			reason:    "We should not decide on part of the classes.",
-			inventory: closed,
-			request:   newRequest(""),
-			want:      want{err: "not all registered classes have been listed yet; try again in a moment"},
+			inventory: closed, want: want{err: "not all registered classes have been listed yet; try again in a moment"},
 		},
 		"Unknown": {
-			reason:     "We should not decide on a kind that another replica may know already.",
-			inventory:  served,
-			registered: asClaimKind(true, nil),
-			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
-			want:       want{err: `claim kind "mysqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`},
+			reason:  "We should not decide on a kind that another replica may know already.",
+			request: other, registered: registered, want: want{err: fmt.Sprintf(notYet, "mysqlinstances.database.example.org")},
 		},
 		"NeverRegistered": {
-			reason:     "We should leave claims alone whose kind is not registered.",
-			inventory:  served,
-			registered: asClaimKind(false, nil),
-			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
-			want:       want{untouched: "NotRegistered"},
+			reason:  "We should leave claims alone whose kind is not registered.",
+			request: other, registered: unregistered, want: want{untouched: "NotRegistered"},
 		},
 		"OtherResource": {
-			reason:     "We should leave claims alone that are not those of the registration.",
-			inventory:  served,
-			registered: asClaimKind(true, nil),
-			request:    newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
-			claimKind:  claimKindName,
-			want:       want{untouched: "NotRegistered"},
+			reason:  "We should leave claims alone that are not those of the registration.",
+			request: other, registered: registered, claimKind: claimKindName, want: want{untouched: "NotRegistered"},
 		},
 		"OtherVersion": {
 			reason:    "We should not read a claim by paths that are written for another version, and say what helps.",
@@ -95,74 +85,54 @@ func TestReviewGuards(t *testing.T) {
 			registered: func(context.Context, string) (*v1beta1.ClaimKind, error) {
 				return pin(claimKindOf(claimKindName)), nil
 			},
-			request: newRequest(wantsGold),
 			want: want{err: `claim kind "postgresqlinstances.database.example.org": its paths are written for version "v1beta1" of postgresqlinstances.database.example.org, ` +
 				`and the API server sends these claims as "v1": write the paths for a version that is served, and set spec.claims.version to it`},
 		},
 		"MalformedName": {
 			reason:    "We should ask nobody for a name that no ClaimKind can have.",
-			inventory: served,
-			request:   newRequest(wantsGold),
-			claimKind: "A b",
-			want:      want{err: "path: must be /bind/NAME, where NAME is that of a ClaimKind", status: http.StatusBadRequest},
+			claimKind: "A b", want: want{err: "path: must be /bind/NAME, where NAME is that of a ClaimKind", status: http.StatusBadRequest},
 		},
 		"NotToldWhether": {
-			reason:     "We should not say that a kind is not registered when we could not ask.",
-			inventory:  served,
-			registered: asClaimKind(false, errors.New("connection refused")),
-			request:    newRequest("", func(r *admissionv1.AdmissionRequest) { r.Resource.Resource = "mysqlinstances" }),
-			want:       want{err: "connection refused"},
+			reason:  "We should not say that a kind is not registered when we could not ask.",
+			request: other, registered: asClaimKind(false, errors.New("connection refused")), want: want{err: "connection refused"},
 		},
 		"Retired": {
-			reason:     "We should leave claims alone whose kind is registered no more.",
-			inventory:  retired,
-			registered: asClaimKind(false, nil),
-			request:    newRequest(""),
-			want:       want{untouched: "NotRegistered"},
+			reason:    "We should leave claims alone whose kind is registered no more.",
+			inventory: retired, registered: unregistered, want: want{untouched: "NotRegistered"},
 		},
 		"Back": {
-			reason:     "We should not decide on a kind that was registered again a moment ago.",
-			inventory:  retired,
-			registered: asClaimKind(true, nil),
-			request:    newRequest(""),
-			want:       want{err: `claim kind "postgresqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`},
+			reason:    "We should not decide on a kind that was registered again a moment ago.",
+			inventory: retired, registered: registered, want: want{err: fmt.Sprintf(notYet, claimKindName)},
 		},
 		"Faulty": {
 			reason:    "We should not bind by a registration that we do not understand.",
 			inventory: faulty,
-			request:   newRequest(wantsGold),
 			want: want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` +
 				`set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
 		},
 		"NoObject": {
-			reason:    "We should tell a caller that sends no object.",
-			inventory: served,
-			request:   newRequest(""),
-			want:      want{err: "request.object: must be set", status: http.StatusBadRequest},
+			reason:  "We should tell a caller that sends no object.",
+			request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest},
 		},
 		"NotAnObject": {
-			reason:    "We should tell a caller that sends something else.",
-			inventory: served,
-			request:   newRequest(`["db"]`),
-			want:      want{err: "request.object: must be an object", status: http.StatusBadRequest},
+			reason:  "We should tell a caller that sends something else.",
+			request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest},
 		},
 		"BeingDeleted": {
-			reason:    "We should leave a claim alone that is being deleted, whatever it asks for.",
-			inventory: served,
-			request:   newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`),
-			want:      want{untouched: "BeingDeleted"},
+			reason:  "We should leave a claim alone that is being deleted, whatever it asks for.",
+			request: newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`),
+			want:    want{untouched: "BeingDeleted"},
 		},
 		"Explicit": {
-			reason:    "We should leave an explicit claim alone, whatever its selector says.",
-			inventory: served,
-			request:   newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`),
-			want:      want{untouched: "Settled"},
+			reason:  "We should leave an explicit claim alone, whatever its selector says.",
+			request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`), want: want{untouched: "Settled"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // It may wait.
-				binder := newBinder(t, tc.inventory)
-				named := cmp.Or(tc.claimKind, tc.request.Resource.Resource+".database.example.org")
+				binder := newBinder(t, cmp.Or(tc.inventory, served))
+				request := cmp.Or(tc.request, newRequest(wantsGold))
+				named := cmp.Or(tc.claimKind, request.Resource.Resource+".database.example.org")
 				if tc.registered != nil {
 					binder.ClaimKind = func(ctx context.Context, claimKind string) (*v1beta1.ClaimKind, error) {
 						assert.Equal(t, named, claimKind, "We should ask for the ClaimKind that the path names.")
@@ -170,7 +140,7 @@ func TestReviewGuards(t *testing.T) {
 					}
 				}
 				begin := time.Now()
-				response, _, err := binder.Review(t.Context(), named, tc.request)
+				response, _, err := binder.Review(t.Context(), named, request)
 				if tc.want.err != "" {
 					require.EqualError(t, err, tc.want.err, tc.reason)
 					bad := &badRequest{}

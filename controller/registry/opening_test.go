@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -93,21 +94,20 @@ func TestOpening(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		reason string
-		known  []string // claim kinds
-		cache  *controllertest.Cached
-		before func(running) // it starts
-		after  func(running) // it has been open for a moment
-		opens  time.Duration // negative means never
-		faults []string      // the claim kinds with a fault when it opens
-		later  []string      // the same, two seconds later
+		known  []string               // claim kinds, both unless set
+		cache  *controllertest.Cached // whole unless set
+		before func(running)          // it starts
+		after  func(running)          // it has been open for a moment
+		opens  time.Duration          // negative means never
+		faults []string               // the claim kinds with a fault when it opens
+		later  []string               // the same, two seconds later
 	}{
 		"Complete": {
 			reason: "We should open at once when all is there.",
-			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds); found(r, bads) },
+			before: func(r running) { found(r, golds); found(r, bads) },
 		},
 		"Late": {
 			reason: "We should wait for what comes a moment later.",
-			cache:  whole, known: []string{databases, queues},
 			before: func(r running) {
 				found(r, golds)
 				time.AfterFunc(10*time.Second, func() { found(r, bads) })
@@ -116,36 +116,34 @@ func TestOpening(t *testing.T) {
 		},
 		"Missing": {
 			reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.",
-			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) },
-			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
+			before: func(r running) { found(r, golds) },
+			opens:  v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
 		},
 		"NothingLookedUp": {
 			reason: "We should name every claim kind that waits for classes.",
-			cache:  whole, known: []string{databases, queues},
-			opens: v1beta1.StartPatience, faults: []string{databases, queues}, later: []string{databases, queues},
+			opens:  v1beta1.StartPatience, faults: []string{databases, queues}, later: []string{databases, queues},
 		},
 		"Found": {
 			reason: "We should bind claims again once the classes are there.",
-			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { found(r, bads) },
+			before: func(r running) { found(r, golds) }, after: func(r running) { found(r, bads) },
 			opens: v1beta1.StartPatience, faults: []string{databases},
 		},
 		"Unregistered": {
 			reason: "We should wait no more for what is registered no more.",
-			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(withoutBads) },
+			before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(withoutBads) },
 			opens: v1beta1.StartPatience, faults: []string{databases},
 		},
 		"RegisteredForAnother": {
 			reason: "We should go by what the missing class kind serves now.",
-			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(moved) },
+			before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(moved) },
 			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{queues},
 		},
 		"RegisteredSince": {
 			reason: "We should not wait for a class kind that is registered once we are open.",
-			cache:  withoutBads, known: []string{databases, queues}, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(whole) },
+			cache:  withoutBads, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(whole) },
 		},
 		"RefusedForGood": {
 			reason: "We should believe a refusal that lasts, when it has.",
-			cache:  whole, known: []string{databases, queues},
 			before: func(r running) {
 				found(r, golds)
 				time.AfterFunc(time.Second, func() { refuse(r) })
@@ -154,7 +152,6 @@ func TestOpening(t *testing.T) {
 		},
 		"RefusedSince": {
 			reason: "We should not believe a refusal at once, though we open meanwhile.",
-			cache:  whole, known: []string{databases, queues},
 			before: func(r running) {
 				found(r, golds)
 				time.AfterFunc(20*time.Second, func() { refuse(r) })
@@ -163,7 +160,7 @@ func TestOpening(t *testing.T) {
 		},
 		"AtFaultSince": {
 			reason: "We should bind no claim without classes that were offered, once it turns out that their registration is at fault.",
-			cache:  whole, known: []string{databases, queues}, before: func(r running) { found(r, golds) },
+			before: func(r running) { found(r, golds) },
 			after: func(r running) {
 				faulty := *bads
 				faulty.Fault = &selector.Fault{Reason: v1beta1.ReasonInvalidExpression, Text: "it does not compile"}
@@ -173,20 +170,23 @@ func TestOpening(t *testing.T) {
 		},
 		"ClaimKindNeverRegistered": {
 			reason: "We should not wait for ever for a claim kind that cannot be registered.",
-			cache:  whole, known: []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
+			known:  []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
 			opens: v1beta1.StartPatience,
 		},
 		"RegistrationsUnknown": {
 			reason: "We should not open before we know what is registered.",
-			cache:  &controllertest.Cached{ListErr: errors.New("refused")}, known: []string{databases, queues}, opens: -1,
+			cache:  &controllertest.Cached{ListErr: errors.New("refused")}, opens: -1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				reader := &exchanged{}
-				reader.Store(tc.cache)
+				reader.Store(cmp.Or(tc.cache, whole))
 				r := running{newRegistration(reader, nil, cluster.Resolver{}, nil), reader}
+				if tc.known == nil {
+					tc.known = []string{databases, queues}
+				}
 				for _, name := range tc.known {
 					k := controllertest.NewClaimKind(name)
 					k.Spec.Choice.Strategy, k.Spec.Reference.Form = v1beta1.Random, v1beta1.ObjectReference

@@ -42,77 +42,70 @@ func TestClassKind(t *testing.T) {
 		namespaced bool
 		err        string
 	}
+	known := &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}
+	down := map[string]any{"/apis/example.org": controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)}
 	for tcName, tc := range map[string]struct {
 		reason  string
-		client  *controllertest.Cached
+		client  *controllertest.Cached // known unless set
 		api     *controllertest.Cached // the API server itself, if its answer differs
 		watched *registered
-		answers map[string]any
+		answers map[string]any // served unless set
 		want    want
 	}{
 		"NotRegistered": {
 			reason: "We should take the API server's word that it is registered no more, whatever we watch.",
-			client: &controllertest.Cached{}, watched: watched("5e1f"), answers: served,
+			client: &controllertest.Cached{}, watched: watched("5e1f"),
 		},
 		"NotHeardOf": {
 			reason: "We should ask the API server for one that we have not heard of.",
-			client: &controllertest.Cached{}, api: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, answers: served,
-			want: want{kind: "Gold"},
+			client: &controllertest.Cached{}, api: known, want: want{kind: "Gold"},
 		},
 		"NotHeardOfNorAnswered": {
 			reason: "We should not say that it is not registered because we have not heard of it.",
-			client: &controllertest.Cached{}, api: &controllertest.Cached{Err: refused}, answers: served,
+			client: &controllertest.Cached{}, api: &controllertest.Cached{Err: refused},
 			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
 		},
 		"HeardOf": {
 			reason: "We should not ask the API server for what we know.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, api: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),
-			want: want{kind: "Watched", namespaced: true},
+			api:    &controllertest.Cached{Err: refused}, watched: watched("5e1f"), want: want{kind: "Watched", namespaced: true},
 		},
 		"NotAnswered": {
 			reason: "We should not say that it is not registered when we could not ask.",
-			client: &controllertest.Cached{Err: refused}, watched: watched("5e1f"), answers: served,
+			client: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),
 			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
 		},
 		"Watched": {
-			reason: "We should not look up a resource that we watch, but take the registration as it is now.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, watched: watched("5e1f"),
-			want: want{kind: "Watched", namespaced: true},
+			reason:  "We should not look up a resource that we watch, but take the registration as it is now.",
+			watched: watched("5e1f"), answers: down, want: want{kind: "Watched", namespaced: true},
 		},
 		"WatchedBefore": {
-			reason: "We should look up the resource of a registration that was deleted and made again.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, watched: watched("c0ffee"), answers: served,
-			want: want{kind: "Gold"},
+			reason:  "We should look up the resource of a registration that was deleted and made again.",
+			watched: watched("c0ffee"), want: want{kind: "Gold"},
 		},
 		"NotWatched": {
-			reason: "We should look up a resource that we do not watch yet.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, watched: unfollowed(cluster.ErrNotInstalled), answers: served,
-			want: want{kind: "Gold"},
+			reason:  "We should look up a resource that we do not watch yet.",
+			watched: unfollowed(cluster.ErrNotInstalled), want: want{kind: "Gold"},
 		},
-		"Unknown": {
-			reason: "We should look up a resource that we have not heard of.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, answers: served,
-			want: want{kind: "Gold"},
-		},
-		"NotInstalled": {
-			reason: "We should say that there are no classes of a kind that is not installed.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}},
-		},
+		"Unknown":      {reason: "We should look up a resource that we have not heard of.", want: want{kind: "Gold"}},
+		"NotInstalled": {reason: "We should say that there are no classes of a kind that is not installed.", answers: map[string]any{}},
 		"NotServed": {
 			reason: "We should not say that there are no classes of a kind whose CRD is there.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}, CRDs: []string{name}},
-			want:   want{err: `cannot look up class kind "golds.example.org": ` + ErrCRDNotServed.Error()},
+			client: &controllertest.Cached{ClassKinds: known.ClassKinds, CRDs: []string{name}}, answers: map[string]any{},
+			want: want{err: `cannot look up class kind "golds.example.org": ` + ErrCRDNotServed.Error()},
 		},
 		"NotLookedUp": {
-			reason: "We should not say that there are no classes when we could not ask.",
-			client: &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}, answers: map[string]any{"/apis/example.org": controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
-			want: want{err: `cannot look up class kind "golds.example.org": cannot look up the API group "example.org": ServiceUnavailable`},
+			reason:  "We should not say that there are no classes when we could not ask.",
+			answers: down,
+			want:    want{err: `cannot look up class kind "golds.example.org": cannot look up the API group "example.org": ServiceUnavailable`},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
+			if tc.answers == nil {
+				tc.answers = served
+			}
 			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			r := newRegistration(tc.client, cmp.Or(tc.api, tc.client), resolver, nil)
+			r := newRegistration(cmp.Or(tc.client, known), cmp.Or(tc.api, tc.client, known), resolver, nil)
 			if tc.watched != nil {
 				r.kinds[name] = tc.watched
 			}
