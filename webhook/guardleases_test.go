@@ -106,7 +106,6 @@ func TestCollectLeases(t *testing.T) {
 	}
 }
 
-// TestCollectLeasesByAndBy bounds what one round asks of the API server.
 func TestCollectLeasesByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLeased(t)

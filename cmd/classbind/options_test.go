@@ -182,7 +182,6 @@ func TestValidateAccepts(t *testing.T) {
 	}
 }
 
-// TestCertificates checks what each mode takes from the flags.
 func TestCertificates(t *testing.T) {
 	o := parse(t, "--namespace=ns", "--webhook-service=svc", "--certificate-duration=1h", "--ca-duration=3h", "--cert-dir="+t.TempDir())
 	assert.Equal(t, "classbind-ca", o.caSecret(), "We should watch the Secret in which we keep the CA.")

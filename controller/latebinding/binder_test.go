@@ -194,7 +194,6 @@ func TestFaultIsOver(t *testing.T) {
 	}
 }
 
-// TestTermsOverlap has a term end late, while the next one runs.
 func TestTermsOverlap(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
@@ -352,7 +351,6 @@ func TestClaimsOnTheWayIn(t *testing.T) {
 	eventually(t, "We should say that all is well.", func(c *assert.CollectT) { assert.NoError(c, r.claims.LateProblem(lateKind)) })
 }
 
-// TestLateBindingRate binds more claims than a burst may have.
 func TestLateBindingRate(t *testing.T) {
 	s := newClaimServer(t)
 	const claims, rate = 500, 200

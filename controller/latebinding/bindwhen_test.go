@@ -59,7 +59,6 @@ func (r *lateReplica) notify(t testing.TB) {
 	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
 }
 
-// TestDelayedBinding binds claims when they say so themselves.
 func TestDelayedBinding(t *testing.T) {
 	s := newClaimServer(t)
 	s.set(t, "team-a/early", `{}`)

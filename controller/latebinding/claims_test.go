@@ -54,7 +54,6 @@ func TestCountedThoughNotWritable(t *testing.T) {
 	r.awaitCounts(t, ClaimCounts{Bound: 2})
 }
 
-// TestLeastClaimsCounted checks that the tally has the bound claims of the watch.
 func TestLeastClaimsCounted(t *testing.T) {
 	s := newClaimServer(t)
 	bound := func(name, class string) {
@@ -109,7 +108,6 @@ func TestLeastClaimsCounted(t *testing.T) {
 	assert.Len(t, seen, 2, "We should count nothing that is watched no more.")
 }
 
-// TestReadyWaitsForCounts checks that a replica that starts waits long enough, and no longer.
 func TestReadyWaitsForCounts(t *testing.T) {
 	s := newClaimServer(t)
 	k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.LeastClaims })

@@ -70,7 +70,6 @@ func TestClassCounts(t *testing.T) {
 	}
 }
 
-// TestClassCountsIncomplete checks what is known of claims that are not listed, or not watched.
 func TestClassCountsIncomplete(t *testing.T) {
 	s := newClaimServer(t)
 	r := newLateReplica(t, s, lateClaimKind())
@@ -87,7 +86,6 @@ func TestClassCountsIncomplete(t *testing.T) {
 	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
 }
 
-// TestClassSeriesAreBounded has more classes than there may be series.
 func TestClassSeriesAreBounded(t *testing.T) {
 	s := newClaimServer(t)
 	names := make([]string, v1beta1.MaxClassSeries+50)

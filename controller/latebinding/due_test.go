@@ -44,7 +44,6 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
 }
 
-// TestAskingEnds has more groups of claims than one round can ask about.
 func TestAskingEnds(t *testing.T) {
 	w := newLateWatch(t)
 	const groups = 50
@@ -64,7 +63,6 @@ func TestAskingEnds(t *testing.T) {
 	assert.Empty(t, w.due(t.Context(), view))
 }
 
-// TestClaimsOverflow has more selectors wait than there is room for.
 func TestClaimsOverflow(t *testing.T) {
 	const claims = 100
 	s := newClaimServer(t)
@@ -141,7 +139,6 @@ func addCrowd(t *testing.T, w *claimWatch) {
 	}
 }
 
-// TestUnreadTakeTurns checks that namespaces take turns, and that a round reads no more than it may.
 func TestUnreadTakeTurns(t *testing.T) {
 	w := newLateWatch(t)
 	w.state.resize(1)
@@ -166,7 +163,6 @@ func TestUnreadTakeTurns(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
 }
 
-// TestAskingTakesTurns checks that namespaces take turns.
 func TestAskingTakesTurns(t *testing.T) {
 	w := newLateWatch(t)
 	addCrowd(t, w)

@@ -80,7 +80,6 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
-// TestEventsRate has more events to send than a burst may have.
 func TestEventsRate(t *testing.T) {
 	s := newClaimServer(t)
 	const claims, rate = 300, 50
@@ -169,7 +168,6 @@ func TestNotifyingEnds(t *testing.T) {
 	})
 }
 
-// TestEventsOfOneNamespace checks that they leave places for those of others.
 func TestEventsOfOneNamespace(t *testing.T) {
 	q := newEventQueue(100)
 	push := func(namespace string, n, most int) (pushed int) {

@@ -113,7 +113,6 @@ func TestLargeClaims(t *testing.T) {
 	}
 }
 
-// TestSelectorsAsText checks that selectors are the same when they are parsed again.
 func TestSelectorsAsText(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{"classSelector":null}`, `{"classSelector":{}}`,
@@ -158,7 +157,6 @@ func selecting(n, bytes int) string {
 	return fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"only-%06d","operator":"In","values":[%s]}]}}`, n, repeated(`"`+strings.Repeat("x", 60)+`"`, 1+bytes/61))
 }
 
-// TestGroupCost compares groupCost with what a group takes.
 func TestGroupCost(t *testing.T) {
 	for _, long := range []int{1, 200, 1000, 5000} {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
@@ -286,7 +284,6 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestLines checks that lines grow with the claims, not with their changes.
 func TestLines(t *testing.T) {
 	w := newLateWatch(t)
 	addClaim(t, w, claimJSON(0, wantsGold))
@@ -314,7 +311,6 @@ func heap() int64 {
 	}
 }
 
-// TestClaimMemory measures the memory that a claim takes.
 func TestClaimMemory(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }

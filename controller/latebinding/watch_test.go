@@ -36,7 +36,6 @@ func endedWatches(claims int, last *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-// TestEndedWatches checks that no claim is missed when a watch ends and another follows.
 func TestEndedWatches(t *testing.T) {
 	const claims = 1050
 	last := &atomic.Int64{}

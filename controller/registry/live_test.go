@@ -335,7 +335,6 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveAsks looks at what the API server is asked.
 func TestLiveAsks(t *testing.T) {
 	const resource = "/apis/example.org/v1/golds"
 	long := make([]string, 200_000)

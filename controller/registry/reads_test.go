@@ -208,7 +208,6 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 	})
 }
 
-// TestReadsOfOneGroup has one namespace ask for as many reads of an API group as are allowed.
 func TestReadsOfOneGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := newSlowReads()

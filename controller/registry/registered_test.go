@@ -190,7 +190,6 @@ func TestClassSource(t *testing.T) {
 	assert.False(t, as.same(more), "We should notice that another claim kind is offered the classes.")
 }
 
-// TestSerial registers a claim kind again and again.
 func TestSerial(t *testing.T) {
 	r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
 	k := controllertest.NewClaimKind("claims.example.org")

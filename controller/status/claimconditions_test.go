@@ -69,7 +69,6 @@ func TestCountClaims(t *testing.T) {
 	}
 }
 
-// TestOnClassCounts checks which class kinds are counted again when claims change.
 func TestOnClassCounts(t *testing.T) {
 	inventory := selector.NewInventory()
 	inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))

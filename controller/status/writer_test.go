@@ -448,7 +448,6 @@ func TestStatusWriteFails(t *testing.T) {
 	}
 }
 
-// TestGuarded checks the condition beside that of a kind which is watched.
 func TestGuarded(t *testing.T) {
 	const name = "golds.example.org"
 	entries := func(classKinds ...string) *admissionregistrationv1.ValidatingWebhookConfiguration {

@@ -12,7 +12,6 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// TestOrder has the claim kinds a, with an order, and b, which comes last.
 func TestOrder(t *testing.T) {
 	const a, b = "a.example.org" + v1beta1.BindSuffix, "b.example.org" + v1beta1.BindSuffix
 	last := func(entries ...string) *admissionregistrationv1.MutatingWebhookConfiguration {

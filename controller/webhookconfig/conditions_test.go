@@ -186,7 +186,6 @@ func TestConditionsAgree(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatUnbind has conditions and Restore judge the same updates.
 func TestUpdatesThatUnbind(t *testing.T) {
 	var specs []string
 	for _, ref := range []string{``, `"ref":null`, `"ref":{}`, `"ref":{"name":"default"}`, `"ref":{"name":"gold"}`, `"ref":{"name":"silver"}`, `"ref":"default"`, `"ref":{"kind":"Class"}`, `"ref":{"kind":"Class","name":"gold","more":1}`, `"ref":{"more":1}`} {

@@ -429,7 +429,6 @@ func (c noClasses) Get(ctx context.Context, k client.ObjectKey, o client.Object,
 	return c.Cached.Get(ctx, k, o, opts...)
 }
 
-// TestReconcileTrusts checks that both configurations have the same CAs: replicas serve both.
 func TestReconcileTrusts(t *testing.T) {
 	old, ours, certManagers := newCA(t), newCA(t), newCA(t)
 	c := &controllertest.Cached{

@@ -562,7 +562,6 @@ func TestExplainCluster(t *testing.T) {
 	}
 }
 
-// TestExplainAsksOnce explains many claims with no more requests than one.
 func TestExplainAsksOnce(t *testing.T) {
 	api := newAPIServer(func(a map[string]any) {
 		spec := claimKindSpec()

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplainReferences explains claims whose reference is elsewhere, empty or not wanted.
 func TestExplainReferences(t *testing.T) {
 	const queue = `{"label": "kueue.x-k8s.io/queue-name", "form": "Name"}`
 	usual := `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`
@@ -93,7 +92,6 @@ func TestExplainReferences(t *testing.T) {
 	}
 }
 
-// TestExplainCountsClaims counts a claim with two ClaimKinds once.
 func TestExplainCountsClaims(t *testing.T) {
 	t.Chdir(write(t, map[string]string{
 		"claim.yaml": `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`,

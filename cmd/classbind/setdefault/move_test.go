@@ -237,7 +237,6 @@ func stores(_ string, store func() runtime.Object, _ clienttesting.ObjectTracker
 	return store(), nil
 }
 
-// TestOvertaken changes the default again before classbind's status names the new one.
 func TestOvertaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
