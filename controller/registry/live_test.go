@@ -253,46 +253,38 @@ func TestLive(t *testing.T) {
 		classes []string
 		err     string
 	}
+	stale := want{classes: []string{"Gold/new", "Silver/known"}}
 	for name, tc := range map[string]struct {
-		reason  string
-		code    int
-		silvers *registered
-		want    want
+		reason   string
+		code     int
+		answered error // of the watch
+		changed  bool  // is the registration, since silvers were listed
+		want     want
 	}{
-		"Answered": {
-			reason: "We should take what the API server has now.",
-			code:   http.StatusOK, silvers: watchedKind(silvers, watching(nil), known, true),
-			want: want{classes: []string{"Gold/new", "Silver/new"}},
-		},
+		"Answered": {reason: "We should take what the API server has now.", code: http.StatusOK, want: want{classes: []string{"Gold/new", "Silver/new"}}},
 		"Uninstalled": {
 			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
-			code:   http.StatusNotFound, silvers: watchedKind(silvers, watching(nil), known, true),
-			want: want{classes: []string{"Gold/new"}},
+			code:   http.StatusNotFound, want: want{classes: []string{"Gold/new"}},
 		},
 		"JustRefused": {
 			reason: "We should not say that there is no class when the API server would not tell.",
-			code:   http.StatusServiceUnavailable, silvers: watchedKind(silvers, watching(nil), known, true),
-			want: want{err: `cannot list the classes of "silvers.example.org": `},
+			code:   http.StatusServiceUnavailable, want: want{err: `cannot list the classes of "silvers.example.org": `},
 		},
 		"StaleUnavailable": {
 			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: watchedKind(silvers, watching(unavailable), known, true),
-			want: want{classes: []string{"Gold/new", "Silver/known"}},
+			code:   http.StatusServiceUnavailable, answered: unavailable, want: stale,
 		},
 		"StaleForbidden": {
 			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, silvers: watchedKind(silvers, watching(forbidden), known, true),
-			want: want{classes: []string{"Gold/new", "Silver/known"}},
+			code:   http.StatusForbidden, answered: forbidden, want: stale,
 		},
 		"RefusedSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, silvers: watchedKind(silvers, watching(forbidden), known, false),
-			want: want{classes: []string{"Gold/new", "Silver/known"}},
+			code:   http.StatusForbidden, answered: forbidden, changed: true, want: stale,
 		},
 		"UnavailableSinceItChanged": {
 			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, silvers: watchedKind(silvers, watching(unavailable), known, false),
-			want: want{classes: []string{"Gold/new", "Silver/known"}},
+			code:   http.StatusServiceUnavailable, answered: unavailable, changed: true, want: stale,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -311,7 +303,7 @@ func TestLive(t *testing.T) {
 			require.NoError(t, err)
 			r := newRegistration(nil, nil, cluster.Resolver{}, client)
 			r.kinds[golds.Name] = watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true)
-			r.kinds[silvers.Name] = tc.silvers
+			r.kinds[silvers.Name] = watchedKind(silvers, watching(tc.answered), known, !tc.changed)
 			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.ObjectReference}}})
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
