@@ -157,6 +157,10 @@ func TestRounds(t *testing.T) {
 			reason: "We should not make a configuration that nobody deployed.", claims: []v1beta1.ClaimKind{a},
 			want: want{again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`},
 		},
+		"NoConfigurationOfClasses": {
+			reason: "We should not make a configuration that nobody deployed.", classes: []v1beta1.ClassKind{},
+			want: want{again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
+		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},

@@ -2,6 +2,8 @@ package status
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,15 +66,20 @@ func TestReportForPrograms(t *testing.T) {
 }
 
 func TestStatusRefuses(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(nowhere, []byte("apiVersion: v1\nkind: Config\ncurrent-context: a\n"+
+		"clusters: [{name: a, cluster: {server: https://localhost:1}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), 0o600))
 	for name, tc := range map[string]struct {
 		reason string
 		args   []string
 		want   string
 	}{
-		"Argument":  {"We should not ignore an argument.", []string{"postgresqlinstances"}, `status takes no arguments; there are ["postgresqlinstances"]`},
-		"Output":    {"We should not guess a format.", []string{"-o", "wide"}, `--output="wide": must be table, json or yaml`},
-		"Namespace": {"We should refuse what is no namespace.", []string{"--classbind-namespace=a/b"}, `--classbind-namespace="a/b": `},
-		"Flag":      {"We should refuse an unknown flag.", []string{"--nonsense"}, "unknown flag"},
+		"Argument":   {"We should not ignore an argument.", []string{"postgresqlinstances"}, `status takes no arguments; there are ["postgresqlinstances"]`},
+		"Output":     {"We should not guess a format.", []string{"-o", "wide"}, `--output="wide": must be table, json or yaml`},
+		"Namespace":  {"We should refuse what is no namespace.", []string{"--classbind-namespace=a/b"}, `--classbind-namespace="a/b": `},
+		"Flag":       {"We should refuse an unknown flag.", []string{"--nonsense"}, "unknown flag"},
+		"Kubeconfig": {"We should name the file that does not exist.", []string{"--kubeconfig", filepath.Join(filepath.Dir(nowhere), "absent")}, "cannot find a cluster: "},
+		"NoAnswer":   {"We should say what we cannot read.", []string{"--kubeconfig", nowhere}, "cannot list ClaimKinds: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
