@@ -121,7 +121,8 @@ func (s *PlanServer) RoundTrip(r *http.Request) (*http.Response, error) {
 			for _, name := range slices.Sorted(maps.Keys(s.Plans)) {
 				events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, planJSON(name, s.Plans[name]))
 			}
-			events <- `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}`
+			events <- `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"resourceVersion":"7",` +
+				`"annotations":{"k8s.io/initial-events-end":"true"}}}}`
 		}
 		go func() {
 			for {
@@ -141,7 +142,8 @@ func (s *PlanServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		for _, name := range slices.Sorted(maps.Keys(s.Plans)) {
 			items = append(items, planJSON(name, s.Plans[name]))
 		}
-		return answer(fmt.Sprintf(`{"apiVersion":"example.org/v1","kind":"PlanList","metadata":{"resourceVersion":"7"},"items":[%s]}`, strings.Join(items, ",")))
+		const list = `{"apiVersion":"example.org/v1","kind":"PlanList","metadata":{"resourceVersion":"7"},"items":[%s]}`
+		return answer(fmt.Sprintf(list, strings.Join(items, ",")))
 	}
 	name, found := strings.CutPrefix(r.URL.Path, "/apis/example.org/v1/namespaces/team/plans/")
 	if tier, exists := s.Plans[name]; found && exists {
