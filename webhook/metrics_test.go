@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -237,4 +238,21 @@ func TestMetricsAtOnce(t *testing.T) {
 		}
 	}
 	assert.InDelta(t, workers*each, total, 0, "We should count every claim once, under whichever strategy.")
+}
+
+// BenchmarkReview is what make size follows, to know the files on the way of a claim.
+func BenchmarkReview(b *testing.B) {
+	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "other tier=gold", "silver tier=silver"))
+	request, ctx := newRequest(wantsGold), logr.NewContext(b.Context(), logr.Discard())
+	b.Run("Counted", func(b *testing.B) {
+		binder := &Binder{
+			Snapshot: inventory.Snapshot, Decider: &selector.Decider{Fresh: func() uint64 { return 1 }, Now: time.Now}, Metrics: NewMetrics(inventory.Snapshot),
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := byResource(binder)(ctx, request); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -73,7 +73,7 @@ func TestPathsValid(t *testing.T) {
 		},
 		"Invalid": {
 			reason: "We should not be ready where a path leads nowhere.", schema: fitting, spec: ".spec.ckass",
-			want: want{metav1.ConditionFalse, v1beta1.ReasonPathsInvalid, v1beta1.ReasonPathsInvalid, "no claim is bound: selector.path: the schema has no field .spec.ckass: correct the ClaimKind, or the schema", nil},
+			want: want{metav1.ConditionFalse, v1beta1.ReasonPathsInvalid, v1beta1.ReasonPathsInvalid, "no claim is bound: selector.path: the schema has no field .spec.ckass (did you mean .spec.class?): correct the ClaimKind, or the schema", nil},
 		},
 		"Open": {
 			reason: "We should not know of what may be anything.", schema: `{"x-kubernetes-preserve-unknown-fields":true}`,
