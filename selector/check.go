@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -51,7 +50,7 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 			refused.Reason, refused.Text = "NotOffered", fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
 			continue
 		}
-		c := s.find(className{namespace, to.Name})
+		c := s.Find(namespace, to.Name)
 		if c == nil && d.Class != nil {
 			if c, err = d.Class(ctx, in.Namespace, s.Kind, namespace, to.Name); err != nil {
 				return in, nil, err
@@ -92,27 +91,4 @@ func (k *ClaimKind) refused(c *Class, filter int, err error) *Refused {
 	drop := Drop{Text: k.filters[filter].text}
 	drop.addError(err)
 	return &Refused{c.String(), k.filters[filter].reason, drop.Text}
-}
-
-// named are the classes of the kinds that a reference may mean, and in which namespace, in the order in
-// which the name is looked for.
-func (k *ClaimKind) named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
-	if len(k.precedence) > 0 {
-		at := func(s *Classes) uint { return uint(slices.Index(k.precedence, s.Kind.Name)) } //nolint:gosec // -1 is the last.
-		classes = slices.SortedStableFunc(slices.Values(classes), func(a, b *Classes) int { return cmp.Compare(at(a), at(b)) })
-	}
-	return func(yield func(*Classes, string) bool) {
-		for _, s := range classes {
-			kind, in := s.Kind.GroupVersionKind, ""
-			if k.Form.NamesKind == claim.GroupAndKind && kind.Group != to.Group || k.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
-				continue
-			}
-			if s.Kind.Namespaced {
-				in = cmp.Or(to.Namespace, k.ClassNamespace, namespace)
-			}
-			if !yield(s, in) {
-				return
-			}
-		}
-	}
 }

@@ -389,7 +389,7 @@ func TestSeed(t *testing.T) {
 	seeds := map[uint64]bool{}
 	for _, kind := range []string{"as.example.org", "bs.example.org"} {
 		for _, c := range []claim.Claim{{Name: "db"}, {Name: "db2"}, {Namespace: "team", Name: "db"}, {Namespace: "other", Name: "db"}} {
-			seeds[(&ClaimKind{Reader: &claim.Reader{Name: kind}}).Seed(c, fresh)] = true
+			seeds[(&ClaimKind{Demand: Demand{Reader: &claim.Reader{Name: kind}}}).Seed(c, fresh)] = true
 		}
 	}
 	assert.Len(t, seeds, 8, "We should tell claims apart by kind, namespace and name")

@@ -2,24 +2,24 @@ package selector
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // ClaimKind is a registered kind of claim, compiled once: how its claims are read, what its
 // expressions say, and how one of several classes is chosen.
 type ClaimKind struct {
-	*claim.Reader
-	*rules.ForClaims
+	Demand
 	policy
-	claim.Reach
 	reserved
 
 	// Revision of the ClaimKind from which it was compiled.
@@ -34,9 +34,6 @@ type ClaimKind struct {
 	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the
 	// status. It is for texts alone.
 	CannotBindLater atomic.Bool
-	// precedence are the class kinds in which a name is looked for, in this order, where no reference tells
-	// them apart.
-	precedence []string
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
 	// fault of the registration, whatever its classes; nil if there is none.
@@ -46,18 +43,11 @@ type ClaimKind struct {
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that serve it.
 func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
-		ForClaims: rules.NewForClaims(k, classKinds...),
-		policy:    newPolicy(k),
-		Reach:     claim.NewReach(k.Spec.Classes.Namespaces),
-		reserved:  reservedBy(k),
-		Revision:  RevisionOf(k),
-		Watched:   WatchesClaims(k),
-	}
-	c.Reader = claim.NewReader(k, c.ForClaims)
-	if k.Spec.Classes.Precedence == v1beta1.PrecedenceListed && c.ConfusesKinds() {
-		for _, link := range k.Spec.Classes.Kinds {
-			c.precedence = append(c.precedence, link.Name)
-		}
+		Demand:   NewDemand(k, classKinds...),
+		policy:   newPolicy(k),
+		reserved: reservedBy(k),
+		Revision: RevisionOf(k),
+		Watched:  WatchesClaims(k),
 	}
 	c.fault = cmp.Or(unknownValue(k), faultOf("claim kind", k.Name, c.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
@@ -79,17 +69,6 @@ func CannotBindLater(k *v1beta1.ClaimKind) bool {
 	return meta.IsStatusConditionFalse(k.Status.Conditions, v1beta1.ConditionLateBinding)
 }
 
-// Revision of a registration. A registration that is created again has another uid.
-type Revision struct {
-	UID        types.UID
-	Generation int64
-}
-
-// RevisionOf a ClaimKind or ClassKind.
-func RevisionOf(registration metav1.Object) Revision {
-	return Revision{UID: registration.GetUID(), Generation: registration.GetGeneration()}
-}
-
 // Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
 // the kind asks for that.
 func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
@@ -97,45 +76,6 @@ func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 		return fresh
 	}
 	return hashOf(k.Name, c.Namespace, c.Name)
-}
-
-// ClassOf returns the class that a claim's reference names, nil if it is not known. If
-// it is not there, missing names it as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME. A
-// reference to a kind that is not among the classes says nothing. They are those of all
-// class kinds, also of those that a View leaves out: a claim may have had its class
-// before. A claim that is settled by another field than its reference, such as the name
-// of a volume that exists, may name a class that never was, so it misses none.
-func (k *ClaimKind) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
-	to, bound := k.RefersTo(object)
-	if !bound || k.MayRebind(object) || to.Name == "" {
-		return nil, ""
-	}
-	for s, in := range k.named(classes, namespace, to) {
-		if class := s.find(className{in, to.Name}); class != nil {
-			return class, ""
-		}
-		name := to.Name
-		if in != "" {
-			name = in + "/" + name
-		}
-		missing = cmp.Or(missing, s.Kind.Name+"/"+name)
-	}
-	if value, _ := claim.FirstSet(object, k.SkipIfSet); value != nil {
-		return nil, ""
-	}
-	return nil, missing
-}
-
-// countedAs is the value that BoundTo returns for a class.
-func (k *ClaimKind) countedAs(c *Class) uint64 {
-	switch k.Form.NamesKind {
-	case claim.GroupAndKind:
-		return c.place
-	case claim.KindAlone:
-		return c.groupless
-	default:
-		return c.kindless
-	}
 }
 
 // Given says that the claim refers to its class already, so there is nothing to write. That
@@ -150,5 +90,29 @@ func (d *Decision) Given() bool {
 		return false
 	}
 	counts := k.CountsFor(in.Namespace, to)
-	return counts[0] == k.countedAs(d.Class) || counts[1] != 0 && counts[1] == k.countedAs(d.Class)
+	return counts[0] == k.CountedAs(d.Class) || counts[1] != 0 && counts[1] == k.CountedAs(d.Class)
+}
+
+// RelatedKinds are those whose objects the expressions of a claim kind look at, sorted.
+func (k *ClaimKind) RelatedKinds() []*rules.Kind { return UnionRelated(k) }
+
+// UnionRelated returns the RelatedKinds of several claim kinds, each once, sorted.
+func UnionRelated(kinds ...*ClaimKind) []*rules.Kind {
+	looks := map[rules.Key][]fields.Path{}
+	for _, k := range kinds {
+		if k.Namespaces != nil {
+			looks[k.Namespaces.Key()] = append(looks[k.Namespaces.Key()], k.Namespaces.Fields.Paths()...)
+		}
+		for _, r := range k.Related {
+			looks[r.Kind.Key()] = append(looks[r.Kind.Key()], r.Kind.Fields.Paths()...)
+		}
+	}
+	union := make([]*rules.Kind, 0, len(looks))
+	for key, paths := range looks {
+		union = append(union, &rules.Kind{Resource: key.Resource, Version: key.Version, Fields: expression.NewFields(paths...)})
+	}
+	slices.SortFunc(union, func(a, b *rules.Kind) int {
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Version, b.Version))
+	})
+	return union
 }

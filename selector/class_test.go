@@ -14,11 +14,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-const (
-	defaultAnnotation = "resourceclass.crossplane.io/is-default-class"
-	weightAnnotation  = "resourceclass.crossplane.io/weight"
-)
-
 func TestNewClassWeightByAnnotation(t *testing.T) {
 	weight := func(w string) map[string]string { return map[string]string{weightAnnotation: w} }
 	cases := map[string]struct {
@@ -327,21 +322,4 @@ func TestClassKind(t *testing.T) {
 
 	core := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false)
 	require.Equal(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, core.Resource(), "We should name a core resource")
-}
-
-// newKind is a cluster-scoped ClassKind with the CRD's defaults.
-func newKind(name, kind string, claimKinds ...string) *ClassKind {
-	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: crossplaneClassKind()}
-	for _, name := range claimKinds {
-		k.Spec.ClaimKinds = append(k.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: name})
-	}
-	return NewClassKind(k, schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind), false)
-}
-
-// crossplaneClassKind is the CRD's defaults.
-func crossplaneClassKind() v1beta1.ClassKindSpec {
-	return v1beta1.ClassKindSpec{
-		Default: v1beta1.Source{Annotation: defaultAnnotation},
-		Weight:  v1beta1.Source{Annotation: weightAnnotation},
-	}
 }

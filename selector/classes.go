@@ -111,8 +111,8 @@ func (s *Classes) Without(namespace, name string) *Classes {
 // Len is their number.
 func (s *Classes) Len() int { return s.byName.Len() }
 
-// Has reports whether there is a class of that name.
-func (s *Classes) Has(namespace, name string) bool { return s.find(className{namespace, name}) != nil }
+// Find the class of that name, nil if there is none.
+func (s *Classes) Find(namespace, name string) *Class { return s.find(className{namespace, name}) }
 
 // All classes, sorted anew each time.
 func (s *Classes) All() []*Class {

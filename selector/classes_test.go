@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/hamt/hamttest"
 )
 
 func TestClassesOrder(t *testing.T) {
@@ -35,7 +36,7 @@ func TestClassesOrder(t *testing.T) {
 // nothing is left of classes that are gone.
 func TestClassesChange(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
-	kinds := []*ClassKind{newKind("as.example.org", "A", "xs.example.org", "ys.example.org", "zs.example.org"), newKind("bs.example.org", "B", "xs.example.org", "ys.example.org")}
+	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
 	kinds[1].Namespaced = true
 	randomClass := func(kind *ClassKind) *Class {
 		i, annotations := random.IntN(150), map[string]string{}
@@ -55,16 +56,17 @@ func TestClassesChange(t *testing.T) {
 		}
 		return kind.NewClass(m, nil)
 	}
-	inventory := NewInventory()
-	inventory.Open()
-	claimKinds := map[string]*ClaimKind{}
-	for _, name := range kinds[0].ClaimKinds {
-		k := postgres()
-		k.Name, k.Spec.Classes.Namespaces.From = name, v1beta1.FromAll
-		claimKinds[name] = NewClaimKind(k)
-		inventory.SetClaimKind(claimKinds[name])
-	}
+	reach := claimKind()
+	reach.Spec.Classes.Namespaces.From = v1beta1.FromAll
 	model, current := []map[className]*Class{{}, {}}, []*Classes{NewClasses(kinds[0], nil), NewClasses(kinds[1], nil)}
+	offers := []*Offer{newIndexed(reach, current...), newOffer(reach, current...), newIndexed(reach, current[0])}
+	require.True(t, offers[1].ShareIndex(offers[0]))
+	change := func(from, to *Classes, namespace, name string) {
+		change := NewChange(from, to, namespace, name)
+		for _, o := range offers {
+			assert.Equal(t, len(o.Classes) == 2 || to.Kind == kinds[0], change.Apply(o))
+		}
+	}
 	older, oldClasses := current[0], []*Class{}
 	for i := range 4000 {
 		k := random.IntN(2)
@@ -77,7 +79,7 @@ func TestClassesChange(t *testing.T) {
 			current[k] = before.Without(c.Namespace, c.Name)
 			delete(model[k], c.name())
 		}
-		inventory.ChangeClass(current[k], c.Namespace, c.Name)
+		change(before, current[k], c.Namespace, c.Name)
 		if i%100 > 0 {
 			continue
 		}
@@ -90,25 +92,26 @@ func TestClassesChange(t *testing.T) {
 			require.Equal(t, want.WithTooManyLabels(), got.WithTooManyLabels(), "We should know the classes that have too many labels (%d)", i)
 			require.Equal(t, want.byNamespace, got.byNamespace, "We should know the classes of each namespace (%d)", i)
 		}
-		for name, v := range inventory.Snapshot() {
-			require.Equal(t, newIndex(v.Classes, nil), v.index, "We should index what is there, and nothing else (%d)", i)
+		for _, o := range offers {
+			require.Equal(t, newIndex(o.Classes, nil), o.index, "We should index what is there, and nothing else (%d)", i)
 			for range 20 {
 				s := randomSelector(t, random)
-				require.Equal(t, names(matching(NewView(claimKinds[name], slices.Clone(v.Classes)), s)), names(matching(v, s)), "We should find what matches %q (%d)", s, i)
+				require.Equal(t, matching(newOffer(reach, slices.Clone(o.Classes)...), s), matching(o, s), "We should find what matches %q (%d)", s, i)
 			}
 		}
-		require.Same(t, inventory.Snapshot()["xs.example.org"].index, inventory.Snapshot()["ys.example.org"].index, "We should hold one index of the same classes.")
+		require.Same(t, offers[0].index, offers[1].index, "We should hold one index of the same classes.")
 		require.Equal(t, oldClasses, older.All(), "We should leave classes as they were.")
 		older, oldClasses = current[0], current[0].All()
 	}
 	for k, all := range model {
 		for name := range all {
-			current[k] = current[k].Without(name.namespace, name.name)
-			inventory.ChangeClass(current[k], name.namespace, name.name)
+			before := current[k]
+			current[k] = before.Without(name.namespace, name.name)
+			change(before, current[k], name.namespace, name.name)
 		}
 		assert.Equal(t, &Classes{Kind: kinds[k]}, current[k], "We should keep nothing of classes that are gone.")
 	}
-	assert.Equal(t, &index{}, inventory.Snapshot()["xs.example.org"].index, "We should keep nothing of classes that are gone.")
+	assert.Equal(t, &index{}, offers[0].index, "We should keep nothing of classes that are gone.")
 }
 
 func TestClassesAreTheSame(t *testing.T) {
@@ -152,4 +155,26 @@ func TestClassesAreTheSame(t *testing.T) {
 		m.Annotations[defaultAnnotation], m.DeletionTimestamp = "true", &now
 	})).SameSummary(marked), "We should tell that the default class is being deleted.")
 	assert.False(t, NewClasses(newKind("as.example.org", "A"), x.All()).SameSummary(x), "We should tell the kind from one that is registered anew.")
+}
+
+// TestCraftedClasses plays an author who knows a hash without a seed.
+func TestCraftedClasses(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	kind.Namespaced = true
+	for name, tc := range map[string]struct{ reason, prefix string }{
+		"Name":  {"We should tell names apart that have one hash.", "team/"},
+		"Class": {"We should tell classes apart that have one hash in the draw.", "example.org/A/team/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			names := hamttest.Crafted(t, tc.prefix)
+			all := make([]*Class, len(names))
+			for i, name := range names {
+				all[i] = kind.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: name, Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
+			}
+			classes := NewClasses(kind, all)
+			assert.LessOrEqual(t, hamttest.Longest(classes.byName), 2, tc.reason)
+			assert.LessOrEqual(t, hamttest.Longest(classes.defaults), 2, tc.reason)
+			assert.LessOrEqual(t, hamttest.Longest(classes.in("team").all), 2, tc.reason)
+		})
+	}
 }

@@ -103,7 +103,7 @@ func TestStatusSeatsNobody(t *testing.T) {
 		s.Classes.Fits = []v1beta1.Fit{{Name: "Accepted", Expression: "class.status.accepted && class.spec.size > 0"}}
 	})
 	view := e.with("a", map[string]any{"size": int64(1)}).view()
-	class := view.Classes[0].find(className{"", "a"})
+	class := view.Classes[0].All()[0]
 	_, offered, err := view.Kind.SeatOf(class)
 	require.NoError(t, err)
 	assert.True(t, offered, "We should keep the seat for a class whose status may change unseen.")

@@ -14,7 +14,7 @@ import (
 type derivation struct {
 	paths []derivedPath
 	// partitions is the kind whose partition default classes are indexed by, nil if there is none.
-	partitions *ClaimKind
+	partitions *Demand
 }
 
 type derivedPath struct {
@@ -25,7 +25,7 @@ type derivedPath struct {
 // partitionKey is the key of the partition of a default class.
 const partitionKey text = "="
 
-func (v *offer) newDerivation() *derivation {
+func (o *Offer) newDerivation() *derivation {
 	d := &derivation{}
 	add := func(fits []*rules.Fit) {
 		for _, f := range fits {
@@ -36,12 +36,12 @@ func (v *offer) newDerivation() *derivation {
 			}
 		}
 	}
-	add(v.Kind.Fits)
-	for _, s := range v.known {
+	add(o.demand.Fits)
+	for _, s := range o.known {
 		add(s.Kind.ForClaims.Fits)
 	}
-	if v.Kind.PartitionClass != nil {
-		d.partitions = v.Kind
+	if o.demand.PartitionClass != nil {
+		d.partitions = o.demand
 	}
 	if len(d.paths) == 0 && d.partitions == nil {
 		return nil
@@ -118,4 +118,50 @@ func derivedValue(value any) (text, bool) {
 		}
 	}
 	return "", false
+}
+
+// Value is the claim's side of an equality.
+type Value struct {
+	Equality *rules.Equality
+	Value    any
+	Err      error
+
+	text text
+	// Indexed says that the index has such values.
+	Indexed bool
+}
+
+// NewValue of an equality for a claim, or why there is none.
+func NewValue(of *rules.Equality, value any, err error) Value {
+	v := Value{Equality: of, Value: value, Err: err}
+	if err == nil {
+		v.text, v.Indexed = derivedValue(value)
+	}
+	return v
+}
+
+// Equals reports whether a class has the value, which the index may have.
+func (v *Value) Equals(c *Class) bool {
+	if text, isText := v.Value.(string); isText {
+		return c.Fields.HasText(v.Equality.Path, text)
+	}
+	has, ok := c.Fields.Lookup(v.Equality.Path)
+	if !ok {
+		return false
+	}
+	text, indexed := derivedValue(has)
+	return indexed && text == v.text
+}
+
+// Values of the equalities of a claim.
+type Values []Value
+
+// Of an equality, nil if it is not known.
+func (v Values) Of(e *rules.Equality) *Value {
+	for i := range v {
+		if v[i].Equality == e {
+			return &v[i]
+		}
+	}
+	return nil
 }

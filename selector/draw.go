@@ -53,7 +53,7 @@ var filters = [...]filter{
 		return c.NotOffered, nil
 	})},
 	{"Shadowed", "of a name that means a class of another kind", func(k *ClaimKind) drops {
-		if len(k.precedence) == 0 {
+		if len(k.Precedence) == 0 {
 			return nil
 		}
 		return func(claim subject, c *Class) (bool, error) { return claim.view.isShadowed(claim.Namespace, c), nil }
@@ -209,6 +209,49 @@ var strategies = map[v1beta1.Strategy]Strategy{
 		place:     func(u float64, _ int64) (int64, float64) { return 0, -math.Log(u) },
 		newMemory: func(*ClaimKind) memory { return &turns{} },
 	},
+}
+
+// each visits the classes that a claim asks for and is offered, before the filters.
+func (v *View) each(claim subject, visit func(*Class)) {
+	if asked := v.Kind.Asks(claim.Claim); asked == nil {
+		v.eachDefault(claim, visit)
+	} else if claim.facts == nil {
+		v.Each(claim.Namespace, asked, nil, visit)
+	} else {
+		v.Each(claim.Namespace, asked, claim.facts.values, visit)
+	}
+}
+
+// eachDefault visits the default classes of the claim's own namespace and partition. If none
+// of them is left after dropping, it also visits those of the next seat: for partitions
+// without a default, then for all namespaces, in both ways.
+func (v *View) eachDefault(claim subject, visit func(*Class)) {
+	partition := ""
+	if claim.facts != nil {
+		partition = claim.facts.partition
+	}
+	left := false
+	each := func(namespace, partition string) {
+		v.EachDefaultOf(namespace, partition, func(c *Class) {
+			if !left {
+				i, _ := v.Kind.firstDrop(claim, c)
+				left = i < 0
+			}
+			visit(c)
+		})
+	}
+	if claim.Namespace != "" && v.Kind.Own() {
+		each(claim.Namespace, partition)
+		if !left && partition != "" {
+			each(claim.Namespace, "")
+		}
+	}
+	if !left {
+		each("", partition)
+	}
+	if !left && partition != "" {
+		each("", "")
+	}
 }
 
 // candidate of a draw.

@@ -98,13 +98,3 @@ func (e *Explanation) otherSeat(c *Class) Drop {
 	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&in)
 	return drop
 }
-
-// WithRelated returns the view with related objects, where no Inventory gives it these.
-func (v *View) WithRelated(objects []*Objects) *View {
-	other := *v
-	other.needs, other.related = nil, objects
-	for _, o := range objects {
-		other.needs = append(other.needs, o.Kind)
-	}
-	return &other
-}

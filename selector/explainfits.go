@@ -76,7 +76,7 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 func (e *Explanation) addUnequal(asked map[*Class]bool) {
 	d := &e.Decision
 	selector := d.asks()
-	if selector == nil || d.View.derivation == nil {
+	if selector == nil {
 		return
 	}
 	for _, s := range d.View.Classes {

@@ -30,7 +30,7 @@ type facts struct {
 
 	input  expression.Input
 	budget expression.Budget
-	values []claimValue
+	values Values
 	terms  []claimTerm
 	// turn waits for a turn of a costly decision, unless it has one. Nil needs none.
 	turn func() error
@@ -43,16 +43,6 @@ type facts struct {
 	lastRank int64
 	lastErr  error
 	score    any
-}
-
-// claimValue is the claim's side of an equality.
-type claimValue struct {
-	of    *rules.Equality
-	value any
-	text  text
-	// indexed says that the index has such values.
-	indexed bool
-	err     error
 }
 
 // claimTerm is a term of a fit that does not look at the class, and is not true.
@@ -82,38 +72,13 @@ func (f *facts) claimTerm(of *rules.Fit) *claimTerm {
 	return nil
 }
 
-// valueOf the claim's side of an equality, nil if it is not known.
-func (f *facts) valueOf(e *rules.Equality) *claimValue {
-	for i := range f.values {
-		if f.values[i].of == e {
-			return &f.values[i]
-		}
-	}
-	return nil
-}
-
-// equals reports whether a class has the value, which the index may have.
-func (v *claimValue) equals(c *Class) bool {
-	if text, isText := v.value.(string); isText {
-		return c.Fields.HasText(v.of.Path, text)
-	}
-	has, ok := c.Fields.Lookup(v.of.Path)
-	if !ok {
-		return false
-	}
-	text, indexed := derivedValue(has)
-	return indexed && text == v.text
-}
-
-func (v *claimValue) hashed() value { return value{hashed: hash(string(v.text))} }
-
 // meets reports whether a class meets an equality.
 func (f *facts) meets(e *rules.Equality, c *Class) (bool, error) {
-	v := f.valueOf(e)
-	if v.err != nil {
-		return false, v.err
+	v := f.values.Of(e)
+	if v.Err != nil {
+		return false, v.Err
 	}
-	if v.indexed && v.equals(c) {
+	if v.Indexed && v.Equals(c) {
 		return true, nil
 	}
 	return f.bool(e.Term) // It also has the text of an error.

@@ -7,33 +7,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/rules"
-	"github.com/classbind/classbind/selector/truncate"
 )
-
-// Fault of a registration: the reason of its Ready condition, and a text.
-type Fault struct{ Reason, Text string }
-
-func (f *Fault) Error() string { return f.Text }
-
-// FaultOf a class kind is why its classes are left out, nil if they are not.
-func (v *View) FaultOf(classKind string) *Fault {
-	i := slices.IndexFunc(v.LeftOut, func(k *ClassKind) bool { return k.Name == classKind })
-	if i < 0 {
-		return nil
-	}
-	kind, first := v.LeftOut[i], v.insteadOf(v.LeftOut[i])
-	var forms []string
-	for _, f := range claim.Forms {
-		if !f.Confuses(kind.GroupVersionKind, first.GroupVersionKind) {
-			forms = append(forms, string(f.Name))
-		}
-	}
-	return &Fault{v1beta1.ReasonAmbiguousReference, fmt.Sprintf(
-		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
-			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, v.Kind.Name, v.Kind.Form.Name, first.Name, strings.Join(forms, ", "))}
-}
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not
 // know, nil if there is none. Another release accepted it: to use the default instead
@@ -102,19 +76,6 @@ func unknownValue(k *v1beta1.ClaimKind) *Fault {
 		}
 	}
 	return nil
-}
-
-// faultOf a registration with invalid expressions, nil if there are none.
-func faultOf(what, name string, invalid []rules.Invalid) *Fault {
-	if len(invalid) == 0 {
-		return nil
-	}
-	texts := make([]string, 0, v1beta1.MaxErrors)
-	for _, i := range invalid[:min(len(invalid), v1beta1.MaxErrors)] {
-		texts = append(texts, i.Error())
-	}
-	return &Fault{v1beta1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
-		truncate.String(strings.Join(texts, "; "), 2*v1beta1.MaxMessageBytes))}
 }
 
 // OfPaths reports whether a fault with this reason is that of a registration that does not fit the

@@ -210,7 +210,7 @@ func TestModes(t *testing.T) {
 			}
 			got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, mode)
 			require.NoError(t, err)
-			assert.Equal(t, want.commits, kind.Tally.claims(kind.countedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
+			assert.Equal(t, want.commits, kind.Tally.claims(kind.CountedAs(got.Class)) == 1, "We should count a claim only where the decision counts.")
 			assert.Equal(t, mode, asked, "We should tell gates what the decision is for.")
 			_, err = d.Decide(t.Context(), newView(kind, nil), claim.Intake{Claim: nthClaim(1)}, mode)
 			require.NoError(t, err)
@@ -241,9 +241,9 @@ func TestDeciderGuards(t *testing.T) {
 		reason string
 		err    error
 	}{
-		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{offer: offer{Kind: kind}, Fault: fault}, in: claim.Intake{LeftAlone: claim.Settled}, err: fault},
-		"LeftAlone": {why: "We should leave it alone.", view: &View{offer: offer{Kind: kind}}, in: claim.Intake{LeftAlone: claim.Settled}, reason: claim.Settled},
-		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{offer: offer{Kind: kind}}, in: invalid, reason: "MalformedClaim"},
+		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{Kind: kind, Fault: fault}, in: claim.Intake{LeftAlone: claim.Settled}, err: fault},
+		"LeftAlone": {why: "We should leave it alone.", view: &View{Kind: kind}, in: claim.Intake{LeftAlone: claim.Settled}, reason: claim.Settled},
+		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{Kind: kind}, in: invalid, reason: "MalformedClaim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := d.Decide(t.Context(), tc.view, tc.in, Admit)

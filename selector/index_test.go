@@ -16,20 +16,13 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// newView makes a view with an index, as an inventory does.
-func newView(kind *ClaimKind, classes []*Classes) *View {
-	v := NewView(kind, classes)
-	v.index = newIndex(v.Classes, v.derivation)
-	return v
-}
-
 // The index must find the classes that Kubernetes' own Matches finds.
 func TestIndexMatchesAsAScan(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // It has to be reproducible.
 	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
 	kinds[1].Namespaced = true
 	for n := range 60 {
-		kind := postgres()
+		kind := claimKind()
 		kind.Spec.Classes.Namespaces = []v1beta1.ClassNamespaces{{}, {From: v1beta1.FromAll}, {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"0", "2"}}}[n%3]
 		var offered []*Classes
 		for _, kind := range kinds {
@@ -43,7 +36,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 			}
 			offered = append(offered, NewClasses(kind, classes))
 		}
-		indexed, scanned := newView(NewClaimKind(kind), offered), NewView(NewClaimKind(kind), offered)
+		indexed, scanned := newIndexed(kind, offered...), newOffer(kind, offered...)
 		for range 50 {
 			claim := claim.Claim{Namespace: []string{"", "0", "1"}[random.IntN(3)], Selector: randomSelector(t, random)}
 			var want []*Class
@@ -59,8 +52,8 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 					}
 				}
 			}
-			require.Equal(t, names(want), names(visited(indexed, claim)), "We should find each class that %v is offered and matches, and once", claim)
-			require.Equal(t, names(want), names(visited(scanned, claim)), "We should find each class that %v is offered and matches, and once", claim)
+			require.Equal(t, names(want), visited(indexed, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
+			require.Equal(t, names(want), visited(scanned, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
 			require.Equal(t, most, indexed.lenOffered(claim.Namespace), "We should count the classes that %v is offered", claim)
 		}
 	}
@@ -68,14 +61,22 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 
 func TestIndexMatchesNothing(t *testing.T) {
 	kind := newKind("as.example.org", "A")
-	v := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, []*Class{{Kind: kind, Name: "a", Labels: NewLabels(map[string]string{"tier": "gold"})}})})
+	v := newIndexed(claimKind(), NewClasses(kind, []*Class{{Kind: kind, Name: "a", Labels: NewLabels(map[string]string{"tier": "gold"})}}))
 	assert.Empty(t, matching(v, labels.Nothing()), "We should not take the selector of nothing, which has no requirements, for that of everything")
 }
 
 // A claim among 100,000 classes is as quick as among ten, because few are looked at.
 func TestIndexTakesTheShortestWay(t *testing.T) {
-	_, classes := crowd("as.example.org", 1000, 0, 1) // 10 of gold, 50 in each region, 10 of each team
-	v := newView(NewClaimKind(postgres()), []*Classes{NewClasses(classes[0].Kind, classes)})
+	all := newKind("as.example.org", "Class")
+	var classes []*Class
+	for i := range 1000 { // 10 of gold, 50 in each region, 10 of each team
+		set := map[string]string{"tier": "other", "region": fmt.Sprint("region-", i%20), "team": fmt.Sprint("team-", i%100)}
+		if i < 10 {
+			set["tier"] = "gold"
+		}
+		classes = append(classes, all.NewClass(&metav1.ObjectMeta{Name: fmt.Sprint("class-", i), Labels: set}, nil))
+	}
+	v := newIndexed(claimKind(), NewClasses(all, classes))
 	cases := map[string]struct {
 		reason, selector string
 		want, terms      int
@@ -114,7 +115,7 @@ func TestIndexPassesOverOtherNamespaces(t *testing.T) {
 			Namespace: fmt.Sprint("team-", i%1000), Name: fmt.Sprint("class-", i), Labels: map[string]string{"tier": "gold", "team": fmt.Sprint(i % 1000)},
 		}, nil))
 	}
-	v := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
+	v := newIndexed(claimKind(), NewClasses(kind, classes))
 	for name, tc := range map[string]struct {
 		reason, namespace, selector string
 		indexed                     bool
@@ -132,18 +133,17 @@ func TestIndexPassesOverOtherNamespaces(t *testing.T) {
 			q := newQuery(s, &queryRoom{})
 			assert.Equal(t, tc.indexed, v.eachIndexed(tc.namespace, &q, func(*Class) {}), tc.reason)
 			looked := 0
-			v.Classes[0].eachOffered(&v.Kind.Reach, tc.namespace, func(*Class) { looked++ })
+			v.Classes[0].eachOffered(&v.demand.Reach, tc.namespace, func(*Class) { looked++ })
 			assert.Equal(t, tc.offered, looked, tc.reason)
 		})
 	}
 }
 
-func matching(v *View, s labels.Selector) []*Class { return visited(v, claim.Claim{Selector: s}) }
+func matching(o *Offer, s labels.Selector) []string { return visited(o, "", s) }
 
-func visited(v *View, claim claim.Claim) []*Class {
-	var found []*Class
-	v.each(subject{Claim: claim}, func(c *Class) { found = append(found, c) })
-	slices.SortFunc(found, compare)
+func visited(o *Offer, namespace string, s labels.Selector) (found []string) {
+	o.Each(namespace, s, nil, func(c *Class) { found = append(found, c.String()) })
+	slices.Sort(found)
 	return found
 }
 

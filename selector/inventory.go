@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // Snapshot is what is registered and known at one moment, by claim kind.
@@ -126,7 +127,7 @@ func (i *Inventory) ChangeClass(s *Classes, namespace, name string) {
 		return
 	}
 	i.classes[s.Kind.Name] = s
-	i.change(old, s, className{namespace, name})
+	i.change(NewChange(old, s, namespace, name), s.Kind.ClaimKinds)
 }
 
 // DeleteClasses forgets the classes of one kind.
@@ -209,35 +210,15 @@ func (i *Inventory) ClearMissing(classKind string) {
 	}
 }
 
-// change a class of a kind whose registrations have not changed. Views that share an index have
-// the same classes, and share the next of both, too.
-func (i *Inventory) change(from, to *Classes, name className) {
+// change a class of a kind whose registrations have not changed.
+func (i *Inventory) change(c *Change, claimKinds []string) {
 	i.views = maps.Clone(i.views)
-	changed := map[*index]*View{}
-	for _, claimKind := range to.Kind.ClaimKinds {
-		old := i.views[claimKind]
-		if old == nil {
-			continue
-		}
-		place := slices.Index(old.known, from)
-		if place < 0 { // They are left out.
-			continue
-		}
-		next := *old
-		v := &next
-		judges := old.Kind.mayExclude(to.Kind) // An unlinked view may share the index, and not the next.
-		if twin := changed[old.index]; twin != nil && !judges {
-			v.known, v.Classes, v.index = twin.known, twin.Classes, twin.index
-		} else {
-			v.replace(place, to, name)
-			if old.index != nil {
-				v.index = old.index.changed(old.Classes[place], v.Classes[place], name)
-				if !judges {
-					changed[old.index] = v
-				}
+	for _, name := range claimKinds {
+		if old := i.views[name]; old != nil {
+			if v := *old; c.Apply(&v.Offer) {
+				i.views[name] = &v
 			}
 		}
-		i.views[claimKind] = v
 	}
 	i.publish()
 }
@@ -269,7 +250,7 @@ func (i *Inventory) update(claimKinds ...string) {
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		i.claimKinds.resolve(v)
 		if i.open { // Before, each kind that is listed would rebuild it.
-			v.index = i.views.indexOf(v)
+			i.views.index(v)
 		}
 		i.views[name] = v
 	}
@@ -300,14 +281,14 @@ func (u *unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
 	return kinds
 }
 
-// indexOf the classes of a view, shared with another view that has the same.
-func (s Snapshot) indexOf(of *View) *index {
-	for _, v := range s {
-		if v.index != nil && of.derivation == nil && v.derivation == nil && slices.Equal(v.Classes, of.Classes) {
-			return v.index
+// index the classes of a view, or share the index with another view that has the same.
+func (s Snapshot) index(v *View) {
+	for _, other := range s {
+		if v.ShareIndex(&other.Offer) {
+			return
 		}
 	}
-	return newIndex(of.Classes, of.derivation)
+	v.MakeIndex()
 }
 
 func (i *Inventory) publish() {
@@ -315,4 +296,80 @@ func (i *Inventory) publish() {
 		views := i.views
 		i.current.Store(&views)
 	}
+}
+
+// knownRelated is what an Inventory knows of a RelatedKind: its objects, nil before they are listed,
+// and why these are not known as they are now.
+type knownRelated struct {
+	objects *Objects
+	why     string
+}
+
+// SetRelated replaces all objects of a RelatedKind.
+func (i *Inventory) SetRelated(o *Objects) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.related[o.Kind.Key()] = knownRelated{objects: o}
+	i.relate(o.Kind.Key())
+}
+
+// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The
+// last known ones stay. Until the objects are known, no claim can be bound of those kinds whose
+// expressions look at more of them than is held.
+func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if old := i.related[key]; old.why != why {
+		i.related[key] = knownRelated{old.objects, why}
+		i.relate(key)
+	}
+}
+
+// DeleteRelated forgets a RelatedKind that no claim kind needs any more.
+func (i *Inventory) DeleteRelated(key rules.Key) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, known := i.related[key]; known {
+		delete(i.related, key)
+		i.relate(key)
+	}
+}
+
+// relate makes new views for the claim kinds that need these objects. They share all else with
+// the old ones, unless their faults differ.
+func (i *Inventory) relate(key rules.Key) {
+	views := maps.Clone(i.views)
+	var others []string
+	for name, old := range i.views {
+		if !old.needing(key) {
+			continue
+		}
+		v := *old
+		if fault := i.related.give(&v); fault != nil || old.RelatedMissing != nil {
+			others = append(others, name)
+		} else {
+			views[name] = &v
+		}
+	}
+	i.views = views
+	i.update(others...)
+}
+
+// relatedObjects are what an Inventory knows, by their kind.
+type relatedObjects map[rules.Key]knownRelated
+
+// give a view the related objects that it needs. It returns the fault that some
+// are not known, nil if all are.
+func (all relatedObjects) give(v *View) *Fault {
+	v.related = make([]*Objects, len(v.needs))
+	for n, k := range v.needs {
+		known := all[k.Key()]
+		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
+			return &Fault{v1beta1.ReasonRelatedMissing, fmt.Sprintf(
+				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
+				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))}
+		}
+		v.related[n] = known.objects
+	}
+	return nil
 }

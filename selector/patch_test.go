@@ -88,7 +88,7 @@ func TestPatch(t *testing.T) {
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
 		})
 		require.NoError(t, err)
-		d := Decision{View: &View{offer: offer{Kind: kind}}, Claim: claim.Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
+		d := Decision{View: &View{Kind: kind}, Claim: claim.Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
 		got := d.Patch(fields.Test("/metadata/uid", text), fields.Test("/metadata/resourceVersion", "7"))
 		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
 	}

@@ -53,7 +53,7 @@ func (v *View) needsWebhook() string {
 		return fmt.Sprintf("with selector.whenAbsent %s, a claim without a selector does not get the default class", k.WhenNoSelector)
 	case k.LeavesAbsent:
 		return "with reference.whenAbsent LeaveAlone, a claim without a reference does not get the default class"
-	case len(k.precedence) > 0:
+	case len(k.Precedence) > 0:
 		return "with classes.precedence Listed, a class of another kind may have the name of the default class"
 	case k.Annotates:
 		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"

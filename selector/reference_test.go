@@ -123,7 +123,7 @@ func TestReferencesAreReadBack(t *testing.T) {
 			require.NoError(t, err)
 			classes, bound := kind.BoundTo("team", object)
 			assert.True(t, bound, "We should see that %s is bound.", claim)
-			assert.Contains(t, classes, kind.countedAs(gold), "We should count %s for its class.", claim)
+			assert.Contains(t, classes, kind.CountedAs(gold), "We should count %s for its class.", claim)
 			class, missing := kind.ClassOf([]*Classes{NewClasses(classKind, []*Class{gold})}, "team", object)
 			assert.Equal(t, gold, class, "We should find the class that %s names.", claim)
 			assert.Empty(t, missing)

@@ -123,15 +123,11 @@ func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 		}
 	}
 	for _, e := range of.Equal {
-		v := claimValue{of: e}
-		v.value, v.err = e.Value.Value(&f.input, &f.budget)
-		if errors.Is(v.err, expression.ErrBudget) && r.fails(of.Field, e.Value, v.err) {
+		value, err := e.Value.Value(&f.input, &f.budget)
+		if errors.Is(err, expression.ErrBudget) && r.fails(of.Field, e.Value, err) {
 			return
 		}
-		if v.err == nil {
-			v.text, v.indexed = derivedValue(v.value)
-		}
-		f.values = append(f.values, v)
+		f.values = append(f.values, NewValue(e, value, err))
 	}
 }
 

@@ -26,44 +26,44 @@ type Seat struct {
 // SeatOf a class that becomes default for claims of this kind. It is false if no
 // claim of this kind is offered the class, or the class cannot serve the kind. It fails if
 // the partition of the class cannot be determined, or whether it can serve the kind.
-func (k *ClaimKind) SeatOf(c *Class) (seat Seat, offered bool, err error) {
-	seat.ClaimKind = k.Name
-	if by, _, why := k.serves(c); by != nil {
+func (d *Demand) SeatOf(c *Class) (seat Seat, offered bool, err error) {
+	seat.ClaimKind = d.Name
+	if by, _, why := d.serves(c); by != nil {
 		if why != nil {
 			why = fmt.Errorf("the expression %s fails for %q: %w", by.Field, c, why)
 		}
 		return seat, false, why
 	}
-	if seat.Partition, err = k.partitionFor(c); err != nil {
+	if seat.Partition, err = d.partitionFor(c); err != nil {
 		return seat, false, err
 	}
-	if c.Namespace != "" && k.Own() {
+	if c.Namespace != "" && d.Own() {
 		seat.Namespace = c.Namespace
 		return seat, true, nil
 	}
-	return seat, k.Offers("", c.Namespace), nil
+	return seat, d.Offers("", c.Namespace), nil
 }
 
 // partitionFor which a class can be the default.
-func (k *ClaimKind) partitionFor(c *Class) (string, error) {
-	if k.PartitionClass == nil {
+func (d *Demand) partitionFor(c *Class) (string, error) {
+	if d.PartitionClass == nil {
 		return "", nil
 	}
 	budget := expression.Budget{Left: v1beta1.MaxClassExpressionCost}
-	partition, err := k.PartitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
+	partition, err := d.PartitionClass.Text(&expression.Input{Class: c.Fields}, &budget)
 	if err != nil {
-		return "", fmt.Errorf("the expression spec.classes.partition.class of claim kind %q fails for %q: %w", k.Name, c, err)
+		return "", fmt.Errorf("the expression spec.classes.partition.class of claim kind %q fails for %q: %w", d.Name, c, err)
 	}
 	return partition, nil
 }
 
 // DefaultsBySeat are the classes marked default of each seat, sorted. They are offered to
 // claims, and are not being deleted.
-func (v *View) DefaultsBySeat() map[Seat][]*Class {
+func (o *Offer) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
-	for _, s := range v.Classes {
+	for _, s := range o.Classes {
 		for _, c := range s.Defaults() {
-			if seat, offered, _ := v.Kind.SeatOf(c); offered && !c.Terminating {
+			if seat, offered, _ := o.demand.SeatOf(c); offered && !c.Terminating {
 				bySeat[seat] = append(bySeat[seat], c)
 			}
 		}
@@ -72,9 +72,9 @@ func (v *View) DefaultsBySeat() map[Seat][]*Class {
 }
 
 // DefaultsOf a seat, sorted.
-func (v *View) DefaultsOf(seat Seat) []*Class {
+func (o *Offer) DefaultsOf(seat Seat) []*Class {
 	var defaults []*Class
-	v.eachDefaultOf(seat.Namespace, seat.Partition, func(c *Class) {
+	o.EachDefaultOf(seat.Namespace, seat.Partition, func(c *Class) {
 		if !c.Terminating {
 			defaults = append(defaults, c)
 		}
@@ -83,55 +83,23 @@ func (v *View) DefaultsOf(seat Seat) []*Class {
 	return defaults
 }
 
-// eachDefault visits the default classes of the claim's own namespace and partition. If none
-// of them is left after dropping, it also visits those of the next seat: for partitions
-// without a default, then for all namespaces, in both ways.
-func (v *offer) eachDefault(claim subject, visit func(*Class)) {
-	partition := ""
-	if claim.facts != nil {
-		partition = claim.facts.partition
-	}
-	left := false
-	each := func(namespace, partition string) {
-		v.eachDefaultOf(namespace, partition, func(c *Class) {
-			if !left {
-				i, _ := v.Kind.firstDrop(claim, c)
-				left = i < 0
-			}
-			visit(c)
-		})
-	}
-	if claim.Namespace != "" && v.Kind.Own() {
-		each(claim.Namespace, partition)
-		if !left && partition != "" {
-			each(claim.Namespace, "")
-		}
-	}
-	if !left {
-		each("", partition)
-	}
-	if !left && partition != "" {
-		each("", "")
-	}
-}
-
-// eachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
+// EachDefaultOf visits the default classes of the seat of a namespace and partition. It looks
 // at no other seat: all of them together may have many.
-func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
-	if v.Kind.PartitionClass == nil {
-		v.eachDefaultIn(namespace, visit)
+func (o *Offer) EachDefaultOf(namespace, partition string, visit func(*Class)) {
+	if o.demand.PartitionClass == nil {
+		o.eachDefaultIn(namespace, visit)
 		return
 	}
-	if v.index == nil {
-		v.eachDefaultIn(namespace, func(c *Class) {
-			if of, err := v.Kind.partitionFor(c); err == nil && of == partition {
+	if o.index == nil {
+		o.eachDefaultIn(namespace, func(c *Class) {
+			if of, err := o.demand.partitionFor(c); err == nil && of == partition {
 				visit(c)
 			}
 		})
 		return
 	}
-	v.index.eachOf(partitionKey, text(partition), func(c *Class) {
-		if v.Kind.Own() && c.Namespace != namespace || !v.Kind.Offers(namespace, c.Namespace) {
+	o.index.eachOf(partitionKey, text(partition), func(c *Class) {
+		if o.demand.Own() && c.Namespace != namespace || !o.demand.Offers(namespace, c.Namespace) {
 			return
 		}
 		visit(c)
@@ -140,15 +108,15 @@ func (v *offer) eachDefaultOf(namespace, partition string, visit func(*Class)) {
 
 // eachDefaultIn visits the default classes of the seats of a namespace, or of those that have
 // none.
-func (v *offer) eachDefaultIn(namespace string, visit func(*Class)) {
+func (o *Offer) eachDefaultIn(namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
-	for _, s := range v.Classes {
+	for _, s := range o.Classes {
 		switch {
-		case s.Kind.Namespaced && v.Kind.Own():
+		case s.Kind.Namespaced && o.demand.Own():
 			s.in(namespace).defaults.Each(visitKey)
 		case namespace != "": // It has no seat here.
-		case s.Kind.Namespaced && v.Kind.From == v1beta1.FromNames:
-			for _, name := range v.Kind.Names {
+		case s.Kind.Namespaced && o.demand.From == v1beta1.FromNames:
+			for _, name := range o.demand.Names {
 				s.in(name).defaults.Each(visitKey)
 			}
 		default:

@@ -62,7 +62,9 @@ func TestServingClasses(t *testing.T) {
 		fresh := NewView(view.Kind, []*Classes{classes})
 		require.Equal(t, fresh.Classes[0].All(), view.Classes[0].All(), "We should serve the same classes (%d)", step)
 		require.Equal(t, fresh.DefaultsBySeat(), view.DefaultsBySeat(), "We should have the same defaults (%d)", step)
-		require.Equal(t, newIndex(fresh.Classes, fresh.derivation).byKey, view.index.byKey, "We should index the same (%d)", step)
+		indexed := fresh.Offer
+		indexed.MakeIndex()
+		require.Equal(t, indexed, view.Offer, "We should index the same (%d)", step)
 		spec := map[string]any{"driver": string("abc"[r.IntN(3)]), "most": int64(r.IntN(5))}
 		if r.IntN(2) == 0 {
 			spec = all(spec)
@@ -284,11 +286,11 @@ func TestListedAgain(t *testing.T) {
 	view.Classes = []*Classes{view.Classes[0].Without("", "a")} // As if it had been judged otherwise, which no judgement would repeat.
 	i.SetClasses(NewClasses(kind, []*Class{a, b, class("c")}))
 	got := i.Snapshot()[e.claims.Name].Classes[0]
-	assert.False(t, got.Has("", "a"), "We should not judge a class again that has not changed.")
-	assert.True(t, got.Has("", "b"))
-	assert.True(t, got.Has("", "c"), "We should judge a class that is new.")
+	assert.Nil(t, got.Find("", "a"), "We should not judge a class again that has not changed.")
+	assert.NotNil(t, got.Find("", "b"))
+	assert.NotNil(t, got.Find("", "c"), "We should judge a class that is new.")
 	i.SetClasses(NewClasses(kind, []*Class{class("a"), b}))
-	assert.True(t, i.Snapshot()[e.claims.Name].Classes[0].Has("", "a"), "We should judge a class that has changed.")
+	assert.NotNil(t, i.Snapshot()[e.claims.Name].Classes[0].Find("", "a"), "We should judge a class that has changed.")
 }
 
 // TestClassChangesMeanwhile proves that a claim sees a class as it was at one moment.

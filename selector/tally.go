@@ -72,7 +72,7 @@ func (k *ClaimKind) BoundClaims(c *Class) int64 {
 	if k.Tally == nil {
 		return 0
 	}
-	if n := k.Tally.find(k.countedAs(c)); n != nil {
+	if n := k.Tally.find(k.CountedAs(c)); n != nil {
 		return n.bound.Load()
 	}
 	return 0
@@ -159,13 +159,13 @@ func put(slots []atomic.Pointer[Count], c *Count) {
 // counts rank the classes of a kind by the fewest claims.
 type counts struct{ kind *ClaimKind }
 
-func (n counts) rank(_ string, c *Class) int64 { return -n.kind.Tally.claims(n.kind.countedAs(c)) }
+func (n counts) rank(_ string, c *Class) int64 { return -n.kind.Tally.claims(n.kind.CountedAs(c)) }
 
 // commit counts the claim as in flight. A claim that has no name yet is known by its
 // generateName.
 func (n counts) commit(claim claim.Claim, c *Class, _ int64, now time.Time) bool {
 	if n.kind.Tally != nil {
-		n.kind.Tally.reserve(claim, n.kind.countedAs(c), now)
+		n.kind.Tally.reserve(claim, n.kind.CountedAs(c), now)
 	}
 	return true
 }

@@ -37,7 +37,7 @@ func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 
 // store tells a tally what a watch would.
 func store(v *View, name, generateName string, c *Class) {
-	hash := v.Kind.countedAs(c)
+	hash := v.Kind.CountedAs(c)
 	v.Kind.Tally.Bind(hash)
 	v.Kind.Tally.Seen("team-a", name, generateName, [2]uint64{hash})
 }
@@ -78,7 +78,7 @@ func TestBurstOntoUnevenClasses(t *testing.T) {
 	for seed := range uint64(20) {
 		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
 			for i, c := range v.Classes[0].All() {
-				v.Kind.Tally.add(v.Kind.countedAs(c), int64(i%2*50), 0)
+				v.Kind.Tally.add(v.Kind.CountedAs(c), int64(i%2*50), 0)
 			}
 		}))
 	}
@@ -236,7 +236,7 @@ func TestBoundTo(t *testing.T) {
 			require.NoError(t, err)
 			classes, bound := kind.BoundTo("team-a", claim)
 			assert.Equal(t, tc.bound, bound, tc.reason)
-			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.countedAs(class)), tc.reason)
+			assert.Equal(t, tc.counts, slices.Contains(classes[:], kind.CountedAs(class)), tc.reason)
 		})
 	}
 }

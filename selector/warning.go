@@ -161,10 +161,10 @@ func (d *Decision) equalText() string {
 	}
 	text, said := "", map[string]bool{}
 	for _, v := range d.facts.values {
-		if !v.indexed {
+		if !v.Indexed {
 			continue
 		}
-		if one := fmt.Sprintf(" and has %s %s", v.of.Path, valueText(v.value)); !said[one] && len(said) < maxListed {
+		if one := fmt.Sprintf(" and has %s %s", v.Equality.Path, valueText(v.Value)); !said[one] && len(said) < maxListed {
 			said[one] = true
 			text += one
 		}

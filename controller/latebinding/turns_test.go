@@ -232,7 +232,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
-		w.kind = &selector.ClaimKind{Reader: &claim.Reader{}} // Without its paths.
+		w.kind = &selector.ClaimKind{Demand: selector.Demand{Reader: &claim.Reader{}}} // Without its paths.
 		w.kind.BindLater = true
 		addClaim(t, w, claimJSON(0, wantsGold))
 		attempt := w.state.waiting[uidOf(0)].attempt()

@@ -6,14 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
 func TestSeatOf(t *testing.T) {
-	const claimKind = "postgresqlinstances.database.crossplane.io"
-	all := Seat{ClaimKind: claimKind}
+	const name = "claims.example.org"
+	all := Seat{ClaimKind: name}
 	names := v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"platform", "shared"}}
 	cases := map[string]struct {
 		reason     string
@@ -22,21 +21,21 @@ func TestSeatOf(t *testing.T) {
 		want       Seat
 		offered    bool
 	}{
-		"Absent":                  {"We should take the claim's own namespace for what is absent", v1beta1.ClassNamespaces{}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
-		"SameAsClaim":             {"We should give each namespace a seat of its own", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
+		"Absent":                  {"We should take the claim's own namespace for what is absent", v1beta1.ClassNamespaces{}, "team", Seat{ClaimKind: name, Namespace: "team"}, true},
+		"SameAsClaim":             {"We should give each namespace a seat of its own", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "team", Seat{ClaimKind: name, Namespace: "team"}, true},
 		"SameAsClaimClusterScope": {"We should give classes without a namespace one seat", v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, "", all, true},
 		"All":                     {"We should give all namespaces one seat where claims of all are offered them", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "team", all, true},
 		"AllClusterScope":         {"We should give all classes one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "", all, true},
 		"Names":                   {"We should give the named namespaces one seat", names, "shared", all, true},
 		"NamesClusterScope":       {"We should give classes without a namespace the same seat", names, "", all, true},
 		"NotNamed":                {"We should give no seat to what no claim is offered", names, "team", all, false},
-		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1beta1.ClassNamespaces{From: "Selector"}, "team", Seat{ClaimKind: claimKind, Namespace: "team"}, true},
+		"AnotherRelease":          {"We should take the narrowest for what we do not know", v1beta1.ClassNamespaces{From: "Selector"}, "team", Seat{ClaimKind: name, Namespace: "team"}, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
+			k := claimKind()
 			k.Spec.Classes.Namespaces = tc.namespaces
-			seat, offered, err := NewClaimKind(k).SeatOf(&Class{Kind: newKind("classes.example.org", "Class"), Namespace: tc.class})
+			seat, offered, err := newDemand(k).SeatOf(&Class{Kind: newKind("classes.example.org", "Class"), Namespace: tc.class})
 			require.NoError(t, err)
 			assert.Equal(t, tc.offered, offered, tc.reason)
 			if offered {
@@ -81,9 +80,9 @@ func TestDefaultsOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
+			k := claimKind()
 			k.Spec.Classes.Namespaces = tc.namespaces
-			view := NewView(NewClaimKind(k), classes)
+			view := newOffer(k, classes...)
 			got := map[string][]string{}
 			for seat, defaults := range view.DefaultsBySeat() {
 				assert.Equal(t, defaults, view.DefaultsOf(seat), tc.reason)
@@ -95,22 +94,16 @@ func TestDefaultsOf(t *testing.T) {
 	}
 }
 
-// ownDefaults is a view of this many namespaces. Each has a default class for its own
-// claims.
-func ownDefaults(namespaces int) *View {
-	kind := newKind("as.example.org", "Class", postgres().Name)
-	kind.Namespaced = true
-	classes := make([]*Class, namespaces)
-	for i := range classes {
-		classes[i] = kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint("team-", i), Name: "gold", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
-	}
-	return newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
-}
-
 // The guard asks for up to 64 seats in one review. A dry run by an author of classes in
 // any namespace is enough for that.
 func TestDefaultsOfOthersCostNothing(t *testing.T) {
-	view := ownDefaults(10_000)
+	kind := newKind("as.example.org", "Class")
+	kind.Namespaced = true
+	classes := make([]*Class, 10_000)
+	for i := range classes {
+		classes[i] = &Class{Kind: kind, Namespace: fmt.Sprint("team-", i), Name: "gold", Default: true}
+	}
+	view := newIndexed(claimKind(), NewClasses(kind, classes))
 	for name, tc := range map[string]struct {
 		reason    string
 		namespace string
@@ -120,10 +113,9 @@ func TestDefaultsOfOthersCostNothing(t *testing.T) {
 		"None":      {"We should not go through the classes of namespaces for a seat that has none.", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got []*Class
-			allocated := allocating(func() { got = view.DefaultsOf(Seat{ClaimKind: view.Kind.Name, Namespace: tc.namespace}) })
-			assert.Equal(t, tc.want, names(got), tc.reason)
-			assert.Less(t, allocated, uint64(4<<10), tc.reason)
+			get := func() []*Class { return view.DefaultsOf(Seat{ClaimKind: view.demand.Name, Namespace: tc.namespace}) }
+			assert.Equal(t, tc.want, names(get()), tc.reason)
+			assert.Less(t, testing.AllocsPerRun(1, func() { get() }), 50.0, tc.reason)
 		})
 	}
 }
@@ -144,9 +136,9 @@ func TestClassNamespaces(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
+			k := claimKind()
 			k.Spec.Classes.Namespaces = tc.namespaces
-			names, all := NewClaimKind(k).ClassNamespaces(tc.claim)
+			names, all := newDemand(k).ClassNamespaces(tc.claim)
 			assert.Equal(t, tc.want, names, tc.reason)
 			assert.Equal(t, tc.all, all, tc.reason)
 		})

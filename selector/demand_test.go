@@ -42,18 +42,18 @@ func TestClassOf(t *testing.T) {
 		"ReferenceOfOtherShape": {"We should say nothing of a reference that names no class.", v1beta1.ObjectReference, nil, "gold", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
+			k := claimKind()
 			k.Spec.Reference.Form = tc.As
 			if tc.names != nil {
 				k.Spec.Classes.Namespaces = v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: tc.names}
 			}
 			k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volumeName"}}
 			claim := map[string]any{"spec": map[string]any{"classRef": tc.reference}}
-			class, missing := NewClaimKind(k).ClassOf(all, "team", claim)
+			class, missing := newDemand(k).ClassOf(all, "team", claim)
 			assert.Equal(t, tc.want, missing, tc.reason)
 			assert.Equal(t, tc.found, class != nil, tc.reason)
 			claim["spec"].(map[string]any)["volumeName"] = "mine"
-			_, missing = NewClaimKind(k).ClassOf(all, "team", claim)
+			_, missing = newDemand(k).ClassOf(all, "team", claim)
 			assert.Empty(t, missing, "We should miss no class of a claim that has what it needs.")
 		})
 	}

@@ -2,60 +2,13 @@ package selector
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-
-	"github.com/classbind/classbind/selector/rules"
 )
-
-// each visits the classes that a claim asks for and is offered, before the filters.
-func (v *offer) each(claim subject, visit func(*Class)) {
-	asked := v.Kind.Asks(claim.Claim)
-	if asked == nil {
-		v.eachDefault(claim, visit)
-		return
-	}
-	var room queryRoom
-	q := newQuery(asked, &room)
-	if v.derivation != nil {
-		q = v.withEqualities(q, claim.facts)
-		visit = v.visitEqual(claim.facts, visit)
-	}
-	switch {
-	case v.index == nil:
-		q.resolve()
-	case v.eachIndexed(claim.Namespace, &q, visit):
-		return
-	}
-	if q.nothing {
-		return
-	}
-	for _, s := range v.Classes {
-		s.eachOffered(&v.Kind.Reach, claim.Namespace, func(c *Class) {
-			if q.matches(c.Labels) {
-				visit(c)
-			}
-		})
-	}
-}
-
-// eachIndexed does the same with the index. It visits none, and returns false, if the
-// index saves no work.
-func (v *offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
-	if !v.partly() {
-		return v.index.each(q, math.MaxInt, visit)
-	}
-	return v.index.each(q, v.lenOffered(namespace), func(c *Class) {
-		if v.Kind.Offers(namespace, c.Namespace) {
-			visit(c)
-		}
-	})
-}
 
 // query is a selector in a form that matches classes faster. It takes one pass over the
 // labels of a class and compares no texts, so the longest selector that is allowed
@@ -64,7 +17,7 @@ type query struct {
 	// terms must all be met. Before matching, they must be resolved and sorted.
 	terms []term
 	// values of all terms.
-	values []value
+	values []queryValue
 	// nothing says that no class can match.
 	nothing bool
 }
@@ -108,8 +61,8 @@ type hashed struct {
 	hash uint64
 }
 
-// value of a term, and the label of the classes that have it.
-type value struct {
+// queryValue of a term, and the label of the classes that have it.
+type queryValue struct {
 	hashed
 
 	label unique.Handle[label]
@@ -123,7 +76,7 @@ func hash(s string) hashed { return hashed{text(s), text(s).Hash()} }
 // queryRoom has space for most queries, on the stack of the caller.
 type queryRoom struct {
 	terms  [4]term
-	values [4]value
+	values [4]queryValue
 }
 
 func newQuery(s labels.Selector, room *queryRoom) (q query) {
@@ -131,7 +84,7 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 	q.nothing = !selectable
 	q.terms, q.values = room.terms[:0], room.values[:0]
 	if n := len(requirements); n > len(room.terms) {
-		q.terms, q.values = make([]term, 0, n), make([]value, 0, n) // Mostly, each has one value.
+		q.terms, q.values = make([]term, 0, n), make([]queryValue, 0, n) // Mostly, each has one value.
 	}
 	for i := range requirements {
 		r := &requirements[i]
@@ -158,7 +111,7 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 			slices.Sort(asked)
 			t.from = len(q.values)
 			for _, v := range slices.Compact(asked) {
-				q.values = append(q.values, value{hashed: hash(v)})
+				q.values = append(q.values, queryValue{hashed: hash(v)})
 			}
 			t.to = len(q.values)
 		case greater, less:
@@ -169,56 +122,6 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 		default: // The others have no values.
 		}
 		q.terms = append(q.terms, t)
-	}
-	return q
-}
-
-// equals reports whether a class meets the equality terms that the index answers, with or without
-// an index: a class that does not is not asked for, as if the selector said so.
-func (v *offer) equals(facts *facts, c *Class) bool {
-	for _, fits := range [...][]*rules.Fit{v.Kind.Fits, c.Kind.ForClaims.Fits} {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				if value := facts.valueOf(e); value != nil && value.indexed && !value.equals(c) {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
-// visitEqual visits the classes that meet the equality terms.
-func (v *offer) visitEqual(facts *facts, visit func(*Class)) func(*Class) {
-	return func(c *Class) {
-		if v.equals(facts, c) {
-			visit(c)
-		}
-	}
-}
-
-// withEqualities adds the equality terms of the claim kind that the index can answer. Those of
-// a class kind select only where no other kind serves the claim kind.
-func (v *offer) withEqualities(q query, facts *facts) query {
-	if v.index == nil {
-		return q
-	}
-	add := func(fits []*rules.Fit) {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				value := facts.valueOf(e)
-				if value == nil || value.err != nil || !value.indexed {
-					continue
-				}
-				from := len(q.values)
-				q.values = append(q.values, value.hashed())
-				q.terms = append(q.terms, term{key: hash(e.Key), from: from, to: from + 1, asks: in, derived: true})
-			}
-		}
-	}
-	add(v.Kind.Fits)
-	if len(v.known) == 1 {
-		add(v.known[0].Kind.ForClaims.Fits)
 	}
 	return q
 }
@@ -237,7 +140,7 @@ func (q *query) resolve() {
 	q.sort()
 }
 
-func (q *query) valuesOf(t *term) []value { return q.values[t.from:t.to] }
+func (q *query) valuesOf(t *term) []queryValue { return q.values[t.from:t.to] }
 
 // resolveTerm by the classes that have its key, and count those with a label that it
 // asks for. It keeps only the values that classes have.
