@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // choosing is a case of BenchmarkChoose. It differs in one dimension from the baseline:
@@ -33,9 +34,9 @@ func BenchmarkChoose(b *testing.B) {
 			size := [2]int{c.classes, c.kinds}
 			if views[size] == nil {
 				clear(views) // Otherwise a million would slow the garbage collector.
-				var offered []*Classes
+				var offered []*inventory.Classes
 				for i := range c.kinds {
-					offered = append(offered, NewClasses(crowd(fmt.Sprintf("k%02ds.example.org", i), c.classes/c.kinds, i, c.kinds)))
+					offered = append(offered, inventory.NewClasses(crowd(fmt.Sprintf("k%02ds.example.org", i), c.classes/c.kinds, i, c.kinds)))
 				}
 				views[size] = newView(NewClaimKind(postgres()), offered)
 			}
@@ -90,11 +91,11 @@ func BenchmarkChange(b *testing.B) {
 		kind, classes := crowd("as.example.org", n, 0, 1)
 		for _, what := range []string{"label", "weight"} {
 			b.Run(fmt.Sprintf("classes=%d/%s", n, what), func(b *testing.B) {
-				inventory := NewInventory()
-				inventory.Open()
-				inventory.SetClaimKind(NewClaimKind(postgres()))
-				x := NewClasses(kind, classes)
-				var versions [2]*Class
+				inv := NewInventory()
+				inv.Open()
+				inv.SetClaimKind(NewClaimKind(postgres()))
+				x := inventory.NewClasses(kind, classes)
+				var versions [2]*inventory.Class
 				for i, team := range []string{"red", "blue"} {
 					m := &metav1.ObjectMeta{Name: "class-000050", Labels: map[string]string{"tier": "other", "region": "region-1", "team": team}}
 					if what == "weight" {
@@ -102,13 +103,13 @@ func BenchmarkChange(b *testing.B) {
 					}
 					versions[i] = kind.NewClass(m, nil)
 				}
-				inventory.SetClasses(x)
+				inv.SetClasses(x)
 				i := 0
 				b.ReportAllocs()
 				for b.Loop() {
 					i++
 					x = x.With(versions[i%2])
-					inventory.ChangeClass(x, "", "class-000050")
+					inv.ChangeClass(x, "", "class-000050")
 				}
 			})
 		}
@@ -122,11 +123,11 @@ func BenchmarkNewView(b *testing.B) {
 		b.Run(fmt.Sprintf("classes=%d", n), func(b *testing.B) {
 			before := heapBytes()
 			kind, classes := crowd("as.example.org", n, 0, 1)
-			view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
+			view := newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 			held := heapBytes() - before
 			b.ReportAllocs()
 			for b.Loop() {
-				newView(view.Kind, []*Classes{NewClasses(kind, classes)})
+				newView(view.Kind, []*inventory.Classes{inventory.NewClasses(kind, classes)})
 			}
 			b.ReportMetric(float64(held)/float64(view.Len()), "B/class")
 		})
@@ -143,9 +144,9 @@ func heapBytes() int64 {
 // crowd is n classes of one of several kinds, with three labels each. Of the
 // classes of all kinds together, the first 10, 100 and so on have a label that
 // says so, and ten are golden and default.
-func crowd(name string, n, i, kinds int) (*ClassKind, []*Class) {
+func crowd(name string, n, i, kinds int) (*inventory.ClassKind, []*inventory.Class) {
 	kind := newKind(name, "Class", postgres().Name)
-	var classes []*Class
+	var classes []*inventory.Class
 	for j := range n {
 		rank := j*kinds + i
 		meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%06d", j), Labels: map[string]string{
@@ -206,10 +207,10 @@ func BenchmarkMemoryOfFields(b *testing.B) {
 		"two":       newExpressive(fits("class.spec.driver == claim.spec.driver && class.spec.size <= claim.spec.size")),
 	} {
 		b.Run(name, func(b *testing.B) {
-			kind := NewClassKind(world.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, world.claims)
+			kind := inventory.NewClassKind(world.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, world.claims)
 			for b.Loop() {
 				before := heapBytes()
-				classes := make([]*Class, many)
+				classes := make([]*inventory.Class, many)
 				for i := range classes {
 					meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", i), Labels: map[string]string{"all": "yes"}}
 					classes[i] = kind.NewClass(meta, map[string]any{"spec": map[string]any{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestMatchConditionOfBindWhen(t *testing.T) {
@@ -72,7 +73,7 @@ func TestReferencesThatCount(t *testing.T) {
 			_, bound := kind.BoundTo("team", claim)
 			assert.Equal(t, tc.counts, bound, tc.reason)
 			assert.Equal(t, tc.counts, kind.HasReference(claim), tc.reason)
-			_, missing := kind.ClassOf([]*Classes{NewClasses(newKind("golds.example.org", "Gold"), nil)}, "team", claim)
+			_, missing := kind.ClassOf([]*inventory.Classes{inventory.NewClasses(newKind("golds.example.org", "Gold"), nil)}, "team", claim)
 			assert.Equal(t, tc.counts, missing != "", "We should miss no class of a reference that does not count.")
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -45,7 +46,7 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	to, _ := v.Kind.RefersTo(object)
 	refused := &Refused{truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes), reasonOtherKind,
 		"of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
-	for s, namespace := range v.Kind.named(v.known, in.Namespace, to) {
+	for s, namespace := range v.Kind.Named(v.All, in.Namespace, to) {
 		if !v.Kind.Offers(in.Namespace, namespace) { // Whether it is there is not for the author to know.
 			refused.Reason, refused.Text = "NotOffered", fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
 			continue
@@ -68,8 +69,8 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 }
 
 // refuses says why a claim may not name a class, nil if it may.
-func (v *View) refuses(claim subject, c *Class) *Refused {
-	if by, _, err := v.Kind.serves(c); by != nil {
+func (v *View) refuses(claim subject, c *inventory.Class) *Refused {
+	if by, _, err := v.Kind.Unmet(c); by != nil {
 		drop := Drop{Reason: by.Name, Text: by.Text}
 		drop.addError(err)
 		return &Refused{c.String(), drop.Reason, drop.Text}
@@ -87,7 +88,7 @@ func (v *View) refuses(claim subject, c *Class) *Refused {
 	return nil
 }
 
-func (k *ClaimKind) refused(c *Class, filter int, err error) *Refused {
+func (k *ClaimKind) refused(c *inventory.Class, filter int, err error) *Refused {
 	drop := Drop{Text: k.filters[filter].text}
 	drop.addError(err)
 	return &Refused{c.String(), k.filters[filter].reason, drop.Text}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // fieldFailed is what of a field's error is for programs.
@@ -362,7 +363,7 @@ func TestReadOtherPaths(t *testing.T) {
 func TestClaimKindRevision(t *testing.T) {
 	k := postgres()
 	k.UID, k.Generation, k.ResourceVersion = "5e1f", 7, "1000"
-	assert.Equal(t, Revision{UID: "5e1f", Generation: 7}, NewClaimKind(k).Revision, "We should tell from which revision it was compiled")
+	assert.Equal(t, inventory.Revision{UID: "5e1f", Generation: 7}, NewClaimKind(k).Revision, "We should tell from which revision it was compiled")
 }
 
 func TestSeed(t *testing.T) {
@@ -389,7 +390,7 @@ func TestSeed(t *testing.T) {
 	seeds := map[uint64]bool{}
 	for _, kind := range []string{"as.example.org", "bs.example.org"} {
 		for _, c := range []claim.Claim{{Name: "db"}, {Name: "db2"}, {Namespace: "team", Name: "db"}, {Namespace: "other", Name: "db"}} {
-			seeds[(&ClaimKind{Demand: Demand{Reader: &claim.Reader{Name: kind}}}).Seed(c, fresh)] = true
+			seeds[(&ClaimKind{Demand: inventory.Demand{Reader: &claim.Reader{Name: kind}}}).Seed(c, fresh)] = true
 		}
 	}
 	assert.Len(t, seeds, 8, "We should tell claims apart by kind, namespace and name")

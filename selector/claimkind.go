@@ -12,18 +12,19 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // ClaimKind is a registered kind of claim, compiled once: how its claims are read, what its
 // expressions say, and how one of several classes is chosen.
 type ClaimKind struct {
-	Demand
+	inventory.Demand
 	policy
 	reserved
 
 	// Revision of the ClaimKind from which it was compiled.
-	Revision Revision
+	Revision inventory.Revision
 	// Watched says that every replica watches the claims: see WatchesClaims.
 	Watched bool
 	// Serial is another one once claims may be read or bound in another way: the ClaimKind changed,
@@ -37,19 +38,19 @@ type ClaimKind struct {
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
 	// fault of the registration, whatever its classes; nil if there is none.
-	fault *Fault
+	fault *inventory.Fault
 }
 
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that serve it.
 func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
-		Demand:   NewDemand(k, classKinds...),
+		Demand:   inventory.NewDemand(k, classKinds...),
 		policy:   newPolicy(k),
 		reserved: reservedBy(k),
-		Revision: RevisionOf(k),
+		Revision: inventory.RevisionOf(k),
 		Watched:  WatchesClaims(k),
 	}
-	c.fault = cmp.Or(unknownValue(k), faultOf("claim kind", k.Name, c.Invalid))
+	c.fault = cmp.Or(unknownValue(k), inventory.FaultOf("claim kind", k.Name, c.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
 	if c.Strategy.newMemory != nil {
 		c.memory = c.Strategy.newMemory(c)
@@ -75,7 +76,7 @@ func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 	if k.drawsAfresh(c) {
 		return fresh
 	}
-	return hashOf(k.Name, c.Namespace, c.Name)
+	return inventory.Hash(k.Name, c.Namespace, c.Name)
 }
 
 // Given says that the claim refers to its class already, so there is nothing to write. That

@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // FuzzClaimKind compiles a registration that another release wrote, or an API
@@ -29,10 +30,10 @@ func FuzzClaimKind(f *testing.F) {
 		f.Add([]byte(spec), claim, byte(2))
 	}
 	f.Add([]byte(`{}`), claim, byte(0))
-	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
-	var offered []*Classes
+	kinds := []*inventory.ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}
+	var offered []*inventory.Classes
 	for _, kind := range kinds {
-		offered = append(offered, NewClasses(kind, []*Class{kind.NewClass(&metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{defaultAnnotation: "true"}}, nil)}))
+		offered = append(offered, inventory.NewClasses(kind, []*inventory.Class{kind.NewClass(&metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{defaultAnnotation: "true"}}, nil)}))
 	}
 	meter := cost.NewMeter(f)
 	f.Fuzz(func(t *testing.T, spec, claim []byte, classKinds byte) {

@@ -13,6 +13,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestReviewedAsStored has hostile classes take the same seat when they are reviewed, stored
@@ -67,7 +68,7 @@ func TestReviewedAsStored(t *testing.T) {
 			k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"}, Spec: v1beta1.ClassKindSpec{
 				ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 			}}
-			kind := NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, claims)
+			kind := inventory.NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, claims)
 			claimKind := NewClaimKind(claims, k)
 			require.Nil(t, NewClaimKind(claims).fault)
 			told := 0

@@ -1,10 +1,9 @@
 package selector
 
 import (
-	"fmt"
-
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // reserved is what no two ClaimKinds may have: one reference of one kind of claim. Of
@@ -24,16 +23,16 @@ func reservedBy(k *v1beta1.ClaimKind) reserved {
 func (r *reserved) sameAs(o *reserved) bool { return r.resource == o.resource && r.place == o.place }
 
 // conflict is the fault of a ClaimKind for which another one is served.
-func (r *reserved) conflict(first *reserved) *Fault {
-	return &Fault{v1beta1.ReasonConflict, fmt.Sprintf(
+func (r *reserved) conflict(first *reserved) *inventory.Fault {
+	return inventory.Faultf(v1beta1.ReasonConflict,
 		"claim kind %q binds no claim: %q, whose name comes first, binds claims of %q by the same reference, %s: "+
 			"set another spec.reference, or delete one of the two",
-		r.by, first.by, r.resource, fields.Path(r.place.Names()))}
+		r.by, first.by, r.resource, fields.Path(r.place.Names()))
 }
 
 // ConflictOf a ClaimKind is its fault if one of these comes first by name and has the same
 // resource and reference, nil if none does.
-func ConflictOf(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) *Fault {
+func ConflictOf(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) *inventory.Fault {
 	own := reservedBy(k)
 	first := own
 	for i := range all {

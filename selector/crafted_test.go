@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt/hamttest"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestCraftedTally(t *testing.T) {
@@ -27,7 +28,7 @@ func TestCraftedTally(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := counting(0, func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
 			kind := v.Classes[0].Kind
-			var classes []*Class
+			var classes []*inventory.Class
 			for _, name := range hamttest.Crafted(t, tc.prefix)[:100] {
 				classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name}, nil))
 				store(v, name, "", classes[0])

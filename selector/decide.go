@@ -15,6 +15,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -38,7 +39,7 @@ type Decider struct {
 	Live func(context.Context, *View, claim.Claim) (*View, error)
 	// Class reads a class that a claim of this namespace names, when it is not known: it may be new. It returns nil
 	// if there is none. Nil reads none.
-	Class func(ctx context.Context, claimNamespace string, kind *ClassKind, namespace, name string) (*Class, error)
+	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
 	// Related reads an object that a claim of this namespace names, when it is not known: it
 	// may be new. It returns nil if there is none. The namespace is ignored for an object that has none. Nil
 	// reads none.
@@ -87,10 +88,10 @@ type Gate struct {
 	// Admits may ask others, until the context ends, and may be asked about a class again.
 	// An error ends the decision, because nobody knows then. It may reserve something only
 	// if the mode commits.
-	Admits func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error)
+	Admits func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
-// Decide on a claim. It returns an error only for a faulty registration, which is a *Fault, or an
+// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an
 // unanswered read.
 func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, err error) {
 	decision.View, decision.Claim = view, in
@@ -193,7 +194,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 }
 
 // refusing returns the first gate that refuses a class, nil if none does.
-func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim claim.Claim, c *Class) (*Gate, error) {
+func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
 	for i := range d.Gates {
 		gate, ctx := &d.Gates[i], deadline.context()
 		admits, err := false, ctx.Err()
@@ -277,7 +278,7 @@ const (
 
 // Refusal is a candidate that a gate refused.
 type Refusal struct {
-	Class *Class
+	Class *inventory.Class
 	Gate  *Gate
 }
 
@@ -288,7 +289,7 @@ type Decision struct {
 	Claim claim.Intake
 	facts *facts // nil for a claim without expressions
 	// Class is nil if the claim is unmatched.
-	Class *Class
+	Class *inventory.Class
 	// Lacks is the field that the schema requires of a claim, and that this one goes without
 	// because it gets no class. It is empty if there is none.
 	Lacks string
@@ -298,7 +299,7 @@ type Decision struct {
 	// DropErr is the error of a filter, for the first class by name. So replicas say the same.
 	Dropped Dropped
 	DropErr error
-	dropErr *Class
+	dropErr *inventory.Class
 	// Unjudged and Skipped count the classes for which no expression was evaluated, because
 	// those for other classes cost too much. The strategy may prefer one that is unjudged to
 	// Class, and none that was skipped.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // golden is a case's want.yaml.
@@ -122,7 +123,7 @@ func TestLacks(t *testing.T) {
 			if tc.change != nil {
 				tc.change(k)
 			}
-			view := newView(withPaths(k, PathsCheck{Required: tc.required}), []*Classes{manyClasses("as.example.org", 1, 1)})
+			view := newView(withPaths(k, PathsCheck{Required: tc.required}), []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
 			d, err := (&Decider{}).Decide(t.Context(), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.want, d.Lacks, tc.reason)
@@ -136,14 +137,14 @@ func TestLacks(t *testing.T) {
 
 func TestViewDefaults(t *testing.T) {
 	kind := newKind("cloudsqlinstanceclasses.database.gcp.crossplane.io", "CloudSQLInstanceClass")
-	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, []*Class{
+	view := newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, []*inventory.Class{
 		{Kind: kind, Name: "plain"},
 		{Kind: kind, Name: "marked", Default: true},
 		{Kind: kind, Name: "leaving", Default: true, Terminating: true},
 		{Kind: kind, Name: "cordoned", Default: true, Cordoned: true},
 	})})
 
-	assert.Equal(t, []string{"CloudSQLInstanceClass/cordoned", "CloudSQLInstanceClass/marked"}, names(view.DefaultsBySeat()[Seat{ClaimKind: view.Kind.Name}]),
+	assert.Equal(t, []string{"CloudSQLInstanceClass/cordoned", "CloudSQLInstanceClass/marked"}, names(view.DefaultsBySeat()[inventory.Seat{ClaimKind: view.Kind.Name}]),
 		"We should count every default but those that are being deleted")
 	assert.Equal(t, 4, view.Len(), "We should count every class")
 }
@@ -195,10 +196,10 @@ func TestViewLeavesOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Form = tc.format
-			var all []*Classes
+			var all []*inventory.Classes
 			for _, name := range tc.all {
 				kind := newKind(name, cmp.Or(tc.kinds[name], "Class"))
-				all = append(all, NewClasses(kind, []*Class{kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)}))
+				all = append(all, inventory.NewClasses(kind, []*inventory.Class{kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)}))
 			}
 			view := newView(NewClaimKind(k), all)
 			require.Nil(t, view.Fault, tc.reason)
@@ -289,7 +290,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			tc.spec(&k.Spec)
-			view := newView(NewClaimKind(k), []*Classes{NewClasses(newKind("as.example.org", "Class"), nil)})
+			view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), nil)})
 			if tc.want == "" {
 				require.Nil(t, view.Fault, tc.reason)
 				assert.Equal(t, v1beta1.WeightedRandom, view.Kind.Strategy.Name, tc.reason)
@@ -339,7 +340,7 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 			schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false,
 		},
 	}
-	var classKinds []*ClassKind
+	var classKinds []*inventory.ClassKind
 	views := map[string]func([]map[string]any) *View{}
 	for _, registration := range documents(t, "testdata/registered.yaml") {
 		text, err := json.Marshal(registration)
@@ -350,23 +351,23 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 			require.NoError(t, yaml.UnmarshalStrict(text, k))
 			gvk := served[k.Name]
 			require.NotEmpty(t, gvk.Kind, k.Name)
-			classKinds = append(classKinds, NewClassKind(k, gvk.GroupVersionKind, gvk.namespaced))
+			classKinds = append(classKinds, inventory.NewClassKind(k, gvk.GroupVersionKind, gvk.namespaced))
 		case "ClaimKind":
 			k := &v1beta1.ClaimKind{Spec: crossplaneClaimKind()}
 			require.NoError(t, yaml.UnmarshalStrict(text, k))
 			views[k.Name] = func(objects []map[string]any) *View {
-				var offered []*Classes
+				var offered []*inventory.Classes
 				for _, ck := range classKinds {
 					if !slices.Contains(ck.ClaimKinds, k.Name) {
 						continue
 					}
-					var classes []*Class
+					var classes []*inventory.Class
 					for _, o := range objects {
 						if u := (&unstructured.Unstructured{Object: o}); u.GroupVersionKind() == ck.GroupVersionKind {
 							classes = append(classes, ck.NewClass(u, o))
 						}
 					}
-					offered = append(offered, NewClasses(ck, classes))
+					offered = append(offered, inventory.NewClasses(ck, classes))
 				}
 				return newView(NewClaimKind(k), offered)
 			}
@@ -378,8 +379,8 @@ func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 // drawn returns the classes that a claim like this one can get.
 func drawn(view *View, claim claim.Claim) []string {
 	claim.Name = "" // generated, so that the seed is fresh
-	seen := map[*Class]bool{}
-	var classes []*Class
+	seen := map[*inventory.Class]bool{}
+	var classes []*inventory.Class
 	for seed := range uint64(1000) {
 		if c := choose(view, claim, seed).Class; c != nil && !seen[c] {
 			seen[c] = true
@@ -389,7 +390,7 @@ func drawn(view *View, claim claim.Claim) []string {
 	return names(classes)
 }
 
-func names(classes []*Class) []string {
+func names(classes []*inventory.Class) []string {
 	var all []string
 	for _, c := range classes {
 		all = append(all, c.String())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // filter drops candidates that a claim is offered but may not get. The author of the
@@ -25,18 +26,18 @@ type filter struct {
 
 // drops reports whether a filter drops a candidate. It does so with an error, too: a class
 // that cannot be judged goes to no claim.
-type drops func(subject, *Class) (bool, error)
+type drops func(subject, *inventory.Class) (bool, error)
 
 // filters run in this order. The first that drops a candidate gives the reason. A class
 // over the limit of labels has none here, so the filters below do not see it. A new filter
 // is a new row.
 var filters = [...]filter{
-	{"TooManyLabels", "over the limit of labels", always(func(_ subject, c *Class) (bool, error) { return c.TooManyLabels, nil })},
+	{"TooManyLabels", "over the limit of labels", has(func(c *inventory.Class) bool { return c.TooManyLabels })},
 	{claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
 		if len(k.Form.Fields) < 2 { // Beside the name, there is nothing to say.
 			return nil
 		}
-		return func(claim subject, c *Class) (bool, error) {
+		return func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
 		}
 	}},
@@ -44,27 +45,33 @@ var filters = [...]filter{
 		if !k.ClassRef.IsKey() || k.ClassRef[1] != "labels" {
 			return nil
 		}
-		return func(_ subject, c *Class) (bool, error) { return len(c.Name) > validation.LabelValueMaxLength, nil }
-	}},
-	{"NotOffered", "not offered by their kind", always(func(_ subject, c *Class) (bool, error) {
-		if c.OfferErr != nil {
-			return true, errors.New(c.OfferErr.Detail)
+		return func(_ subject, c *inventory.Class) (bool, error) {
+			return len(c.Name) > validation.LabelValueMaxLength, nil
 		}
-		return c.NotOffered, nil
-	})},
+	}},
+	{"NotOffered", "not offered by their kind", func(*ClaimKind) drops {
+		return func(_ subject, c *inventory.Class) (bool, error) {
+			if c.OfferErr != nil {
+				return true, errors.New(c.OfferErr.Detail)
+			}
+			return c.NotOffered, nil
+		}
+	}},
 	{"Shadowed", "of a name that means a class of another kind", func(k *ClaimKind) drops {
 		if len(k.Precedence) == 0 {
 			return nil
 		}
-		return func(claim subject, c *Class) (bool, error) { return claim.view.isShadowed(claim.Namespace, c), nil }
+		return func(claim subject, c *inventory.Class) (bool, error) {
+			return claim.view.isShadowed(claim.Namespace, c), nil
+		}
 	}},
-	{"Terminating", "being deleted", always(func(_ subject, c *Class) (bool, error) { return c.Terminating, nil })},
-	{reasonCordoned, "cordoned", always(func(_ subject, c *Class) (bool, error) { return c.Cordoned, nil })},
+	{"Terminating", "being deleted", has(func(c *inventory.Class) bool { return c.Terminating })},
+	{reasonCordoned, "cordoned", has(func(c *inventory.Class) bool { return c.Cordoned })},
 	{reasonWeightZero, "of weight 0", func(k *ClaimKind) drops {
 		if !k.Strategy.Weighted {
 			return nil
 		}
-		return func(_ subject, c *Class) (bool, error) { return c.Weight == 0, nil }
+		return func(_ subject, c *inventory.Class) (bool, error) { return c.Weight == 0, nil }
 	}},
 }
 
@@ -73,7 +80,12 @@ const (
 	reasonWeightZero = "WeightZero"
 )
 
-func always(d drops) func(*ClaimKind) drops { return func(*ClaimKind) drops { return d } }
+// has makes the filter of a property of classes that matters to all claims.
+func has(property func(*inventory.Class) bool) func(*ClaimKind) drops {
+	return func(*ClaimKind) drops {
+		return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
+	}
+}
 
 // compiledFilter is a filter for the claims of one kind.
 type compiledFilter struct {
@@ -133,7 +145,7 @@ func (k *ClaimKind) compileFilters() {
 func (p *policy) judges() bool { return p.free < len(p.filters) }
 
 // firstDrop returns the index of the first filter that drops a candidate, -1 if none does.
-func (k *ClaimKind) firstDrop(claim subject, c *Class) (filter int, err error) {
+func (k *ClaimKind) firstDrop(claim subject, c *inventory.Class) (filter int, err error) {
 	if filter, err = k.firstFreeDrop(claim, c); filter < 0 && k.judges() {
 		filter, err = k.judge(claim, c)
 	}
@@ -141,7 +153,7 @@ func (k *ClaimKind) firstDrop(claim subject, c *Class) (filter int, err error) {
 }
 
 // firstFreeDrop does the same with the filters that evaluate nothing.
-func (p *policy) firstFreeDrop(claim subject, c *Class) (filter int, err error) {
+func (p *policy) firstFreeDrop(claim subject, c *inventory.Class) (filter int, err error) {
 	for i := range p.filters[:p.free] {
 		if dropped, err := p.filters[i].drops(claim, c); dropped || err != nil {
 			return i, err
@@ -173,10 +185,10 @@ type Strategy struct {
 type memory interface {
 	// rank of a class for a claim of this namespace. The draw is among the classes with
 	// the highest.
-	rank(namespace string, c *Class) int64
+	rank(namespace string, c *inventory.Class) int64
 	// commit remembers that a claim gets a class, at this time. It returns false if the
 	// class no longer has this rank: the caller then chooses again.
-	commit(claim claim.Claim, c *Class, rank int64, now time.Time) bool
+	commit(claim claim.Claim, c *inventory.Class, rank int64, now time.Time) bool
 }
 
 // CountsClaims reports whether a strategy needs to know how many claims each class has.
@@ -212,7 +224,7 @@ var strategies = map[v1beta1.Strategy]Strategy{
 }
 
 // each visits the classes that a claim asks for and is offered, before the filters.
-func (v *View) each(claim subject, visit func(*Class)) {
+func (v *View) each(claim subject, visit func(*inventory.Class)) {
 	if asked := v.Kind.Asks(claim.Claim); asked == nil {
 		v.eachDefault(claim, visit)
 	} else if claim.facts == nil {
@@ -225,14 +237,14 @@ func (v *View) each(claim subject, visit func(*Class)) {
 // eachDefault visits the default classes of the claim's own namespace and partition. If none
 // of them is left after dropping, it also visits those of the next seat: for partitions
 // without a default, then for all namespaces, in both ways.
-func (v *View) eachDefault(claim subject, visit func(*Class)) {
+func (v *View) eachDefault(claim subject, visit func(*inventory.Class)) {
 	partition := ""
 	if claim.facts != nil {
 		partition = claim.facts.partition
 	}
 	left := false
 	each := func(namespace, partition string) {
-		v.EachDefaultOf(namespace, partition, func(c *Class) {
+		v.EachDefaultOf(namespace, partition, func(c *inventory.Class) {
 			if !left {
 				i, _ := v.Kind.firstDrop(claim, c)
 				left = i < 0
@@ -256,7 +268,7 @@ func (v *View) eachDefault(claim subject, visit func(*Class)) {
 
 // candidate of a draw.
 type candidate struct {
-	class *Class
+	class *inventory.Class
 	rank  int64
 	key   float64
 }
@@ -264,7 +276,7 @@ type candidate struct {
 // before reports whether the draw prefers a to b.
 func (a candidate) before(b candidate) bool {
 	return a.rank > b.rank ||
-		a.rank == b.rank && (a.key < b.key || a.key == b.key && compare(a.class, b.class) < 0)
+		a.rank == b.rank && (a.key < b.key || a.key == b.key && inventory.Compare(a.class, b.class) < 0)
 }
 
 // order gives the candidates of a claim in the order of its kind's strategy. It is lazy:
@@ -283,7 +295,7 @@ type order struct {
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	o.view.each(o.claim, func(c *Class) {
+	o.view.each(o.claim, func(c *inventory.Class) {
 		switch {
 		case kind.judges() && facts != nil && facts.budget.Left < v1beta1.MaxExpressionCost/2: // The rest is for those that matter.
 			if filter, err := kind.firstFreeDrop(o.claim, c); filter < 0 {
@@ -302,7 +314,7 @@ func (o *order) first(decision *Decision) (best candidate) {
 }
 
 // better is a class, if it is a candidate and the draw prefers it to the best.
-func (o *order) better(decision *Decision, best candidate, c *Class) candidate {
+func (o *order) better(decision *Decision, best candidate, c *inventory.Class) candidate {
 	if filter, err := o.view.Kind.firstDrop(o.claim, c); filter >= 0 {
 		decision.drop(filter, c, err)
 		return best
@@ -315,11 +327,11 @@ func (o *order) better(decision *Decision, best candidate, c *Class) candidate {
 }
 
 // next candidate of so many after one that was refused, without a class if there is none.
-func (o *order) next(candidates int, refused *Class) candidate {
+func (o *order) next(candidates int, refused *inventory.Class) candidate {
 	if o.rest == nil {
 		rest := make(candidateHeap, 0, candidates)
 		o.rest = &rest
-		o.view.each(o.claim, func(c *Class) {
+		o.view.each(o.claim, func(c *inventory.Class) {
 			if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 && c != refused {
 				*o.rest = append(*o.rest, o.place(c))
 			}
@@ -332,9 +344,9 @@ func (o *order) next(candidates int, refused *Class) candidate {
 	return heap.Pop(o.rest).(candidate)
 }
 
-func (o *order) place(c *Class) candidate {
+func (o *order) place(c *inventory.Class) candidate {
 	kind := o.view.Kind
-	rank, key := kind.Strategy.place(uniform(o.seed, c.drawHash), c.Weight)
+	rank, key := kind.Strategy.place(uniform(o.seed, c.DrawHash), c.Weight)
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)

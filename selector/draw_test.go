@@ -15,6 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // All claims, classes and seeds below are fixed, so that a test that passes once always passes.
@@ -41,7 +42,7 @@ func TestDrawIsFair(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Choice.Seed, k.Spec.Choice.Strategy = tc.seed, tc.strategy
-			view := newView(NewClaimKind(k), []*Classes{
+			view := newView(NewClaimKind(k), []*inventory.Classes{
 				manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 			})
 			require.Equal(t, 300, view.Len())
@@ -115,17 +116,17 @@ func TestDrawGivesAMillionthNextToNothing(t *testing.T) {
 }
 
 func TestDrawIsReproducible(t *testing.T) {
-	lists := map[string][]*Class{}
-	for _, x := range []*Classes{manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1)} {
+	lists := map[string][]*inventory.Class{}
+	for _, x := range []*inventory.Classes{manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1)} {
 		lists[x.Kind.Name] = x.All()
 	}
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // It has to be reproducible.
 	build := func() *View {
-		var offered []*Classes
+		var offered []*inventory.Classes
 		for _, name := range []string{"as.example.org", "bs.example.org", "cs.example.org"} {
 			classes := slices.Clone(lists[name])
 			random.Shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
-			offered = append(offered, NewClasses(classes[0].Kind, classes))
+			offered = append(offered, inventory.NewClasses(classes[0].Kind, classes))
 		}
 		random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })
 		return newView(NewClaimKind(postgres()), offered)
@@ -226,14 +227,14 @@ func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 
 func TestDrawBreaksTies(t *testing.T) {
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
-	first := &Class{Kind: as, Namespace: "a", Name: "a", Weight: 1}
+	first := &inventory.Class{Kind: as, Namespace: "a", Name: "a", Weight: 1}
 	cases := map[string]struct {
 		reason string
-		other  *Class
+		other  *inventory.Class
 	}{
-		"Kind":      {reason: "We should take the first class kind", other: &Class{Kind: bs, Namespace: "a", Name: "a", Weight: 1}},
-		"Namespace": {reason: "We should take the first namespace", other: &Class{Kind: as, Namespace: "b", Name: "a", Weight: 1}},
-		"Name":      {reason: "We should take the first name", other: &Class{Kind: as, Namespace: "a", Name: "b", Weight: 1}},
+		"Kind":      {reason: "We should take the first class kind", other: &inventory.Class{Kind: bs, Namespace: "a", Name: "a", Weight: 1}},
+		"Namespace": {reason: "We should take the first namespace", other: &inventory.Class{Kind: as, Namespace: "b", Name: "a", Weight: 1}},
+		"Name":      {reason: "We should take the first name", other: &inventory.Class{Kind: as, Namespace: "a", Name: "b", Weight: 1}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -323,9 +324,9 @@ func assertShares(t *testing.T, got map[string]int, shares map[string]float64, r
 }
 
 // manyClasses of one kind, the first few of which are gold.
-func manyClasses(kind string, n, ofGold int) *Classes {
+func manyClasses(kind string, n, ofGold int) *inventory.Classes {
 	k := newKind(kind, kind)
-	var classes []*Class
+	var classes []*inventory.Class
 	for i := range n {
 		tier := "other"
 		if i < ofGold {
@@ -333,13 +334,13 @@ func manyClasses(kind string, n, ofGold int) *Classes {
 		}
 		classes = append(classes, k.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("class-%03d", i), Labels: map[string]string{"tier": tier}}, nil))
 	}
-	return NewClasses(k, classes)
+	return inventory.NewClasses(k, classes)
 }
 
 // weighed is a view of golden classes, by kind/name.
 func weighed(k *v1beta1.ClaimKind, weights map[string]int64) *View {
-	classes := map[string][]*Class{}
-	kinds := map[string]*ClassKind{}
+	classes := map[string][]*inventory.Class{}
+	kinds := map[string]*inventory.ClassKind{}
 	for id, weight := range weights {
 		kind, name := id[:2], id[3:]
 		if kinds[kind] == nil {
@@ -349,9 +350,9 @@ func weighed(k *v1beta1.ClaimKind, weights map[string]int64) *View {
 			Name: name, Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{weightAnnotation: fmt.Sprint(weight)},
 		}, nil))
 	}
-	var offered []*Classes
+	var offered []*inventory.Classes
 	for kind := range classes {
-		offered = append(offered, NewClasses(kinds[kind], classes[kind]))
+		offered = append(offered, inventory.NewClasses(kinds[kind], classes[kind]))
 	}
 	return newView(NewClaimKind(k), offered)
 }

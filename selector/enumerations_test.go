@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // enumerated calls a function with each field of a schema that is an enumeration: its path, and an object that has
@@ -51,7 +52,7 @@ func TestEnumerationsAreOpen(t *testing.T) {
 		text, err := json.Marshal(object("FromALaterRelease"))
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(text, &k.Spec))
-		view := newView(NewClaimKind(k), []*Classes{NewClasses(newKind("as.example.org", "Class"), nil)})
+		view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), nil)})
 		require.NotNil(t, view.Fault, path)
 		assert.Equal(t, v1beta1.ReasonUnknownValue, view.Fault.Reason, path)
 		assert.Contains(t, view.Fault.Text, `has the `+strings.TrimPrefix(path, "spec.")+` "FromALaterRelease"`)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 )
 
@@ -52,15 +53,15 @@ type ClassName struct {
 	Name      string `json:"name,omitempty"`
 }
 
-// FullName of the class.
-func (c *Class) FullName() ClassName {
+// NameOf a class.
+func NameOf(c *inventory.Class) ClassName {
 	return ClassName{ClassKind: c.Kind.Name, Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name}
 }
 
 // Candidate is a class that may be drawn.
 type Candidate struct {
 	ClassName `json:",inline"`
-	Class     *Class `json:"-"`
+	Class     *inventory.Class `json:"-"`
 	// Chosen reports whether the claim gets this class; explain sets it.
 	Chosen bool `json:"chosen,omitempty"`
 	// Weight from 0 to 1000000, even if the strategy ignores it.
@@ -93,7 +94,7 @@ func (o Odds) MarshalJSON() ([]byte, error) {
 type Drop struct {
 	// ClassName is empty in a NearMiss, which has it.
 	ClassName `json:",inline"`
-	Class     *Class `json:"-"`
+	Class     *inventory.Class `json:"-"`
 	// Reason in one word.
 	Reason string `json:"reason"`
 	// Text reads after "is".
@@ -107,8 +108,8 @@ type Drop struct {
 // NearMiss is a class that meets all requirements of a selector but one.
 type NearMiss struct {
 	ClassName `json:",inline"`
-	Class     *Class      `json:"-"`
-	Unmet     Requirement `json:"unmet"`
+	Class     *inventory.Class `json:"-"`
+	Unmet     Requirement      `json:"unmet"`
 	// Value of the class's label; nil if it has no such label.
 	Value *string `json:"value,omitempty"`
 	// Drop is why the claim could not get the class even if it met the requirement; nil if it could.
@@ -136,11 +137,11 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	if err != nil || !e.Decision.Drawn() {
 		return e, err
 	}
-	asked := map[*Class]bool{}
+	asked := map[*inventory.Class]bool{}
 	if e.Decision.facts != nil { // The decision had its budget. Its reasons are evaluated several times.
 		e.Decision.facts.budget.Left = math.MaxUint64
 	}
-	v.each(e.Decision.subject(), func(c *Class) {
+	v.each(e.Decision.subject(), func(c *inventory.Class) {
 		asked[c] = true
 		if drop := e.Decision.drops(c); drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
@@ -153,23 +154,23 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	if e.Decision.asks() == nil {
 		e.addDefaults(asked)
 	}
-	slices.SortFunc(e.Dropped, func(a, b Drop) int { return compare(a.Class, b.Class) })
+	slices.SortFunc(e.Dropped, func(a, b Drop) int { return inventory.Compare(a.Class, b.Class) })
 	v.Kind.Strategy.setOdds(e.Candidates, e.score())
 	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), compare(a.Class, b.Class))
+		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), inventory.Compare(a.Class, b.Class))
 	})
 	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(in.Claim)
 	if e.Decision.asks() != nil {
 		e.addMisses(asked)
 	}
 	for i := range e.Dropped {
-		e.Dropped[i].ClassName = e.Dropped[i].Class.FullName()
+		e.Dropped[i].ClassName = NameOf(e.Dropped[i].Class)
 	}
 	return e, nil
 }
 
 // drops says why the claim may not get a class, nil if it may.
-func (d *Decision) drops(c *Class) *Drop {
+func (d *Decision) drops(c *inventory.Class) *Drop {
 	if i, err := d.View.Kind.firstDrop(d.subject(), c); i >= 0 {
 		f := &d.View.Kind.filters[i]
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
@@ -193,7 +194,7 @@ func (e *Explanation) certain() bool {
 // setOdds derives the odds from how the strategy places a candidate. One with the
 // highest rank wins. There, the key is -ln(u) divided by the candidate's share, so
 // u = 1/2 gives the share, a whole number.
-func (s Strategy) setOdds(candidates []Candidate, score func(*Class) int64) {
+func (s Strategy) setOdds(candidates []Candidate, score func(*inventory.Class) int64) {
 	if s.Depends != "" {
 		return
 	}
@@ -223,10 +224,10 @@ func (s Strategy) setOdds(candidates []Candidate, score func(*Class) int64) {
 
 // addDefaults adds the defaults of all namespaces if the claim's namespace has its own,
 // and counts the classes that are not default.
-func (e *Explanation) addDefaults(asked map[*Class]bool) {
+func (e *Explanation) addDefaults(asked map[*inventory.Class]bool) {
 	claim, view := e.Decision.Claim.Claim, e.Decision.View
 	for _, s := range view.Classes {
-		s.eachOffered(&view.Kind.Reach, claim.Namespace, func(c *Class) {
+		s.EachOffered(&view.Kind.Reach, claim.Namespace, func(c *inventory.Class) {
 			switch {
 			case !c.Default:
 				e.NotDefault++
@@ -238,12 +239,12 @@ func (e *Explanation) addDefaults(asked map[*Class]bool) {
 }
 
 // addMisses adds the classes that the selector does not match.
-func (e *Explanation) addMisses(asked map[*Class]bool) {
+func (e *Explanation) addMisses(asked map[*inventory.Class]bool) {
 	claim, view := e.Decision.Claim.Claim, e.Decision.View
 	requirements, _ := e.Decision.asks().Requirements()
-	distances := map[*Class]int{}
+	distances := map[*inventory.Class]int{}
 	for _, s := range view.Classes {
-		s.eachOffered(&view.Kind.Reach, claim.Namespace, func(c *Class) {
+		s.EachOffered(&view.Kind.Reach, claim.Namespace, func(c *inventory.Class) {
 			if asked[c] {
 				return
 			}
@@ -253,7 +254,7 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 				return
 			}
 			r := &unmet[0]
-			miss := NearMiss{ClassName: c.FullName(), Class: c, Drop: e.Decision.drops(c), Unmet: Requirement{
+			miss := NearMiss{ClassName: NameOf(c), Class: c, Drop: e.Decision.drops(c), Unmet: Requirement{
 				Key: r.Key(), Operator: r.Operator(), Values: slices.Sorted(slices.Values(r.ValuesUnsorted())), Text: r.String(),
 			}}
 			if value, has := c.Labels.Lookup(r.Key()); has {
@@ -264,7 +265,7 @@ func (e *Explanation) addMisses(asked map[*Class]bool) {
 		})
 	}
 	slices.SortFunc(e.NearMisses, func(a, b NearMiss) int {
-		return cmp.Or(cmp.Compare(distances[a.Class], distances[b.Class]), compare(a.Class, b.Class))
+		return cmp.Or(cmp.Compare(distances[a.Class], distances[b.Class]), inventory.Compare(a.Class, b.Class))
 	})
 }
 

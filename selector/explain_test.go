@@ -16,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestExplainAgreesWithDecide on 1,000 generated claims, each with classes of its
@@ -32,8 +33,8 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 
 		var total, shares int64
 		chosen := false
-		reported := map[*Class]string{}
-		tell := func(c *Class, as string) {
+		reported := map[*inventory.Class]string{}
+		tell := func(c *inventory.Class, as string) {
 			require.NotContains(t, reported, c, "We should tell a class once (%d)", i)
 			reported[c] = as
 		}
@@ -95,7 +96,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 }
 
 // offered reports whether a claim is offered a class, by its definition.
-func offered(view *View, claim claim.Claim, c *Class) bool {
+func offered(view *View, claim claim.Claim, c *inventory.Class) bool {
 	switch view.Kind.From {
 	case v1beta1.FromAll:
 		return true
@@ -107,11 +108,11 @@ func offered(view *View, claim claim.Claim, c *Class) bool {
 }
 
 // place of a class in an explanation, by its definition.
-func place(view *View, claim claim.Claim, c *Class) string {
+func place(view *View, claim claim.Claim, c *inventory.Class) string {
 	if !offered(view, claim, c) {
 		return "unoffered"
 	}
-	dropped := func(c *Class) string {
+	dropped := func(c *inventory.Class) string {
 		for _, f := range view.Kind.filters {
 			if is, _ := f.drops(subject{Claim: claim}, c); is {
 				return f.reason
@@ -167,7 +168,7 @@ func TestExplainedOdds(t *testing.T) {
 				k.Spec.Choice.Strategy, k.Spec.Choice.Seed = name, v1beta1.SeedRequest
 				view := weighed(k, weights)
 
-				got := map[*Class]int{}
+				got := map[*inventory.Class]int{}
 				for range draws {
 					got[choose(view, nthClaim(0), random.Uint64()).Class]++
 				}
@@ -227,7 +228,7 @@ func TestExplainOdds(t *testing.T) {
 	t.Run("EveryWeight", func(t *testing.T) {
 		s := strategies[v1beta1.WeightedRandom]
 		for weight := int64(1); weight <= maxWeight; weight++ {
-			one := []Candidate{{Class: &Class{Weight: weight}}}
+			one := []Candidate{{Class: &inventory.Class{Weight: weight}}}
 			s.setOdds(one, nil)
 			require.Equal(t, Odds{weight, weight}, one[0].Odds, "We should read every weight from the draw as it is")
 		}
@@ -246,7 +247,7 @@ func TestExplainOdds(t *testing.T) {
 
 func TestExplainNearest(t *testing.T) {
 	kind := newKind("as.example.org", "A")
-	var classes []*Class
+	var classes []*inventory.Class
 	for name, set := range map[string]map[string]string{
 		"other": {"tier": "bronze"}, "slip": {"tier": "gold"}, "lacks": {}, "worse": {"tier": "cold"},
 	} {
@@ -255,7 +256,7 @@ func TestExplainNearest(t *testing.T) {
 	classes = append(classes, kind.NewClass(&metav1.ObjectMeta{
 		Name: "cordoned", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
 	}, nil))
-	view := newView(NewClaimKind(postgres()), []*Classes{NewClasses(kind, classes)})
+	view := newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 
 	e := explain(view, claim.Claim{Name: "a", Selector: labels.SelectorFromSet(labels.Set{"tier": "golds"})}, 0)
 	var got []string
@@ -285,11 +286,11 @@ func (g generator) view() *View {
 	if g.oneIn(4) {
 		k.Spec.Choice.Seed = v1beta1.SeedRequest
 	}
-	var offered []*Classes
+	var offered []*inventory.Classes
 	for n := range g.IntN(4) {
 		ck := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("k%ds.example.org", n)}, Spec: crossplaneClassKind()}
-		kind := NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: fmt.Sprintf("K%d", n)}, g.oneIn(2))
-		var classes []*Class
+		kind := inventory.NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: fmt.Sprintf("K%d", n)}, g.oneIn(2))
+		var classes []*inventory.Class
 		for c := range g.IntN(8) {
 			m := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", c), Labels: map[string]string{}, Annotations: map[string]string{}}
 			if kind.Namespaced {
@@ -320,7 +321,7 @@ func (g generator) view() *View {
 			}
 			classes = append(classes, kind.NewClass(m, nil))
 		}
-		offered = append(offered, NewClasses(kind, classes))
+		offered = append(offered, inventory.NewClasses(kind, classes))
 	}
 	return newView(NewClaimKind(k), offered)
 }

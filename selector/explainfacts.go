@@ -6,6 +6,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -75,14 +76,14 @@ func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
 }
 
 // otherSeat says why a default class is none for the claim.
-func (e *Explanation) otherSeat(c *Class) Drop {
+func (e *Explanation) otherSeat(c *inventory.Class) Drop {
 	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
 	const notOfPartition = "NotOfPartition"
 	kind, facts := e.Decision.View.Kind, e.Decision.facts
 	if kind.PartitionClass == nil {
 		return drop
 	}
-	of, err := kind.partitionFor(c)
+	of, err := kind.PartitionFor(c)
 	switch {
 	case err != nil:
 		drop.Reason = notOfPartition

@@ -6,11 +6,12 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-func (e *Explanation) candidate(c *Class) Candidate {
-	candidate := Candidate{ClassName: c.FullName(), Class: c, Weight: c.Weight}
+func (e *Explanation) candidate(c *inventory.Class) Candidate {
+	candidate := Candidate{ClassName: NameOf(c), Class: c, Weight: c.Weight}
 	if c.WeightErr != nil {
 		candidate.WeightError = c.WeightErr.Error()
 	}
@@ -23,12 +24,12 @@ func (e *Explanation) candidate(c *Class) Candidate {
 }
 
 // score is how candidates rank by an expression, nil if there is none.
-func (e *Explanation) score() func(*Class) int64 {
+func (e *Explanation) score() func(*inventory.Class) int64 {
 	kind, facts := e.Decision.View.Kind, e.Decision.facts
 	if kind.Score == nil {
 		return nil
 	}
-	return func(c *Class) int64 {
+	return func(c *inventory.Class) int64 {
 		rank, _ := facts.rank(kind, c)
 		return rank
 	}
@@ -73,14 +74,14 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 
 // addUnequal adds the classes that the selector matches and the index did not find, because
 // an equality term is not true of them.
-func (e *Explanation) addUnequal(asked map[*Class]bool) {
+func (e *Explanation) addUnequal(asked map[*inventory.Class]bool) {
 	d := &e.Decision
 	selector := d.asks()
 	if selector == nil {
 		return
 	}
 	for _, s := range d.View.Classes {
-		s.eachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *Class) {
+		s.EachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *inventory.Class) {
 			if asked[c] || !selector.Matches(&c.Labels) {
 				return
 			}
@@ -97,12 +98,12 @@ func (e *Explanation) addUnequal(asked map[*Class]bool) {
 func (e *Explanation) addUnserving() {
 	d := &e.Decision
 	selector := d.asks()
-	for i, s := range d.View.known {
+	for i, s := range d.View.All {
 		if d.View.Classes[i] == s {
 			continue
 		}
-		s.eachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *Class) {
-			by, term, err := d.View.Kind.serves(c)
+		s.EachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *inventory.Class) {
+			by, term, err := d.View.Kind.Unmet(c)
 			if by == nil || selector == nil && !c.Default || selector != nil && !selector.Matches(&c.Labels) {
 				return
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -30,7 +31,7 @@ type facts struct {
 
 	input  expression.Input
 	budget expression.Budget
-	values Values
+	values inventory.Values
 	terms  []claimTerm
 	// turn waits for a turn of a costly decision, unless it has one. Nil needs none.
 	turn func() error
@@ -39,7 +40,7 @@ type facts struct {
 	// costly is why the claim is at fault for what it costs to judge a class, nil if it is not.
 	costly *field.Error
 	// ranked is the class whose score is lastRank.
-	ranked   *Class
+	ranked   *inventory.Class
 	lastRank int64
 	lastErr  error
 	score    any
@@ -73,7 +74,7 @@ func (f *facts) claimTerm(of *rules.Fit) *claimTerm {
 }
 
 // meets reports whether a class meets an equality.
-func (f *facts) meets(e *rules.Equality, c *Class) (bool, error) {
+func (f *facts) meets(e *rules.Equality, c *inventory.Class) (bool, error) {
 	v := f.values.Of(e)
 	if v.Err != nil {
 		return false, v.Err
@@ -85,7 +86,7 @@ func (f *facts) meets(e *rules.Equality, c *Class) (bool, error) {
 }
 
 // rank of a class by its score.
-func (f *facts) rank(k *ClaimKind, c *Class) (int64, error) {
+func (f *facts) rank(k *ClaimKind, c *inventory.Class) (int64, error) {
 	if f.ranked != c {
 		f.ranked = c
 		f.input.Class = c.Fields
@@ -99,7 +100,7 @@ func (f *facts) rank(k *ClaimKind, c *Class) (int64, error) {
 }
 
 // judgedRank is the rank of a class if it was judged last.
-func (f *facts) judgedRank(c *Class) int64 {
+func (f *facts) judgedRank(c *inventory.Class) int64 {
 	if f.ranked != c {
 		return 0
 	}

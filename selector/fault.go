@@ -7,13 +7,14 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // unknownValue is the fault of a ClaimKind with a value that this release does not
 // know, nil if there is none. Another release accepted it: to use the default instead
 // would permanently bind claims in a way nobody configured. An absent value is the default: the
 // API server fills that in, except for a field that its CRD does not have yet.
-func unknownValue(k *v1beta1.ClaimKind) *Fault {
+func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	strategyNames := make([]v1beta1.Strategy, 0, len(strategies))
 	for name := range strategies {
 		strategyNames = append(strategyNames, name)
@@ -69,10 +70,10 @@ func unknownValue(k *v1beta1.ClaimKind) *Fault {
 	for _, f := range all {
 		if f.value != "" && !slices.Contains(f.known, f.value) {
 			slices.Sort(f.known)
-			return &Fault{v1beta1.ReasonUnknownValue, fmt.Sprintf(
+			return inventory.Faultf(v1beta1.ReasonUnknownValue,
 				"claim kind %q has the %s %q, which this release of classbind does not know: "+
 					"set spec.%s to one of %s, or upgrade classbind",
-				k.Name, f.field, f.value, f.field, strings.Join(f.known, ", "))}
+				k.Name, f.field, f.value, f.field, strings.Join(f.known, ", "))
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -55,8 +56,8 @@ func (e *expressive) with(name string, spec map[string]any, annotations ...strin
 }
 
 func (e *expressive) view() *View {
-	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-	var classes []*Class
+	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+	var classes []*inventory.Class
 	for _, content := range e.classes {
 		metadata := content["metadata"].(map[string]any)
 		meta := &metav1.ObjectMeta{Name: metadata["name"].(string), Labels: map[string]string{"all": "yes"}, Annotations: map[string]string{}}
@@ -68,9 +69,9 @@ func (e *expressive) view() *View {
 	}
 	claimKind := NewClaimKind(e.claims, e.kind)
 	if e.indexed {
-		return newView(claimKind, []*Classes{NewClasses(kind, classes)})
+		return newView(claimKind, []*inventory.Classes{inventory.NewClasses(kind, classes)})
 	}
-	return NewView(claimKind, []*Classes{NewClasses(kind, classes)})
+	return NewView(claimKind, []*inventory.Classes{inventory.NewClasses(kind, classes)})
 }
 
 // decide on a claim with this spec.
@@ -269,10 +270,10 @@ func TestDefaultsOfPartitions(t *testing.T) {
 	view := world.view()
 	bySeat := view.DefaultsBySeat()
 	for partition, want := range map[string]string{"a": "Pool/a", "b": "Pool/b", "": "Pool/rest"} {
-		classes := bySeat[Seat{ClaimKind: view.Kind.Name, Partition: partition}]
+		classes := bySeat[inventory.Seat{ClaimKind: view.Kind.Name, Partition: partition}]
 		require.Len(t, classes, 1, "We should keep the seats of partitions apart (%q)", partition)
 		assert.Equal(t, want, classes[0].String())
-		assert.Equal(t, classes, view.DefaultsOf(Seat{ClaimKind: view.Kind.Name, Partition: partition}))
+		assert.Equal(t, classes, view.DefaultsOf(inventory.Seat{ClaimKind: view.Kind.Name, Partition: partition}))
 	}
 }
 
@@ -285,7 +286,7 @@ func TestDefaultOfAConstantPartition(t *testing.T) {
 		d, err := world.decide(t, nil)
 		require.NoError(t, err)
 		require.NotNil(t, d.Class, d.Warning())
-		assert.Len(t, d.View.DefaultsOf(Seat{ClaimKind: d.View.Kind.Name, Partition: "a"}), 1, "The guard should know the default.")
+		assert.Len(t, d.View.DefaultsOf(inventory.Seat{ClaimKind: d.View.Kind.Name, Partition: "a"}), 1, "The guard should know the default.")
 	}
 }
 
@@ -416,10 +417,10 @@ func TestManyFits(t *testing.T) {
 		classKinds = append(classKinds, k)
 	}
 	classKinds[3].Spec.Fits[7].Expression = "claim.spec.size <= class.spec.size"
-	var classes []*Classes
+	var classes []*inventory.Classes
 	for _, k := range classKinds {
-		kind := NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-		classes = append(classes, NewClasses(kind, nil))
+		kind := inventory.NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+		classes = append(classes, inventory.NewClasses(kind, nil))
 	}
 	kind := classes[3].Kind
 	meta := &metav1.ObjectMeta{Name: "small", Labels: map[string]string{"all": "yes"}}

@@ -15,19 +15,20 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // refusing is a gate that refuses the classes of these names.
 func refusing(reason string, names ...string) Gate {
-	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
+	return Gate{Reason: reason, Text: "refused by " + reason, Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		return !slices.Contains(names, c.Name), nil
 	}}
 }
 
 func TestGates(t *testing.T) {
 	claims := NewClaimKind(postgres())
-	view := newView(claims, []*Classes{manyClasses("as.example.org", 3, 3)})
-	live := newView(claims, []*Classes{manyClasses("as.example.org", 4, 4)})
+	view := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
+	live := newView(claims, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
 	ask := claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}
 	var order []string // without gates
 	for _, c := range inOrder(view, ask.Claim, 0) {
@@ -55,7 +56,7 @@ func TestGates(t *testing.T) {
 		"AllKnown":   {why: "We should read new classes where all known ones are refused.", gates: []Gate{refusing("Full", order...)}, live: true, want: want{class: "class-003", dropped: "Full=3", reason: "MatchingClass", read: ReadFound}},
 		"AllLive":    {why: "We should tell of those that were read.", gates: []Gate{refusing("Full", append(slices.Clone(order), "class-003")...)}, live: true, want: want{dropped: "Full=4", reason: "NoMatchingClass", warning: "dropped: 4 refused by Full", read: ReadNone}},
 		"LateAll":    {why: "We should read nothing later.", gates: []Gate{refusing("Full", order...)}, live: true, mode: Later, want: want{dropped: "Full=3", reason: "NoMatchingClass", warning: "dropped: 3 refused by Full"}},
-		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
+		"Fails":      {why: "We should decide nothing where a gate cannot tell.", gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) { return false, failed }}}, want: want{err: failed}},
 		"OutOfTime":  {why: "We should not ask on after the deadline.", gates: []Gate{slow(order[0])}, limit: time.Millisecond, want: want{err: context.DeadlineExceeded}},
 		"NeverAsked": {why: "We should not ask about a class that would not be drawn.", gates: []Gate{only(t, order[0])}, want: want{class: order[0], reason: "MatchingClass"}},
 	} {
@@ -88,7 +89,7 @@ func TestGates(t *testing.T) {
 
 // slow refuses a class after its context has ended.
 func slow(name string) Gate {
-	return Gate{Admits: func(ctx context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
+	return Gate{Admits: func(ctx context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		<-ctx.Done()
 		return c.Name != name, nil
 	}}
@@ -96,15 +97,15 @@ func slow(name string) Gate {
 
 // only fails the test if it is asked about another class.
 func only(t *testing.T, name string) Gate {
-	return Gate{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
+	return Gate{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		assert.Equal(t, name, c.Name)
 		return true, nil
 	}}
 }
 
 // inOrder are all candidates in the order of the draw: a gate refuses each of them.
-func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*Class) {
-	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
+func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*inventory.Class) {
+	d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 		classes = append(classes, c)
 		return false, nil
 	}}}}
@@ -123,7 +124,7 @@ func TestOrderIsTheDraw(t *testing.T) {
 		var gone []string
 		all := inOrder(view, asking, fresh)
 		for n, c := range all {
-			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *Class) (bool, error) {
+			d := Decider{Fresh: func() uint64 { return fresh }, Gates: []Gate{{Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
 				return !slices.Contains(gone, c.String()+c.Kind.Name), nil
 			}}}}
 			got, err := d.Decide(t.Context(), view, claim.Intake{Claim: asking}, Explain)
@@ -137,9 +138,9 @@ func TestOrderIsTheDraw(t *testing.T) {
 
 // A claim may match any number of classes that its author may not use.
 func TestRefusalsAreBounded(t *testing.T) {
-	view := newView(NewClaimKind(postgres()), []*Classes{manyClasses("as.example.org", 10_000, 10_000)})
+	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 10_000, 10_000)})
 	asked := 0
-	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error) {
+	d := Decider{Gates: []Gate{{Text: "forbidden", Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
 		asked++
 		return false, nil
 	}}}}
@@ -171,7 +172,7 @@ func TestOrderKeepsTheOdds(t *testing.T) {
 func TestGatesComeBeforeTheCommit(t *testing.T) {
 	k := postgres()
 	k.Spec.Choice.Strategy = v1beta1.RoundRobin
-	view := newView(NewClaimKind(k), []*Classes{manyClasses("as.example.org", 3, 3)})
+	view := newView(NewClaimKind(k), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
@@ -196,10 +197,10 @@ func TestModes(t *testing.T) {
 			k.Spec.Choice.Strategy = v1beta1.LeastClaims
 			kind := NewClaimKind(k)
 			kind.Tally = &Tally{}
-			view := newView(kind, []*Classes{manyClasses("as.example.org", 1, 1)})
+			view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
 			asked, reads := Mode(-1), 0
 			d := Decider{
-				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ claim.Claim, _ *Class) (bool, error) {
+				Gates: []Gate{{Admits: func(_ context.Context, m Mode, _ *View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 					asked = m
 					return true, nil
 				}}},
@@ -221,10 +222,10 @@ func TestModes(t *testing.T) {
 
 // Of what is not to be decided, nothing is asked.
 func TestDeciderGuards(t *testing.T) {
-	fault := &Fault{"Reason", "text"}
+	fault := &inventory.Fault{Reason: "Reason", Text: "text"}
 	kind := NewClaimKind(postgres())
 	d := Decider{
-		Gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *Class) (bool, error) {
+		Gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
 			t.Error("We should ask no gate.")
 			return false, nil
 		}}},
@@ -262,20 +263,20 @@ func TestDeciderGuards(t *testing.T) {
 // A filter that fails for one class drops that class, and says so.
 func TestFilterFailsForOneClass(t *testing.T) {
 	kind := NewClaimKind(postgres())
-	kind.filters = append(kind.filters, compiledFilter{"Unfit", "unfit", func(_ subject, c *Class) (bool, error) {
+	kind.filters = append(kind.filters, compiledFilter{"Unfit", "unfit", func(_ subject, c *inventory.Class) (bool, error) {
 		if c.Name == "class-001" {
 			return false, errors.New("no such field: spec.size")
 		}
 		return c.Name == "class-002", nil
 	}})
 	kind.free = len(kind.filters)
-	view := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4)})
+	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4)})
 	got := choose(view, nthClaim(1), 0)
 	assert.Equal(t, 2, got.Candidates, "We should offer the others.")
 	assert.Equal(t, "Unfit=2", got.DroppedText(), "We should drop a class that cannot be judged.")
 	require.EqualError(t, got.DropErr, "no such field: spec.size")
 
-	alone := newView(kind, []*Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
+	alone := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 4, 4).Without("", "class-000").Without("", "class-003")})
 	unmatched := choose(alone, nthClaim(1), 0)
 	assert.Contains(t, unmatched.Warning(), "dropped: 2 unfit; the first error: no such field: spec.size", "We should tell what is wrong with it.")
 	texts := map[string]string{}
@@ -286,12 +287,12 @@ func TestFilterFailsForOneClass(t *testing.T) {
 }
 
 func TestExplainRefusals(t *testing.T) {
-	view := newView(NewClaimKind(postgres()), []*Classes{manyClasses("as.example.org", 3, 3)})
+	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	first := choose(view, nthClaim(1), 0).Class
 	d := Decider{Gates: []Gate{refusing("Full", first.Name)}}
 	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
 	require.NoError(t, err)
-	assert.Equal(t, []Drop{{ClassName: first.FullName(), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
+	assert.Equal(t, []Drop{{ClassName: NameOf(first), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
 	assert.Len(t, e.Candidates, 2, "We should not offer it.")
 }
 
@@ -301,10 +302,10 @@ func TestGateFailsLate(t *testing.T) {
 	k := postgres()
 	k.Spec.Choice.Strategy = v1beta1.RoundRobin
 	kind := NewClaimKind(k)
-	view := newView(kind, []*Classes{manyClasses("as.example.org", 2, 2)})
+	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
-		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c claim.Claim, class *Class) (bool, error) {
+		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c claim.Claim, class *inventory.Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
 				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c.Namespace, class), time.Time{}))
 				return true, nil

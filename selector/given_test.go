@@ -15,6 +15,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 const (
@@ -141,7 +142,7 @@ func TestReadOtherAnnotation(t *testing.T) {
 	got = kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
 	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
 
-	d := choose(newView(kind, []*Classes{NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
+	d := choose(newView(kind, []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
 	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
 }
 
@@ -152,7 +153,7 @@ func TestPointer(t *testing.T) {
 // TestPatchOfReference applies the patches with the library that the API server uses.
 func TestPatchOfReference(t *testing.T) {
 	typed := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.TypedLocalObjectReference, WhenEmpty: v1beta1.BindEmpty})
-	namespaced := NewClassKind(&v1beta1.ClassKind{Spec: crossplaneClassKind()},
+	namespaced := inventory.NewClassKind(&v1beta1.ClassKind{Spec: crossplaneClassKind()},
 		metav1.SchemeGroupVersion.WithKind("Gold"), true)
 	for name, tc := range map[string]struct {
 		reason, claim, want string
@@ -179,7 +180,7 @@ func TestPatchOfReference(t *testing.T) {
 			in := kind.Read("team", "db", object)
 			require.Empty(t, in.Problems)
 			require.Empty(t, in.LeftAlone)
-			d := Decision{View: newView(kind, nil), Claim: in, Class: &Class{Kind: namespaced, Namespace: "team", Name: "gold"}}
+			d := Decision{View: newView(kind, nil), Claim: in, Class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "gold"}}
 			patch, err := jsonpatch.DecodePatch(d.Patch())
 			require.NoError(t, err)
 			patched, err := patch.Apply(claim)
@@ -210,7 +211,7 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	} {
 		as := newKind("as.example.org", "A")
 		class := as.NewClass(&metav1.ObjectMeta{Name: strings.Repeat("a", tc.length)}, nil)
-		d := choose(newView(kindOf(tc.kind), []*Classes{NewClasses(as, []*Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
+		d := choose(newView(kindOf(tc.kind), []*inventory.Classes{inventory.NewClasses(as, []*inventory.Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
 		assert.Equal(t, tc.dropped, d.DroppedText(), "%s: %s", name, tc.reason)
 		assert.Equal(t, tc.dropped == "", d.Class != nil, "%s: %s", name, tc.reason)
 	}
@@ -223,9 +224,9 @@ func TestAnyRoundRobin(t *testing.T) {
 		s.Selector.WhenAbsent, s.Choice.Strategy = v1beta1.NoSelectorAny, v1beta1.RoundRobin
 	})
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
-	view := newView(kind, []*Classes{
-		NewClasses(as, []*Class{{Kind: as, Name: "a", Default: true, place: 1, drawHash: 1}, {Kind: as, Name: "b", place: 2, drawHash: 2}}),
-		NewClasses(bs, []*Class{{Kind: bs, Name: "c", place: 3, drawHash: 3}}),
+	view := newView(kind, []*inventory.Classes{
+		inventory.NewClasses(as, []*inventory.Class{{Kind: as, Name: "a", Default: true, Place: 1, DrawHash: 1}, {Kind: as, Name: "b", Place: 2, DrawHash: 2}}),
+		inventory.NewClasses(bs, []*inventory.Class{{Kind: bs, Name: "c", Place: 3, DrawHash: 3}}),
 	})
 	got := map[string]int{}
 	for range 9 {

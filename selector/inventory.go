@@ -2,13 +2,13 @@ package selector
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -24,7 +24,7 @@ type Inventory struct {
 	open       bool
 	views      Snapshot
 	claimKinds claimKinds
-	classes    map[string]*Classes
+	classes    map[string]*inventory.Classes
 	unknownKinds
 	related relatedObjects
 }
@@ -53,7 +53,7 @@ type neverRead struct {
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	return &Inventory{
-		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*Classes{},
+		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*inventory.Classes{},
 		unknownKinds: unknownKinds{missing: map[string]missing{}, unread: map[string]neverRead{}}, related: relatedObjects{},
 	}
 }
@@ -102,13 +102,13 @@ func (i *Inventory) DeleteClaimKind(name string) {
 }
 
 // SetClasses replaces all classes of one kind.
-func (i *Inventory) SetClasses(s *Classes) {
+func (i *Inventory) SetClasses(s *inventory.Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.setClasses(s)
 }
 
-func (i *Inventory) setClasses(s *Classes) {
+func (i *Inventory) setClasses(s *inventory.Classes) {
 	touched := append(i.forgetUnknown(s.Kind.Name), s.Kind.ClaimKinds...)
 	if old := i.classes[s.Kind.Name]; old != nil {
 		touched = append(touched, old.Kind.ClaimKinds...)
@@ -118,7 +118,7 @@ func (i *Inventory) setClasses(s *Classes) {
 }
 
 // ChangeClass does the same where only the class of this name differs from what was set before.
-func (i *Inventory) ChangeClass(s *Classes, namespace, name string) {
+func (i *Inventory) ChangeClass(s *inventory.Classes, namespace, name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	old := i.classes[s.Kind.Name]
@@ -127,7 +127,7 @@ func (i *Inventory) ChangeClass(s *Classes, namespace, name string) {
 		return
 	}
 	i.classes[s.Kind.Name] = s
-	i.change(NewChange(old, s, namespace, name), s.Kind.ClaimKinds)
+	i.change(inventory.NewChange(old, s, namespace, name), s.Kind.ClaimKinds)
 }
 
 // DeleteClasses forgets the classes of one kind.
@@ -211,7 +211,7 @@ func (i *Inventory) ClearMissing(classKind string) {
 }
 
 // change a class of a kind whose registrations have not changed.
-func (i *Inventory) change(c *Change, claimKinds []string) {
+func (i *Inventory) change(c *inventory.Change, claimKinds []string) {
 	i.views = maps.Clone(i.views)
 	for _, name := range claimKinds {
 		if old := i.views[name]; old != nil {
@@ -233,7 +233,7 @@ func (i *Inventory) update(claimKinds ...string) {
 			delete(i.views, name)
 			continue
 		}
-		var classes []*Classes
+		var classes []*inventory.Classes
 		for _, s := range i.classes {
 			if slices.Contains(s.Kind.ClaimKinds, name) {
 				classes = append(classes, s)
@@ -259,13 +259,13 @@ func (i *Inventory) update(claimKinds ...string) {
 
 // missingFault is the fault of a claim kind that a missing class kind serves, nil if
 // none does.
-func (u *unknownKinds) missingFault(claimKind string) *Fault {
+func (u *unknownKinds) missingFault(claimKind string) *inventory.Fault {
 	for _, classKind := range slices.Sorted(maps.Keys(u.missing)) {
 		if m := u.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
-			return &Fault{v1beta1.ReasonClassKindMissing, fmt.Sprintf(
+			return inventory.Faultf(v1beta1.ReasonClassKindMissing,
 				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
 					"to bind claims without these classes, delete the ClassKind",
-				classKind, claimKind, m.why)}
+				classKind, claimKind, m.why)
 		}
 	}
 	return nil
@@ -301,12 +301,12 @@ func (i *Inventory) publish() {
 // knownRelated is what an Inventory knows of a RelatedKind: its objects, nil before they are listed,
 // and why these are not known as they are now.
 type knownRelated struct {
-	objects *Objects
+	objects *inventory.Objects
 	why     string
 }
 
 // SetRelated replaces all objects of a RelatedKind.
-func (i *Inventory) SetRelated(o *Objects) {
+func (i *Inventory) SetRelated(o *inventory.Objects) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.related[o.Kind.Key()] = knownRelated{objects: o}
@@ -360,14 +360,14 @@ type relatedObjects map[rules.Key]knownRelated
 
 // give a view the related objects that it needs. It returns the fault that some
 // are not known, nil if all are.
-func (all relatedObjects) give(v *View) *Fault {
-	v.related = make([]*Objects, len(v.needs))
+func (all relatedObjects) give(v *View) *inventory.Fault {
+	v.related = make([]*inventory.Objects, len(v.needs))
 	for n, k := range v.needs {
 		known := all[k.Key()]
 		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
-			return &Fault{v1beta1.ReasonRelatedMissing, fmt.Sprintf(
+			return inventory.Faultf(v1beta1.ReasonRelatedMissing,
 				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
-				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))}
+				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))
 		}
 		v.related[n] = known.objects
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestInventory(t *testing.T) {
@@ -22,7 +23,7 @@ func TestInventory(t *testing.T) {
 	}
 	set := func(i *Inventory, classKind, class string, claimKinds ...string) {
 		kind := newKind(classKind, classKind[:1], claimKinds...)
-		i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: class}}))
+		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: class}}))
 	}
 	cases := map[string]struct {
 		reason string
@@ -158,12 +159,12 @@ func TestInventoryOfANewcomer(t *testing.T) {
 	i.SetClaimKind(NewClaimKind(k))
 	i.Open()
 	first, newcomer := newKind("as", "a", k.Name), newKind("bs", "b", k.Name)
-	classes := func(kind *ClassKind, names ...string) *Classes {
-		var all []*Class
+	classes := func(kind *inventory.ClassKind, names ...string) *inventory.Classes {
+		var all []*inventory.Class
 		for _, n := range names {
 			all = append(all, kind.NewClass(&metav1.ObjectMeta{Name: n}, nil))
 		}
-		return NewClasses(kind, all)
+		return inventory.NewClasses(kind, all)
 	}
 	shows := func(reason string, want ...string) {
 		t.Helper()
@@ -191,7 +192,7 @@ func TestInventoryMissing(t *testing.T) {
 	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`
 	set := func(i *Inventory, classKind string, claimKinds ...string) {
 		kind := newKind(classKind, classKind[:1], claimKinds...)
-		i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}}))
+		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}}))
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -299,7 +300,7 @@ func TestInventoryReplacesClaimKind(t *testing.T) {
 	i := NewInventory()
 	i.Open()
 	kind := newKind("as", "A", postgres().Name)
-	i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}}))
 	for _, deny := range []bool{false, true} {
 		k := NewClaimKind(postgres())
 		k.Deny = deny
@@ -315,12 +316,12 @@ func TestInventorySnapshotsStay(t *testing.T) {
 	empty := i.Snapshot()
 	i.SetClaimKind(NewClaimKind(postgres()))
 	kind := newKind("as", "A", postgres().Name)
-	i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}}))
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}}))
 	full := i.Snapshot()
 	want := map[string][]string{postgres().Name: {"A/gold"}}
 	require.Equal(t, want, shown(full))
 
-	i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "silver"}}))
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "silver"}}))
 	i.DeleteClasses("as")
 	i.DeleteClaimKind(postgres().Name)
 	assert.Equal(t, want, shown(full), "We should not change what a claim is being chosen from")
@@ -333,7 +334,7 @@ func TestInventorySharesViews(t *testing.T) {
 	i.SetClaimKind(NewClaimKind(postgres()))
 	before := i.Snapshot()[postgres().Name]
 	other := newKind("bs", "B", "others.example.org")
-	i.SetClasses(NewClasses(other, []*Class{{Kind: other, Name: "gold"}}))
+	i.SetClasses(inventory.NewClasses(other, []*inventory.Class{{Kind: other, Name: "gold"}}))
 	assert.Same(t, before, i.Snapshot()[postgres().Name], "We should not make a view anew for what it does not show")
 }
 
@@ -348,12 +349,12 @@ func TestInventorySharesChanges(t *testing.T) {
 		names = append(names, name)
 	}
 	kind := newKind("as", "A", names...)
-	classes := NewClasses(kind, []*Class{{Kind: kind, Name: "gold"}})
+	classes := inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}})
 	i.SetClasses(classes)
-	classes = classes.With(&Class{Kind: kind, Name: "silver"})
+	classes = classes.With(&inventory.Class{Kind: kind, Name: "silver"})
 	i.ChangeClass(classes, "", "silver")
 	one, other := i.Snapshot()[names[0]], i.Snapshot()[names[1]]
-	assert.Equal(t, []*Classes{classes}, one.Classes)
+	assert.Equal(t, []*inventory.Classes{classes}, one.Classes)
 	assert.Same(t, &one.Classes[0], &other.Classes[0], "We should not copy the classes for each claim kind.")
 	assert.Equal(t, indexOf(one), indexOf(other), "We should not change the index for each claim kind.")
 }
@@ -372,7 +373,7 @@ func TestInventoryRaces(t *testing.T) {
 	}
 	setClasses := func(classKind, claimKind string) {
 		kind := newKind(classKind, "Class", claimKind)
-		i.SetClasses(NewClasses(kind, []*Class{{Kind: kind, Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
+		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold", Labels: inventory.NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
 	}
 	for _, k := range claimKinds {
 		setClaimKind(k)
@@ -431,7 +432,7 @@ func TestInventoryRaces(t *testing.T) {
 func shown(s Snapshot) map[string][]string {
 	all := map[string][]string{}
 	for k, v := range s {
-		var classes []*Class
+		var classes []*inventory.Class
 		for _, x := range v.Classes {
 			classes = append(classes, x.All()...)
 		}

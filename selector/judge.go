@@ -11,6 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -38,7 +39,7 @@ var errCostly = errors.New("its fields are too long for the expressions of the c
 // drop nothing: they count the classes that cost too much, and those for which an expression fails.
 func (p *policy) addJudges(filters ...compiledFilter) {
 	if len(filters) > 0 && !p.judges() {
-		none := func(subject, *Class) (bool, error) { return false, nil }
+		none := func(subject, *inventory.Class) (bool, error) { return false, nil }
 		p.filters = append(p.filters,
 			compiledFilter{reasonCostly, "too costly to judge", none}, compiledFilter{reasonFailed, failedText, none})
 	}
@@ -47,7 +48,7 @@ func (p *policy) addJudges(filters ...compiledFilter) {
 
 // judge returns the index of the first filter with an expression that drops a class, -1 if none
 // does.
-func (k *ClaimKind) judge(claim subject, c *Class) (filter int, err error) {
+func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
 	f, costly := claim.facts, k.free
 	if err := f.goOn(); err != nil {
 		return costly, err
@@ -82,7 +83,7 @@ func (f *facts) goOn() error {
 }
 
 // blame the claim, if it has longer fields than a class that costs too much.
-func (s subject) blame(r *claim.Reader, c *Class) {
+func (s subject) blame(r *claim.Reader, c *inventory.Class) {
 	if length, problem := s.longest(r); s.facts.costly == nil && length >= c.Fields.Length() {
 		s.facts.costly = problem
 	}
@@ -177,15 +178,15 @@ func (d *Decision) settle(found bool) error {
 }
 
 // drop counts a class that a filter dropped.
-func (d *Decision) drop(filter int, c *Class, err error) {
+func (d *Decision) drop(filter int, c *inventory.Class, err error) {
 	d.Dropped[filter]++
-	if err != nil && (d.dropErr == nil || compare(c, d.dropErr) < 0) {
+	if err != nil && (d.dropErr == nil || inventory.Compare(c, d.dropErr) < 0) {
 		d.DropErr, d.dropErr = err, c
 	}
 }
 
 // drops reports whether a class does not fit the claim. By is the term that says so.
-func (f *facts) drops(of *rules.Fit, c *Class) (by *expression.Expression, why error) {
+func (f *facts) drops(of *rules.Fit, c *inventory.Class) (by *expression.Expression, why error) {
 	if failed := f.claimTerm(of); failed != nil {
 		return failed.term, failed.err
 	}
@@ -222,7 +223,7 @@ func (e *fitError) Unwrap() error { return e.err }
 
 // filterOf a fit drops the classes that do not fit.
 func filterOf(f *rules.Fit) compiledFilter {
-	return compiledFilter{f.Name, f.Text, func(claim subject, c *Class) (bool, error) {
+	return compiledFilter{f.Name, f.Text, func(claim subject, c *inventory.Class) (bool, error) {
 		by, err := claim.facts.drops(f, c)
 		return by != nil || err != nil, err
 	}}
@@ -230,7 +231,7 @@ func filterOf(f *rules.Fit) compiledFilter {
 
 // linkedFilter drops by the fits of these names of class kinds.
 func linkedFilter(reason, text string, names ...string) compiledFilter {
-	return compiledFilter{reason, text, func(claim subject, c *Class) (bool, error) {
+	return compiledFilter{reason, text, func(claim subject, c *inventory.Class) (bool, error) {
 		for _, f := range c.Kind.ForClaims.Fits {
 			if slices.Contains(names, f.Name) {
 				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
@@ -264,7 +265,7 @@ func (k *ClaimKind) compileFits() {
 		k.addJudges(linkedFilter(otherFit, "unfit", others...))
 	}
 	if k.Score != nil {
-		k.addJudges(compiledFilter{reasonNoScore, "without a score", func(claim subject, c *Class) (bool, error) {
+		k.addJudges(compiledFilter{reasonNoScore, "without a score", func(claim subject, c *inventory.Class) (bool, error) {
 			_, err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestOptional has claims of kinds that ask for less than a class for each.
@@ -49,7 +50,7 @@ func TestOptional(t *testing.T) {
 				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
 			}
 			classes := newKind("as.example.org", "A")
-			d, err := new(Decider).Decide(t.Context(), newView(kind, []*Classes{NewClasses(classes, []*Class{{Kind: classes, Name: "a", Weight: 1}})}),
+			d, err := new(Decider).Decide(t.Context(), newView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
 				kind.Read("team", "db", decode(t, tc.claim)), Admit)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
@@ -76,20 +77,20 @@ func TestOptional(t *testing.T) {
 func TestPrecedence(t *testing.T) {
 	local, shared := newKind("zlocals.example.org", "Local"), newKind("ashared.example.org", "Shared")
 	local.Namespaced = true
-	in := func(kind *ClassKind, namespace, name string) *Class {
-		return &Class{Kind: kind, Namespace: namespace, Name: name, Weight: 1}
+	in := func(kind *inventory.ClassKind, namespace, name string) *inventory.Class {
+		return &inventory.Class{Kind: kind, Namespace: namespace, Name: name, Weight: 1}
 	}
 	for name, tc := range map[string]struct {
 		reason string
 		listed bool
-		locals []*Class
+		locals []*inventory.Class
 		unread []UnreadKind
 		want   []string
 	}{
-		"ByName":    {reason: "We should offer the classes of one kind where nobody says more.", locals: []*Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
-		"Listed":    {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
-		"Shadowed":  {reason: "We should not offer a class whose name means another.", listed: true, locals: []*Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
-		"Elsewhere": {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
+		"ByName":    {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
+		"Listed":    {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
+		"Shadowed":  {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
+		"Elsewhere": {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
 		"Unread":    {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestPrecedence(t *testing.T) {
 					s.Classes.Precedence = v1beta1.PrecedenceListed
 				}
 			})
-			all := []*Classes{NewClasses(local, tc.locals), NewClasses(shared, []*Class{in(shared, "", "a")})}
+			all := []*inventory.Classes{inventory.NewClasses(local, tc.locals), inventory.NewClasses(shared, []*inventory.Class{in(shared, "", "a")})}
 			view := newView(kind, all)
 			view.Unread = tc.unread
 			e, err := new(Decider).Explain(t.Context(), view, kind.Read("team", "db", decode(t, `{spec: {}}`)))

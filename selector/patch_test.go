@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestAddReference applies the patches with the library that the API server uses.
@@ -88,7 +89,7 @@ func TestPatch(t *testing.T) {
 			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
 		})
 		require.NoError(t, err)
-		d := Decision{View: &View{Kind: kind}, Claim: claim.Intake{Parents: 1}, Class: &Class{Kind: &ClassKind{}, Name: "a" + text}}
+		d := Decision{View: &View{Kind: kind}, Claim: claim.Intake{Parents: 1}, Class: &inventory.Class{Kind: &inventory.ClassKind{}, Name: "a" + text}}
 		got := d.Patch(fields.Test("/metadata/uid", text), fields.Test("/metadata/resourceVersion", "7"))
 		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
 	}
@@ -117,8 +118,8 @@ func TestDecisionAnnotation(t *testing.T) {
 			kind := kindOf(tc.reference, func(s *v1beta1.ClaimKindSpec) {
 				s.Selector.WhenAbsent, s.Choice.Annotate = v1beta1.NoSelectorAny, tc.annotate
 			})
-			classes := NewClassKind(&v1beta1.ClassKind{}, schema.GroupVersionKind{Kind: "Class"}, false)
-			view := NewView(kind, []*Classes{NewClasses(classes, []*Class{{Kind: classes, Name: "a", Weight: 1}})})
+			classes := inventory.NewClassKind(&v1beta1.ClassKind{}, schema.GroupVersionKind{Kind: "Class"}, false)
+			view := NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})})
 			object, err := kind.DecodeValid([]byte(tc.object))
 			require.NoError(t, err)
 			at := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600))

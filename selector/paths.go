@@ -11,6 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
@@ -90,7 +91,7 @@ func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Require(c.Required, c.company)
 	k.selectorAbsent = c.SelectorAbsent
 	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1beta1.ReasonInvalidExpression) {
-		k.fault = &Fault{reason, fmt.Sprintf("claim kind %q: %s", k.Name, text)}
+		k.fault = inventory.Faultf(reason, "claim kind %q: %s", k.Name, text)
 	}
 }
 
@@ -339,8 +340,8 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 }
 
 // sampleOf a class of this kind is enough to say what a reference to one would have.
-func sampleOf(kind *ClassKind) *Class {
-	class := &Class{Kind: kind, Name: "name"}
+func sampleOf(kind *inventory.ClassKind) *inventory.Class {
+	class := &inventory.Class{Kind: kind, Name: "name"}
 	if kind.Namespaced {
 		class.Namespace = "namespace"
 	}

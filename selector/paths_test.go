@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
 )
 
@@ -47,7 +48,7 @@ func TestCheckPaths(t *testing.T) {
 		reason  string
 		schema  string
 		spec    func(*v1beta1.ClaimKindSpec)
-		kinds   []*ClassKind
+		kinds   []*inventory.ClassKind
 		problem string
 		pruned  string
 		refused bool
@@ -78,20 +79,20 @@ func TestCheckPaths(t *testing.T) {
 		},
 		"KindLost": {
 			reason: "We should bind no claim whose reference loses its kind, though it is clear where there is one class kind",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*inventory.ClassKind{cluster},
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", pruned: part,
 			remedy: "set spec.reference.form to LocalObjectReference",
 		},
 		"KindAndNamespaceLost": {
 			reason: "We should name all that would be removed",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster, namespaced},
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*inventory.ClassKind{cluster, namespaced},
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind; reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
 			spec:   func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
 			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
 		"NamespaceNotWritten": {
 			reason: "We should not miss the namespace of classes that have none",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable), kinds: []*ClassKind{cluster},
+			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable), kinds: []*inventory.ClassKind{cluster},
 		},
 		"NamespaceLost": {
 			reason:  "We should bind no claim to a class of a namespace that its reference does not tell",
@@ -103,7 +104,7 @@ func TestCheckPaths(t *testing.T) {
 		"OwnNamespaceLost": {
 			reason: "We should bind a claim to a class of its own namespace, which is the one that is meant",
 			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
-			kinds:  []*ClassKind{namespaced},
+			kinds:  []*inventory.ClassKind{namespaced},
 		},
 		"FieldRequired": {
 			reason:  "We should see that the API server would refuse a reference for a field that no form has",
@@ -113,22 +114,22 @@ func TestCheckPaths(t *testing.T) {
 		"NamespaceRequired": {
 			reason:  "We should see which class kind has no namespace that the reference could tell",
 			schema:  specOf("classRef: {type: object, required: [name, namespace], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+"}}", selectable),
-			kinds:   []*ClassKind{cluster, namespaced},
+			kinds:   []*inventory.ClassKind{cluster, namespaced},
 			problem: `reference.form ObjectReference: the schema requires .spec.classRef.namespace, which the reference to a class of "as.example.org" does not have`, refused: true,
 		},
 		"KindNotAllowed": {
 			reason:  "We should see which values the API server would refuse",
 			schema:  specOf("classRef: {type: object, properties: {apiVersion: {type: string, pattern: ^other}, kind: {type: string, enum: [B, 7]}, name: {type: string, pattern: ^no}, namespace: {type: string, pattern: '('}}}", selectable),
-			kinds:   []*ClassKind{cluster, namespaced},
+			kinds:   []*inventory.ClassKind{cluster, namespaced},
 			problem: `reference.form ObjectReference: the schema does not allow "example.org/v1" in .spec.classRef.apiVersion; reference.form ObjectReference: the schema does not allow "A" in .spec.classRef.kind`, refused: true, all: true,
 		},
 		"NameRequired": {
 			reason: "We should find nothing wrong with what the form writes",
-			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*ClassKind{cluster},
+			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*inventory.ClassKind{cluster},
 			spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.LocalObjectReference },
 		},
 		"NamePattern": {
-			reason: "We should not hold against a name what is not known of it", kinds: []*ClassKind{cluster},
+			reason: "We should not hold against a name what is not known of it", kinds: []*inventory.ClassKind{cluster},
 			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1beta1.Name, ".spec.className" },
 		},
 		"TextForAnObject": {
@@ -275,9 +276,9 @@ func TestCheckPaths(t *testing.T) {
 			if tc.spec != nil {
 				tc.spec(&k.Spec)
 			}
-			var classes []*Classes
+			var classes []*inventory.Classes
 			for _, kind := range tc.kinds {
-				classes = append(classes, NewClasses(kind, nil))
+				classes = append(classes, inventory.NewClasses(kind, nil))
 			}
 			view := NewView(NewClaimKind(k), classes)
 			check := CheckPaths(view.Kind, schemaOfCRD(t, tc.schema))
@@ -357,9 +358,9 @@ func withPaths(k *v1beta1.ClaimKind, c PathsCheck) *ClaimKind {
 func TestSetPaths(t *testing.T) {
 	k := postgres()
 	k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionPathsValid, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonReferencePruned}}
-	faultOf := func(c PathsCheck) *Fault { return NewView(withPaths(k, c), nil).Fault }
+	faultOf := func(c PathsCheck) *inventory.Fault { return NewView(withPaths(k, c), nil).Fault }
 	assert.Nil(t, faultOf(PathsCheck{}), "We should act on no status.")
-	assert.Equal(t, &Fault{v1beta1.ReasonReferencePruned, `claim kind "` + k.Name + `": no claim is bound, because the API server would remove it: no field: mend it`},
+	assert.Equal(t, inventory.Faultf(v1beta1.ReasonReferencePruned, "%s", `claim kind "`+k.Name+`": no claim is bound, because the API server would remove it: no field: mend it`),
 		faultOf(PathsCheck{Problems: []string{"no field"}, pruned: "it", remedy: "mend it"}), "We should bind no claim that would lose its reference.")
 	assert.Equal(t, v1beta1.ReasonPathsInvalid, faultOf(PathsCheck{Problems: []string{"no field"}}).Reason, "We should bind none by a path that leads nowhere.")
 	assert.Nil(t, faultOf(PathsCheck{required: []string{"kind"}, Unknown: "all"}), "We should bind claims of other class kinds, and those whose schema nobody knows.")

@@ -6,40 +6,41 @@ import (
 	"slices"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy
 // can give it to them. Its conditions see the claim and that class, and nothing else. So
 // there is a fault instead where anything else decides.
-func (v *View) PolicyDefault() (*Class, *Fault) {
+func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if v.Fault != nil {
 		return nil, v.Fault
 	}
 	if why := v.needsWebhook(); why != "" {
-		return nil, &Fault{v1beta1.ReasonNeedsWebhook, why}
+		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
-	defaults := v.DefaultsOf(Seat{ClaimKind: v.Kind.Name})
+	defaults := v.DefaultsOf(inventory.Seat{ClaimKind: v.Kind.Name})
 	switch len(defaults) {
 	case 0:
-		return nil, &Fault{v1beta1.ReasonNoDefault, "no class is marked default"}
+		return nil, inventory.Faultf(v1beta1.ReasonNoDefault, "no class is marked default")
 	case 1:
 	default:
-		return nil, &Fault{v1beta1.ReasonSeveralDefaults, fmt.Sprintf("%d classes are marked default", len(defaults))}
+		return nil, inventory.Faultf(v1beta1.ReasonSeveralDefaults, "%d classes are marked default", len(defaults))
 	}
 	c := defaults[0]
-	if why := c.needsWebhook(v.Kind.Strategy.Weighted); why != "" {
-		return nil, &Fault{v1beta1.ReasonNeedsWebhook, why}
+	if why := classNeedsWebhook(c, v.Kind.Strategy.Weighted); why != "" {
+		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
 	i, _ := v.Kind.firstDrop(subject{}, c) // It fails for expressions alone, and there are none.
 	switch {
 	case i < 0:
 		return c, nil
 	case v.Kind.filters[i].reason == reasonCordoned:
-		return nil, &Fault{v1beta1.ReasonDefaultCordoned, fmt.Sprintf("the default class %s is cordoned", c)}
+		return nil, inventory.Faultf(v1beta1.ReasonDefaultCordoned, "the default class %s is cordoned", c)
 	case v.Kind.filters[i].reason == reasonWeightZero:
-		return nil, &Fault{v1beta1.ReasonWeightZero, fmt.Sprintf("the default class %s has the weight 0", c)}
+		return nil, inventory.Faultf(v1beta1.ReasonWeightZero, "the default class %s has the weight 0", c)
 	}
-	return nil, &Fault{v1beta1.ReasonNeedsWebhook, fmt.Sprintf("the default class %s is %s", c, v.Kind.filters[i].text)}
+	return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "the default class %s is %s", c, v.Kind.filters[i].text)
 }
 
 // needsWebhook says why only classbind can tell which class a claim without an opinion gets;
@@ -59,14 +60,14 @@ func (v *View) needsWebhook() string {
 		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"
 	case k.Strategy.Name == v1beta1.RoundRobin:
 		return "with RoundRobin, classbind has to know which class it gave last"
-	case k.Own() && slices.ContainsFunc(v.Classes, func(s *Classes) bool { return s.Kind.Namespaced }):
+	case k.Own() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
 	}
 	return ""
 }
 
-// needsWebhook says why the API server cannot tell whether a class is the default; empty, it can.
-func (c *Class) needsWebhook(weighted bool) string {
+// classNeedsWebhook says why the API server cannot tell whether a class is the default; empty, it can.
+func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 	r := c.Kind.ForClaims
 	if len(r.Fits) > 0 || r.OfferWhen != nil || r.IsDefault != nil || weighted && r.Weight != nil {
 		return fmt.Sprintf("an expression of the ClassKind %q decides", c.Kind.Name)
@@ -77,15 +78,15 @@ func (c *Class) needsWebhook(weighted bool) string {
 // OrderMatters is the fault that another kind of the same claims looks where this one has its
 // reference, or the other way round, nil if none does. Webhooks are called in the order of
 // their names. Policies come before all of them, in no order.
-func (s Snapshot) OrderMatters(k *ClaimKind) *Fault {
+func (s Snapshot) OrderMatters(k *ClaimKind) *inventory.Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind
 		if name == k.Name || o.resource != k.resource || s[name].Conflict != nil {
 			continue
 		}
 		if k.ReadsReferenceOf(o.Reader) || o.ReadsReferenceOf(k.Reader) {
-			return &Fault{v1beta1.ReasonNeedsWebhook, fmt.Sprintf(
-				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)}
+			return inventory.Faultf(v1beta1.ReasonNeedsWebhook,
+				"claim kind %q is for the same claims, and the reference of one of the two matters to the other", name)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestPolicyDefault(t *testing.T) {
@@ -109,8 +110,8 @@ func TestPolicyDefault(t *testing.T) {
 					tc.kind(k)
 				}
 			})
-			kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, tc.classes[0].namespace != "", e.claims)
-			var all []*Class
+			kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, tc.classes[0].namespace != "", e.claims)
+			var all []*inventory.Class
 			for i, c := range tc.classes {
 				meta := &metav1.ObjectMeta{Namespace: c.namespace, Name: "c" + string(rune('0'+i)), Annotations: map[string]string{}, Labels: map[string]string{}}
 				for i := 0; i < len(c.annotations); i += 2 {
@@ -121,7 +122,7 @@ func TestPolicyDefault(t *testing.T) {
 				}
 				all = append(all, kind.NewClass(meta, map[string]any{"metadata": map[string]any{"name": meta.Name}}))
 			}
-			class, fault := NewView(NewClaimKind(e.claims, e.kind), []*Classes{NewClasses(kind, all)}).PolicyDefault()
+			class, fault := NewView(NewClaimKind(e.claims, e.kind), []*inventory.Classes{inventory.NewClasses(kind, all)}).PolicyDefault()
 			if tc.want == "" {
 				assert.Nil(t, fault, tc.reason)
 				assert.Same(t, all[0], class, tc.reason)

@@ -12,88 +12,89 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestReference(t *testing.T) {
-	cluster := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}}
-	namespaced := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1beta1", Kind: "QueueClass"}, Namespaced: true}
-	core := &ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
+	cluster := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}}
+	namespaced := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1beta1", Kind: "QueueClass"}, Namespaced: true}
+	core := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
 	cases := map[string]struct {
 		reason string
 		format v1beta1.ReferenceForm
-		class  *Class
+		class  *inventory.Class
 		want   string
 	}{
 		"ObjectReference": {
 			reason: "We should name version, kind and name, and no uid",
 			format: v1beta1.ObjectReference,
-			class:  &Class{Kind: cluster, Name: "fast"},
+			class:  &inventory.Class{Kind: cluster, Name: "fast"},
 			want:   `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`,
 		},
 		"ObjectReferenceWithNamespace": {
 			reason: "We should name the namespace of a class that has one",
 			format: v1beta1.ObjectReference,
-			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`,
 		},
 		"ObjectReferenceOfTheCoreGroup": {
 			reason: "We should write a core version without a group",
 			format: v1beta1.ObjectReference,
-			class:  &Class{Kind: core, Name: "fast"},
+			class:  &inventory.Class{Kind: core, Name: "fast"},
 			want:   `{"apiVersion":"v1","kind":"Node","name":"fast"}`,
 		},
 		"TypedLocalObjectReference": {
 			reason: "We should name the group without its version",
 			format: v1beta1.TypedLocalObjectReference,
-			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`,
 		},
 		"TypedLocalObjectReferenceOfTheCoreGroup": {
 			reason: "We should leave out the core group, as Kubernetes does",
 			format: v1beta1.TypedLocalObjectReference,
-			class:  &Class{Kind: core, Name: "fast"},
+			class:  &inventory.Class{Kind: core, Name: "fast"},
 			want:   `{"kind":"Node","name":"fast"}`,
 		},
 		"TypedObjectReference": {
 			reason: "We should name the group without its version, and the namespace",
 			format: v1beta1.TypedObjectReference,
-			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`,
 		},
 		"GroupKindReference": {
 			reason: "We should name the group in a field of that name",
 			format: v1beta1.GroupKindReference,
-			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"group":"example.org","kind":"QueueClass","name":"fast"}`,
 		},
 		"KindReference": {
 			reason: "We should name the Kind alone",
 			format: v1beta1.KindReference,
-			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"kind":"QueueClass","name":"fast"}`,
 		},
 		"NamespacedReference": {
 			reason: "We should name the namespace without the kind",
 			format: v1beta1.NamespacedReference,
-			class:  &Class{Kind: namespaced, Namespace: "team", Name: "fast"},
+			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"namespace":"team","name":"fast"}`,
 		},
 		"NamespacedReferenceOfAClassWithoutNamespace": {
 			reason: "We should leave out what the class does not have",
 			format: v1beta1.NamespacedReference,
-			class:  &Class{Kind: cluster, Name: "fast"},
+			class:  &inventory.Class{Kind: cluster, Name: "fast"},
 			want:   `{"name":"fast"}`,
 		},
 		"LocalObjectReference": {
 			reason: "We should name the class alone",
 			format: v1beta1.LocalObjectReference,
-			class:  &Class{Kind: cluster, Name: "fast"},
+			class:  &inventory.Class{Kind: cluster, Name: "fast"},
 			want:   `{"name":"fast"}`,
 		},
 		"Name": {
 			reason: "We should write a string",
 			format: v1beta1.Name,
-			class:  &Class{Kind: cluster, Name: "fast"},
+			class:  &inventory.Class{Kind: cluster, Name: "fast"},
 			want:   `"fast"`,
 		},
 	}
@@ -124,7 +125,7 @@ func TestReferencesAreReadBack(t *testing.T) {
 			classes, bound := kind.BoundTo("team", object)
 			assert.True(t, bound, "We should see that %s is bound.", claim)
 			assert.Contains(t, classes, kind.CountedAs(gold), "We should count %s for its class.", claim)
-			class, missing := kind.ClassOf([]*Classes{NewClasses(classKind, []*Class{gold})}, "team", object)
+			class, missing := kind.ClassOf([]*inventory.Classes{inventory.NewClasses(classKind, []*inventory.Class{gold})}, "team", object)
 			assert.Equal(t, gold, class, "We should find the class that %s names.", claim)
 			assert.Empty(t, missing)
 			assert.True(t, kind.NamesClass(object), "We should see a name in %s.", claim)

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -63,7 +64,7 @@ func TestUnionRelated(t *testing.T) {
 func TestObjects(t *testing.T) {
 	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	gold, iron := kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))
-	none := NewObjects(kind, true, nil)
+	none := inventory.NewObjects(kind, true, nil)
 	one := none.With("team", "p", gold)
 	assert.Equal(t, []int{0, 1}, []int{none.Len(), one.Len()}, "We should leave alone what others hold.")
 	assert.Same(t, gold, one.Find("team", "p"))
@@ -76,8 +77,8 @@ func TestObjects(t *testing.T) {
 	assert.Same(t, gold, one.Find("team", "p"))
 	assert.Same(t, two, two.Without("other", "p"), "We should see no change where nothing was.")
 	assert.Zero(t, two.Without("team", "p").Len())
-	assert.Same(t, gold, NewObjects(kind, true, map[types.NamespacedName]*expression.Object{{Namespace: "team", Name: "p"}: gold}).Find("team", "p"))
-	assert.Nil(t, (*Objects)(nil).Find("team", "p"), "We should find nothing where nothing is known.")
+	assert.Same(t, gold, inventory.NewObjects(kind, true, map[types.NamespacedName]*expression.Object{{Namespace: "team", Name: "p"}: gold}).Find("team", "p"))
+	assert.Nil(t, (*inventory.Objects)(nil).Find("team", "p"), "We should find nothing where nothing is known.")
 }
 
 func TestInventoryRelated(t *testing.T) {
@@ -85,8 +86,8 @@ func TestInventoryRelated(t *testing.T) {
 	k := NewClaimKind(planned(name, "class.metadata.name == related.plan.spec.tier"))
 	other := NewClaimKind(planned("sized.example.org", "related.plan.spec.size > 1"))
 	kindOf := func(k *ClaimKind) *rules.Kind { return k.RelatedKinds()[0] }
-	objects := func(k *rules.Kind, tier string) *Objects {
-		return NewObjects(k, false, map[types.NamespacedName]*expression.Object{{Name: "p"}: k.Fields.Project(plan(tier))})
+	objects := func(k *rules.Kind, tier string) *inventory.Objects {
+		return inventory.NewObjects(k, false, map[types.NamespacedName]*expression.Object{{Name: "p"}: k.Fields.Project(plan(tier))})
 	}
 	i := NewInventory()
 	i.Open()
@@ -130,7 +131,7 @@ func TestInventoryRelated(t *testing.T) {
 	assert.Equal(t, "lead", tierOf(t, view()))
 
 	before := view()
-	i.SetRelated(NewObjects(&rules.Kind{Resource: "unheard.of", Fields: expression.NewFields()}, false, nil))
+	i.SetRelated(inventory.NewObjects(&rules.Kind{Resource: "unheard.of", Fields: expression.NewFields()}, false, nil))
 	assert.Same(t, before, view(), "We should make no new view for what a kind does not need.")
 
 	i.DeleteRelated(rules.Key{Resource: plans})
@@ -152,10 +153,10 @@ func TestInventoryRelatedSharesClasses(t *testing.T) {
 	related := k.RelatedKinds()[0]
 	i := NewInventory()
 	i.SetClaimKind(k)
-	i.SetRelated(NewObjects(related, false, nil))
+	i.SetRelated(inventory.NewObjects(related, false, nil))
 	i.Open()
 	before := i.Snapshot()[k.Name]
-	i.SetRelated(NewObjects(related, false, nil).With("", "p", related.Fields.Project(plan("gold"))))
+	i.SetRelated(inventory.NewObjects(related, false, nil).With("", "p", related.Fields.Project(plan("gold"))))
 	after := i.Snapshot()[k.Name]
 	assert.NotSame(t, before, after)
 	assert.Equal(t, indexOf(before), indexOf(after))
@@ -165,14 +166,14 @@ func TestInventoryRelatedSharesClasses(t *testing.T) {
 func BenchmarkObjects(b *testing.B) {
 	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
 	const count = 10_000
-	read := func() *Objects {
+	read := func() *inventory.Objects {
 		all := map[types.NamespacedName]*expression.Object{}
 		for i := range count {
 			p := plan([]string{"gold", "iron"}[i%2])
 			p["status"] = map[string]any{"text": fmt.Sprintf("%01000d", i)}
 			all[types.NamespacedName{Namespace: fmt.Sprint("team-", i%100), Name: fmt.Sprint("plan-", i)}] = kind.Fields.Project(p)
 		}
-		return NewObjects(kind, true, all)
+		return inventory.NewObjects(kind, true, all)
 	}
 	b.Run("Memory", func(b *testing.B) {
 		var before, after runtime.MemStats
@@ -210,7 +211,7 @@ func TestRelatedOfCluster(t *testing.T) {
 	}).with("a", map[string]any{})
 	view := e.view()
 	kind := view.Kind.RelatedKinds()[0]
-	view = view.WithRelated([]*Objects{NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
+	view = view.WithRelated([]*inventory.Objects{inventory.NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
 		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
 	})})
 	d, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)

@@ -10,6 +10,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -66,7 +67,7 @@ func (r *resolver) resolve() error {
 	for _, fit := range k.Fits {
 		r.resolveFit(fit, true)
 	}
-	for _, s := range r.view.known {
+	for _, s := range r.view.All {
 		for _, fit := range s.Kind.ForClaims.Fits {
 			r.resolveFit(fit, false)
 		}
@@ -127,7 +128,7 @@ func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 		if errors.Is(err, expression.ErrBudget) && r.fails(of.Field, e.Value, err) {
 			return
 		}
-		f.values = append(f.values, NewValue(e, value, err))
+		f.values = append(f.values, inventory.NewValue(e, value, err))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // fuzzedWorld has classes with labels of few keys and values, so that selectors match
@@ -28,13 +29,13 @@ type fuzzedWorld struct {
 func newFuzzedWorld() fuzzedWorld {
 	random := rand.New(rand.NewPCG(9, 10)) //nolint:gosec // It has to be reproducible.
 	kind, world := newKind("as.example.org", "A"), fuzzedWorld{labels: map[string]labels.Set{}}
-	var classes []*Class
+	var classes []*inventory.Class
 	for i := range 50 {
 		name, set := fmt.Sprintf("class-%02d", i), randomLabels(random)
 		world.labels[name] = set
 		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name, Labels: set}, nil))
 	}
-	offered := []*Classes{NewClasses(kind, classes)}
+	offered := []*inventory.Classes{inventory.NewClasses(kind, classes)}
 	world.indexed, world.scanned = newView(NewClaimKind(postgres()), offered), NewView(NewClaimKind(postgres()), offered)
 	return world
 }
@@ -169,7 +170,7 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 }
 
 func asked(v *View, c claim.Claim) (found []string) {
-	v.each(subject{Claim: c}, func(c *Class) { found = append(found, c.Name) })
+	v.each(subject{Claim: c}, func(c *inventory.Class) { found = append(found, c.Name) })
 	slices.Sort(found)
 	return found
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestServingClasses proves that an inventory, which looks at what changes alone, has the
@@ -31,9 +32,9 @@ func TestServingClasses(t *testing.T) {
 	plain := postgres()
 	plain.Name, plain.Spec.Claims.Resource = "plain.example.org", "plain.example.org"
 	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: plain.Name})
-	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims, plain)
+	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims, plain)
 	r := rand.New(rand.NewPCG(17, 1)) //nolint:gosec // It has to be reproducible.
-	class := func() *Class {
+	class := func() *inventory.Class {
 		spec := map[string]any{"driver": string("abc"[r.IntN(3)])}
 		if r.IntN(8) > 0 {
 			spec["size"] = int64(r.IntN(5))
@@ -48,7 +49,7 @@ func TestServingClasses(t *testing.T) {
 	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
 	i.SetClaimKind(NewClaimKind(plain, e.kind))
 	i.Open()
-	classes := NewClasses(kind, nil)
+	classes := inventory.NewClasses(kind, nil)
 	for step := range 2000 {
 		c := class()
 		if r.IntN(4) == 0 {
@@ -59,7 +60,7 @@ func TestServingClasses(t *testing.T) {
 		i.ChangeClass(classes, "", c.Name)
 		assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All(), "We should keep others' classes apart (%d)", step)
 		view := i.Snapshot()[e.claims.Name]
-		fresh := NewView(view.Kind, []*Classes{classes})
+		fresh := NewView(view.Kind, []*inventory.Classes{classes})
 		require.Equal(t, fresh.Classes[0].All(), view.Classes[0].All(), "We should serve the same classes (%d)", step)
 		require.Equal(t, fresh.DefaultsBySeat(), view.DefaultsBySeat(), "We should have the same defaults (%d)", step)
 		indexed := fresh.Offer
@@ -227,10 +228,10 @@ func TestUnlinked(t *testing.T) {
 	e := newExpressive(fits("class.spec.driver == claim.spec.driver"))
 	e.kind.Spec.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size < claim.spec.size"}}
 	gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}
-	knowing, ignorant := NewClassKind(e.kind, gvk, false, e.claims), NewClassKind(e.kind, gvk, false)
+	knowing, ignorant := inventory.NewClassKind(e.kind, gvk, false, e.claims), inventory.NewClassKind(e.kind, gvk, false)
 	for name, tc := range map[string]struct {
 		claims *ClaimKind
-		kind   *ClassKind
+		kind   *inventory.ClassKind
 		fault  bool
 	}{
 		"Linked":   {NewClaimKind(e.claims, e.kind), knowing, false},
@@ -238,7 +239,7 @@ func TestUnlinked(t *testing.T) {
 		"Claims":   {NewClaimKind(e.claims), knowing, true},
 		"Unneeded": {NewClaimKind(postgres(), e.kind), ignorant, false},
 	} {
-		v := NewView(tc.claims, []*Classes{NewClasses(tc.kind, nil)})
+		v := NewView(tc.claims, []*inventory.Classes{inventory.NewClasses(tc.kind, nil)})
 		assert.Equal(t, tc.fault, v.Fault != nil, name)
 		if tc.fault {
 			assert.Equal(t, v1beta1.ReasonNotSynced, v.Fault.Reason, name)
@@ -254,12 +255,12 @@ func TestUnlinkedApart(t *testing.T) {
 	plain := postgres()
 	plain.Name, plain.Spec.Claims.Resource = "plain.example.org", "plain.example.org"
 	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: plain.Name})
-	ignorant := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
+	ignorant := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
 	i.SetClaimKind(NewClaimKind(plain, e.kind))
 	i.Open()
-	classes := NewClasses(ignorant, nil)
+	classes := inventory.NewClasses(ignorant, nil)
 	for _, name := range []string{"a", "b"} {
 		classes = classes.With(ignorant.NewClass(&metav1.ObjectMeta{Name: name}, nil))
 		i.ChangeClass(classes, "", name)
@@ -272,45 +273,45 @@ func TestUnlinkedApart(t *testing.T) {
 // TestListedAgain proves that a list judges no class again that has not changed.
 func TestListedAgain(t *testing.T) {
 	e := newExpressive(fits("class.spec.size > 1"))
-	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-	class := func(name string) *Class {
+	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+	class := func(name string) *inventory.Class {
 		return kind.NewClass(&metav1.ObjectMeta{Name: name}, map[string]any{"spec": map[string]any{"size": int64(2)}})
 	}
 	a, b := class("a"), class("b")
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
-	i.SetClasses(NewClasses(kind, []*Class{a, b}))
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{a, b}))
 	i.Open()
 	view := i.views[e.claims.Name]
 	require.Equal(t, 2, view.Classes[0].Len())
-	view.Classes = []*Classes{view.Classes[0].Without("", "a")} // As if it had been judged otherwise, which no judgement would repeat.
-	i.SetClasses(NewClasses(kind, []*Class{a, b, class("c")}))
+	view.Classes = []*inventory.Classes{view.Classes[0].Without("", "a")} // As if it had been judged otherwise, which no judgement would repeat.
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{a, b, class("c")}))
 	got := i.Snapshot()[e.claims.Name].Classes[0]
 	assert.Nil(t, got.Find("", "a"), "We should not judge a class again that has not changed.")
 	assert.NotNil(t, got.Find("", "b"))
 	assert.NotNil(t, got.Find("", "c"), "We should judge a class that is new.")
-	i.SetClasses(NewClasses(kind, []*Class{class("a"), b}))
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("a"), b}))
 	assert.NotNil(t, i.Snapshot()[e.claims.Name].Classes[0].Find("", "a"), "We should judge a class that has changed.")
 }
 
 // TestClassChangesMeanwhile proves that a claim sees a class as it was at one moment.
 func TestClassChangesMeanwhile(t *testing.T) {
 	e := newExpressive(fits("class.spec.driver == claim.spec.driver && class.spec.size + claim.spec.zero == 2"))
-	kind := NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-	class := func(driver string, size int64) *Class {
+	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
+	class := func(driver string, size int64) *inventory.Class {
 		meta := &metav1.ObjectMeta{Name: "class", Labels: map[string]string{"all": "yes"}}
 		return kind.NewClass(meta, map[string]any{"spec": map[string]any{"driver": driver, "size": size}})
 	}
 	i := NewInventory()
 	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
-	i.SetClasses(NewClasses(kind, []*Class{class("a", 1)}))
+	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("a", 1)}))
 	i.Open()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
 		for ctx.Err() == nil { // No version has both.
-			i.SetClasses(NewClasses(kind, []*Class{class("b", 2)}))
-			i.SetClasses(NewClasses(kind, []*Class{class("a", 1)}))
+			i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("b", 2)}))
+			i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("a", 1)}))
 		}
 	}()
 	decided := map[bool]int{}

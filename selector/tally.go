@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/hamt"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // InFlightWindow is how long a claim counts for its class without being seen stored.
@@ -68,7 +69,7 @@ func (t *Tally) claims(class uint64) int64 {
 }
 
 // BoundClaims is how many claims of the kind were seen bound to a class.
-func (k *ClaimKind) BoundClaims(c *Class) int64 {
+func (k *ClaimKind) BoundClaims(c *inventory.Class) int64 {
 	if k.Tally == nil {
 		return 0
 	}
@@ -159,11 +160,13 @@ func put(slots []atomic.Pointer[Count], c *Count) {
 // counts rank the classes of a kind by the fewest claims.
 type counts struct{ kind *ClaimKind }
 
-func (n counts) rank(_ string, c *Class) int64 { return -n.kind.Tally.claims(n.kind.CountedAs(c)) }
+func (n counts) rank(_ string, c *inventory.Class) int64 {
+	return -n.kind.Tally.claims(n.kind.CountedAs(c))
+}
 
 // commit counts the claim as in flight. A claim that has no name yet is known by its
 // generateName.
-func (n counts) commit(claim claim.Claim, c *Class, _ int64, now time.Time) bool {
+func (n counts) commit(claim claim.Claim, c *inventory.Class, _ int64, now time.Time) bool {
 	if n.kind.Tally != nil {
 		n.kind.Tally.reserve(claim, n.kind.CountedAs(c), now)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // counting is a view with a strategy that counts, and classes gold-0 to gold-(n-1).
@@ -26,17 +27,17 @@ func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 	for _, f := range change {
 		f(&k.Spec)
 	}
-	kind, classes := newKind("golds.example.org", "Gold"), make([]*Class, n)
+	kind, classes := newKind("golds.example.org", "Gold"), make([]*inventory.Class, n)
 	for i := range classes {
 		classes[i] = kind.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("gold-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
 	}
-	view := newView(NewClaimKind(k), []*Classes{NewClasses(kind, classes)})
+	view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 	view.Kind.Tally = &Tally{}
 	return view
 }
 
 // store tells a tally what a watch would.
-func store(v *View, name, generateName string, c *Class) {
+func store(v *View, name, generateName string, c *inventory.Class) {
 	hash := v.Kind.CountedAs(c)
 	v.Kind.Tally.Bind(hash)
 	v.Kind.Tally.Seen("team-a", name, generateName, [2]uint64{hash})
@@ -104,7 +105,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 	}
 	total := map[string]int{}
 	for _, c := range views[0].Classes[0].All() {
-		total[c.Name] = int(views[0].Kind.Tally.claims(c.place))
+		total[c.Name] = int(views[0].Kind.Tally.claims(c.Place))
 	}
 	for i := range claims {
 		now := time.Duration(i) * every
@@ -139,7 +140,7 @@ func burst(t *testing.T, seed uint64, replicas int, lag time.Duration, before fu
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0).Add(2 * time.Hour))
 		for _, c := range v.Classes[0].All() {
-			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.place), "We should know of every claim, and of none twice, in the end.")
+			require.EqualValues(t, total[c.Name], v.Kind.Tally.claims(c.Place), "We should know of every claim, and of none twice, in the end.")
 		}
 	}
 	counts := slices.Collect(maps.Values(total))
@@ -191,7 +192,7 @@ func TestInFlight(t *testing.T) {
 				step(v)
 			}
 			classes := v.Classes[0].All()
-			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].place), v.Kind.Tally.claims(classes[1].place)}, tc.reason)
+			assert.Equal(t, tc.want, [2]int64{v.Kind.Tally.claims(classes[0].Place), v.Kind.Tally.claims(classes[1].Place)}, tc.reason)
 		})
 	}
 }
@@ -257,12 +258,12 @@ func TestLeastClaimsOfStoredReferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Choice.Strategy, k.Spec.Reference.Form = v1beta1.LeastClaims, tc.As
-			stores, classes := newKind("stores.example.org", "Store"), make([]*Class, 3)
+			stores, classes := newKind("stores.example.org", "Store"), make([]*inventory.Class, 3)
 			stores.Namespaced = true
 			for i := range classes {
 				classes[i] = stores.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("store-%d", i), Labels: map[string]string{"tier": "gold"}}, nil)
 			}
-			v := newView(NewClaimKind(k), []*Classes{NewClasses(stores, classes)})
+			v := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(stores, classes)})
 			v.Kind.Tally = &Tally{}
 			object, err := v.Kind.DecodeValid([]byte(`{"spec":{"classRef":` + tc.stored + `}}`))
 			require.NoError(t, err)
@@ -338,8 +339,8 @@ func TestManyOfOneGenerateName(t *testing.T) {
 		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
 		store(v, fmt.Sprint("db-", claims+i), "db-", classes[0])
 	}
-	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].place), "We should count each once.")
-	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].place))
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[0].Place), "We should count each once.")
+	assert.EqualValues(t, claims, v.Kind.Tally.claims(classes[1].Place))
 }
 
 func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
@@ -362,7 +363,7 @@ func TestLeastClaims(t *testing.T) {
 		assert.Equal(t, choose(random, claimOf(i), 0).Class.Name, choose(least, claimOf(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
 	for _, c := range least.Classes[0].All()[1:] {
-		least.Kind.Tally.Bind(c.place)
+		least.Kind.Tally.Bind(c.Place)
 	}
 	for i := range 100 {
 		assert.Equal(t, "gold-0", choose(least, claimOf(i), 0).Class.Name, "We should choose the class with the fewest claims.")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestTermsMeanTheWhole proves that a condition, taken apart at its conjunction, with an index and
@@ -86,13 +87,13 @@ func TestTermsMeanTheWhole(t *testing.T) {
 				continue // A term that does not look at the class fails.
 			}
 			var want, is []string
-			for _, c := range view.known[0].All() {
+			for _, c := range view.All[0].All() {
 				in := &expression.Input{Claim: map[string]any{"spec": claim}, Class: c.Fields}
 				if ok, err := whole.Bool(in, &expression.Budget{Left: math.MaxUint64}); ok && err == nil {
 					want = append(want, c.Name)
 				}
 			}
-			view.each(d.subject(), func(c *Class) {
+			view.each(d.subject(), func(c *inventory.Class) {
 				if i, _ := view.Kind.firstDrop(d.subject(), c); i < 0 {
 					is = append(is, c.Name)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // turns remembers when each class was last given to a claim of one kind, for
@@ -28,16 +29,16 @@ type turns struct {
 }
 
 // rank is higher, the longer ago the class had its turn.
-func (t *turns) rank(_ string, c *Class) int64 {
-	if last, ok := t.last.Load(c.place); ok {
+func (t *turns) rank(_ string, c *inventory.Class) int64 {
+	if last, ok := t.last.Load(c.Place); ok {
 		return -last.(*atomic.Int64).Load()
 	}
 	return 0
 }
 
 // commit takes the class's turn. It fails if another claim has taken it.
-func (t *turns) commit(_ claim.Claim, c *Class, rank int64, _ time.Time) bool {
-	return t.take(c.place, -rank)
+func (t *turns) commit(_ claim.Claim, c *inventory.Class, rank int64, _ time.Time) bool {
+	return t.take(c.Place, -rank)
 }
 
 // take gives a class its turn, if its last turn is still the given one.

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // inTurn is a claim kind, as one replica has it.
@@ -37,7 +38,7 @@ func next(t *testing.T, view *View, c claim.Claim, fresh uint64) string {
 // tiers is a view of classes that are each of one or two tiers, by "name tier tier".
 func tiers(kind *ClaimKind, classes map[string][]string) *View {
 	k := newKind("as.example.org", "A")
-	var all []*Class
+	var all []*inventory.Class
 	for name, tiers := range classes {
 		has := map[string]string{}
 		for _, tier := range tiers {
@@ -45,7 +46,7 @@ func tiers(kind *ClaimKind, classes map[string][]string) *View {
 		}
 		all = append(all, k.NewClass(&metav1.ObjectMeta{Name: name, Labels: has}, nil))
 	}
-	return newView(kind, []*Classes{NewClasses(k, all)})
+	return newView(kind, []*inventory.Classes{inventory.NewClasses(k, all)})
 }
 
 func asks(i int, tier string) claim.Claim {
@@ -53,7 +54,7 @@ func asks(i int, tier string) claim.Claim {
 }
 
 func TestRoundRobin(t *testing.T) {
-	view := newView(inTurn(), []*Classes{
+	view := newView(inTurn(), []*inventory.Classes{
 		manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 	})
 	var order []string
@@ -138,7 +139,7 @@ func TestRoundRobinOfSeveralReplicas(t *testing.T) {
 }
 
 func TestRoundRobinAtOnce(t *testing.T) {
-	view := newView(inTurn(), []*Classes{manyClasses("as.example.org", 20, 7)})
+	view := newView(inTurn(), []*inventory.Classes{manyClasses("as.example.org", 20, 7)})
 	var given [7]atomic.Int64
 	var working sync.WaitGroup
 	const workers, each = 8, 500
@@ -165,8 +166,8 @@ func TestTurnsAreForgotten(t *testing.T) {
 	n := 0
 	turns.last.Range(func(any, any) bool { n++; return true })
 	assert.EqualValues(t, turns.size.Load(), n)
-	assert.EqualValues(t, 3*v1beta1.MaxTurns, -turns.rank("", &Class{place: 3*v1beta1.MaxTurns - 1}), "We should remember the latest.")
-	assert.Zero(t, turns.rank("", &Class{place: 0}), "We should forget the oldest.")
+	assert.EqualValues(t, 3*v1beta1.MaxTurns, -turns.rank("", &inventory.Class{Place: 3*v1beta1.MaxTurns - 1}), "We should remember the latest.")
+	assert.Zero(t, turns.rank("", &inventory.Class{Place: 0}), "We should forget the oldest.")
 }
 
 func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
@@ -176,11 +177,11 @@ func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
 	turns.last.Store(uint64(1), taken)
 	turns.forget()
 	taken.Store(v1beta1.MaxTurns + 1)
-	assert.EqualValues(t, v1beta1.MaxTurns+1, -turns.rank("", &Class{place: 1}), "We should know of a turn that was being taken as we forgot others.")
+	assert.EqualValues(t, v1beta1.MaxTurns+1, -turns.rank("", &inventory.Class{Place: 1}), "We should know of a turn that was being taken as we forgot others.")
 }
 
 func TestRoundRobinAllocatesNothing(t *testing.T) {
-	offered := []*Classes{manyClasses("as.example.org", 20, 7)}
+	offered := []*inventory.Classes{manyClasses("as.example.org", 20, 7)}
 	allocations := func(kind *ClaimKind) float64 {
 		view := newView(kind, offered)
 		for i := range 100 {
@@ -192,7 +193,7 @@ func TestRoundRobinAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkRoundRobin(b *testing.B) {
-	view := newView(inTurn(), []*Classes{NewClasses(crowd("as.example.org", 100_000, 0, 1))})
+	view := newView(inTurn(), []*inventory.Classes{inventory.NewClasses(crowd("as.example.org", 100_000, 0, 1))})
 	require.Equal(b, 10, choose(view, nthClaim(1), 0).Candidates)
 	b.ReportAllocs()
 	decider, in := &Decider{}, claim.Intake{Claim: nthClaim(1)}

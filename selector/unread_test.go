@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestUnread has class kinds whose classes have never been known.
@@ -31,7 +32,7 @@ func TestUnread(t *testing.T) {
 	assert.NotContains(t, warning(anyClass), "create a ClassKind", "We should not advise to do what is done.")
 
 	b := newKind("bs", "b", databases)
-	i.SetClasses(NewClasses(b, []*Class{{Kind: b, Name: "gold", Weight: 1}}))
+	i.SetClasses(inventory.NewClasses(b, []*inventory.Class{{Kind: b, Name: "gold", Weight: 1}}))
 	assert.Equal(t, `classbind decided without the classes of "as" (NotPermitted), which it cannot read: kubectl describe claimkind databases.example.org tells admins what to do`,
 		warning(anyClass), "We should bind a claim to what is known, and say that this is not all.")
 
@@ -58,11 +59,11 @@ func TestUnreadForAnother(t *testing.T) {
 		k.Name, k.Spec.Claims.Resource = name, name
 		i.SetClaimKind(NewClaimKind(k))
 	}
-	i.SetClasses(NewClasses(newKind("as.example.org", "A", "databases"), nil))
+	i.SetClasses(inventory.NewClasses(newKind("as.example.org", "A", "databases"), nil))
 	i.SetUnread("as.example.org", []string{"databases", "queues"}, v1beta1.ReasonNotSynced)
 	assert.Empty(t, i.Snapshot()["databases"].Unread, "We should offer the classes as before.")
 	assert.Equal(t, []UnreadKind{{Name: "as.example.org", Reason: v1beta1.ReasonNotSynced}}, i.Snapshot()["queues"].Unread, "We should say what is not read yet.")
-	i.SetClasses(NewClasses(newKind("as.example.org", "A", "databases", "queues"), nil))
+	i.SetClasses(inventory.NewClasses(newKind("as.example.org", "A", "databases", "queues"), nil))
 	assert.Empty(t, i.Snapshot()["queues"].Unread)
 	assert.Len(t, i.Snapshot()["queues"].Classes, 1)
 }

@@ -4,33 +4,34 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // View is all that claims of one kind can be bound to, at one moment. It does not change,
 // but the memory of its kind's strategy does.
 type View struct {
-	Offer
+	inventory.Offer
 
 	Kind *ClaimKind
 	// Unread are the class kinds that name the claim kind and whose classes have never been
 	// known, sorted by name. Claims are decided on without them.
 	Unread []UnreadKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
-	Fault *Fault
+	Fault *inventory.Fault
 	// Missing is the fault that some classes are not known, nil if all are. Fault is
 	// the same, unless the registration has a fault of its own.
-	Missing *Fault
+	Missing *inventory.Fault
 	// RelatedMissing is the fault that related objects are not known, in the same way.
-	RelatedMissing *Fault
+	RelatedMissing *inventory.Fault
 	// Conflict is, in a view of an Inventory, the fault that another ClaimKind with the same
 	// reference comes first by name, nil if none does. It is not in Fault: the entries that the
 	// leader writes say which of the two binds claims.
-	Conflict *Fault
+	Conflict *inventory.Fault
 
 	// needs are the related kinds of the claim kind, and related the objects of each.
 	needs   []*rules.Kind
-	related []*Objects
+	related []*inventory.Objects
 }
 
 // UnreadKind is a class kind whose classes have never been known, and the reason in a word.
@@ -38,33 +39,33 @@ type UnreadKind struct{ Name, Reason string }
 
 // NewView puts the classes of several kinds together. It has no index, so the time to
 // choose grows with the number of classes.
-func NewView(kind *ClaimKind, classes []*Classes) *View {
+func NewView(kind *ClaimKind, classes []*inventory.Classes) *View {
 	return viewAfter(kind, classes, nil, false)
 }
 
 // With returns a view of the same claim kind with other classes, and no index. Those that the
 // view knows are not judged again.
-func (v *View) With(classes []*Classes) *View {
+func (v *View) With(classes []*inventory.Classes) *View {
 	other := viewAfter(v.Kind, classes, v, true)
 	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
 	return other
 }
 
 // viewAfter another one of the same claim kind, if there is one. See NewOffer.
-func viewAfter(kind *ClaimKind, classes []*Classes, before *View, live bool) *View {
+func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View, live bool) *View {
 	v := &View{Kind: kind}
-	var known *Offer
+	var known *inventory.Offer
 	if before != nil {
 		known = &before.Offer
 	}
-	v.Offer, v.Fault = NewOffer(&kind.Demand, classes, known, live)
+	v.Offer, v.Fault = inventory.NewOffer(&kind.Demand, classes, known, live)
 	v.Fault = cmp.Or(kind.fault, v.Fault)
 	return v
 }
 
 // Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if
 // they are not known.
-func (v *View) Related(resource, version string) *Objects {
+func (v *View) Related(resource, version string) *inventory.Objects {
 	for i, k := range v.needs {
 		if k.Resource == resource && k.Version == version && i < len(v.related) {
 			return v.related[i]
@@ -79,7 +80,7 @@ func (v *View) needing(key rules.Key) bool {
 }
 
 // WithRelated returns the view with related objects, where no Inventory gives it these.
-func (v *View) WithRelated(objects []*Objects) *View {
+func (v *View) WithRelated(objects []*inventory.Objects) *View {
 	other := *v
 	other.needs, other.related = nil, objects
 	for _, o := range objects {
@@ -90,13 +91,13 @@ func (v *View) WithRelated(objects []*Objects) *View {
 
 // isShadowed reports whether the name of a class means another one to who reads a claim of this namespace, or
 // may: the classes of a kind before were never known.
-func (v *View) isShadowed(namespace string, c *Class) bool {
+func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 	k := v.Kind
 	before := k.Precedence[:max(slices.Index(k.Precedence, c.Kind.Name), 0)]
 	if slices.ContainsFunc(v.Unread, func(u UnreadKind) bool { return slices.Contains(before, u.Name) }) {
 		return true
 	}
-	return slices.ContainsFunc(v.known, func(s *Classes) bool {
+	return slices.ContainsFunc(v.All, func(s *inventory.Classes) bool {
 		in := ""
 		if s.Kind.Namespaced {
 			in = cmp.Or(c.Namespace, k.ClassNamespace, namespace)

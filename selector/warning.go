@@ -7,6 +7,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -45,10 +46,10 @@ func (v *View) UnreadText() string {
 
 // severalDefaults names the default classes among which one was drawn.
 func (d *Decision) severalDefaults() string {
-	var first []*Class // There may be thousands.
-	d.View.each(d.subject(), func(c *Class) {
+	var first []*inventory.Class // There may be thousands.
+	d.View.each(d.subject(), func(c *inventory.Class) {
 		if i, _ := d.View.Kind.firstDrop(d.subject(), c); i < 0 {
-			i, _ := slices.BinarySearchFunc(first, c, compare)
+			i, _ := slices.BinarySearchFunc(first, c, inventory.Compare)
 			first = slices.Insert(first, i, c)
 			first = first[:min(len(first), maxListed)]
 		}
@@ -95,19 +96,19 @@ func (d *Decision) unmatched() string {
 	for i, s := range d.View.Classes {
 		kinds[i] = s.Kind.Name
 	}
-	n := d.View.lenOffered(d.Claim.Namespace)
+	n := d.View.LenOffered(d.Claim.Namespace)
 	noun := "classes"
 	if n == 1 {
 		noun = "class"
 	}
 	where := fmt.Sprintf("among %d %s of %s", n, noun, List(kinds))
 	switch {
-	case d.View.partly() && d.Claim.Namespace == "":
+	case d.View.Partly() && d.Claim.Namespace == "":
 		where += " that claims without a namespace are offered"
-	case d.View.partly():
+	case d.View.Partly():
 		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
 	}
-	if n := d.View.lenUnserving(d.Claim.Namespace); n > 0 {
+	if n := d.View.LenUnserving(d.Claim.Namespace); n > 0 {
 		where += fmt.Sprintf("; %d more can serve no claim of %q", n, kind.Name)
 	}
 	if dropped := d.dropped(func(_, text string, n int32) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
@@ -134,10 +135,10 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	} else {
 		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.Selector, remedy)
 	}
-	cordoned := (*Class)(nil)
-	d.View.each(d.subject(), func(c *Class) {
+	cordoned := (*inventory.Class)(nil)
+	d.View.each(d.subject(), func(c *inventory.Class) {
 		i, _ := d.View.Kind.firstDrop(d.subject(), c)
-		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || compare(c, cordoned) < 0) {
+		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
 			cordoned = c
 		}
 	})

@@ -12,13 +12,14 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // hostile is 10,000 classes with 64 labels each. No two classes share a label, and the
 // keys are long and begin alike.
-func hostile() []*Class {
+func hostile() []*inventory.Class {
 	kind := newKind("as.example.org", "Class", postgres().Name)
-	classes := make([]*Class, 10_000)
+	classes := make([]*inventory.Class, 10_000)
 	for i := range classes {
 		meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%06d", i), Labels: map[string]string{}}
 		for j := range v1beta1.MaxSelectorRequirements {
@@ -63,7 +64,7 @@ func worst() map[string]string {
 }
 
 func BenchmarkWorst(b *testing.B) {
-	kind, classes := NewClaimKind(postgres()), []*Classes{NewClasses(newKind("as.example.org", "Class"), hostile())}
+	kind, classes := NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), hostile())}
 	view, bare := newView(kind, classes), NewView(kind, classes)
 	for name, text := range worst() {
 		s, err := labels.Parse(text)
@@ -94,7 +95,7 @@ func BenchmarkDefaults(b *testing.B) {
 		b.Run(fmt.Sprintf("guard/namespaces=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				view.DefaultsOf(Seat{ClaimKind: view.Kind.Name, Namespace: "team-0"})
+				view.DefaultsOf(inventory.Seat{ClaimKind: view.Kind.Name, Namespace: "team-0"})
 			}
 		})
 		b.Run(fmt.Sprintf("claim/namespaces=%d", n), func(b *testing.B) {

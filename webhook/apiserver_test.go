@@ -24,13 +24,14 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
 const otherClaimKindName = "mysqlinstances.database.example.org"
 
 // pathClasses have their marks in fields, and serve two claim kinds, which are not named in order.
-var pathClasses = selector.NewClassKind(&v1beta1.ClassKind{
+var pathClasses = inventory.NewClassKind(&v1beta1.ClassKind{
 	ObjectMeta: metav1.ObjectMeta{Name: "pathclasses.example.org"},
 	Spec: v1beta1.ClassKindSpec{
 		ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}, {Name: otherClaimKindName}},
@@ -68,7 +69,7 @@ func refusal(code int32, reason metav1.StatusReason, message string, details met
 }
 
 // newGuardRequest asks for an update, or for a creation if there is no old object.
-func newGuardRequest(kind *selector.ClassKind, before, after string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+func newGuardRequest(kind *inventory.ClassKind, before, after string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
 	gvk, gvr := kind.GroupVersionKind, kind.Resource()
 	r := &admissionv1.AdmissionRequest{
 		UID: "5e1f", Operation: admissionv1.Create,
@@ -89,7 +90,7 @@ func newGuardRequest(kind *selector.ClassKind, before, after string, change ...f
 type apiServer struct {
 	coordinationclient.LeaseInterface
 
-	kinds   map[string]*selector.ClassKind
+	kinds   map[string]*inventory.ClassKind
 	classes map[string]string // objects by resource, namespace and name
 	leases  map[string]*coordinationv1.Lease
 	// fail is called before each operation, such as "get lease", with the name.
@@ -103,7 +104,7 @@ type apiServer struct {
 
 func newAPIServer() *apiServer {
 	return &apiServer{
-		kinds:   map[string]*selector.ClassKind{sqlClasses.Name: sqlClasses, rdsClasses.Name: rdsClasses, pathClasses.Name: pathClasses},
+		kinds:   map[string]*inventory.ClassKind{sqlClasses.Name: sqlClasses, rdsClasses.Name: rdsClasses, pathClasses.Name: pathClasses},
 		classes: map[string]string{}, leases: map[string]*coordinationv1.Lease{},
 		fail: func(string, string) error { return nil },
 	}
@@ -125,13 +126,13 @@ func (s *apiServer) guard(i *selector.Inventory) *Guard {
 	}
 }
 
-func (s *apiServer) classKind(_ context.Context, name string) (*selector.ClassKind, error) {
+func (s *apiServer) classKind(_ context.Context, name string) (*inventory.ClassKind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kinds[name], s.fail("get class kind", name)
 }
 
-func (s *apiServer) class(_ context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
+func (s *apiServer) class(_ context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text, ok := s.classes[strings.Join([]string{kind.Name, namespace, name}, "/")]
@@ -209,7 +210,7 @@ func (s *apiServer) Delete(_ context.Context, name string, o metav1.DeleteOption
 
 // leaseOf a claim kind.
 func leaseOf(claimKind string) string {
-	return onedefault.LeaseName(selector.Seat{ClaimKind: claimKind})
+	return onedefault.LeaseName(inventory.Seat{ClaimKind: claimKind})
 }
 
 // holds stores a Lease of a claim kind, held by a class with this uid and base.

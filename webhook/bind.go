@@ -17,6 +17,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // registrationWait is how long a claim waits for this replica to hear of its kind.
@@ -129,7 +130,7 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 		return nil, err
 	}
 	view := b.Snapshot()[claimKind]
-	if view != nil && view.Kind.Revision == selector.RevisionOf(k) && !view.Kind.Reads(claims) {
+	if view != nil && view.Kind.Revision == inventory.RevisionOf(k) && !view.Kind.Reads(claims) {
 		return nil, errVersion(k, view.Kind.Version, claims.Version)
 	}
 	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim
@@ -47,7 +48,7 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 		binder := newBinder(t, newInventory(kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
 		// The API server selects, so the live view has the matches alone; the
 		// message should still say among how many classes we looked.
-		binder.Decider.Live = asLive(selector.NewView(kind, []*selector.Classes{index(sqlClasses, golds...)}))
+		binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, golds...)}))
 		response, err := byResource(binder)(t.Context(), newRequest(wantsGold))
 		require.NoError(t, err)
 		assert.Equal(t, want, response, "We should warn, or refuse, and say what was looked for and what was dropped.")
@@ -57,8 +58,8 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 func TestReviewSaysWhy(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
-	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "cordoned tier=gold @classbind.io/cordoned=true"))
-	binder := newBinder(t, inventory)
+	inv := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "cordoned tier=gold @classbind.io/cordoned=true"))
+	binder := newBinder(t, inv)
 
 	bound, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold))
 	require.NoError(t, err)
@@ -70,11 +71,11 @@ func TestReviewSaysWhy(t *testing.T) {
 		assert.Contains(t, lines[0], part, "We should say why in our log.")
 	}
 
-	before := inventory.Snapshot()
+	before := inv.Snapshot()
 	dry, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }))
 	require.NoError(t, err)
 	assert.Equal(t, bound, dry, "We should answer a dry run as we would the request.")
-	assert.Equal(t, before, inventory.Snapshot(), "We should change nothing in a dry run.")
+	assert.Equal(t, before, inv.Snapshot(), "We should change nothing in a dry run.")
 	assert.Contains(t, lines[1], `"dryRun"=true`, "We should tell dry runs apart in the log.")
 }
 
@@ -103,7 +104,7 @@ func TestReviewCountsInFlight(t *testing.T) {
 func TestReviewWarnsOfSeveralDefaultsReadLive(t *testing.T) {
 	kind := newClaimKind()
 	binder := newBinder(t, newInventory(kind, index(sqlClasses)))
-	binder.Decider.Live = asLive(selector.NewView(kind, []*selector.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
+	binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
 	response, err := byResource(binder)(t.Context(), newRequest(`{}`))
 	require.NoError(t, err)
 	require.Len(t, response.Warnings, 1)

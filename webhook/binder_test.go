@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 const claimKindName = "postgresqlinstances.database.example.org"
@@ -44,8 +45,8 @@ func newRegistration(change ...func(*v1beta1.ClaimKindSpec)) *v1beta1.ClaimKind 
 	return k
 }
 
-func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {
-	return selector.NewClassKind(&v1beta1.ClassKind{
+func newClassKind(plural, kind string, namespaced bool) *inventory.ClassKind {
+	return inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
 		Spec: v1beta1.ClassKindSpec{
 			ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}},
@@ -55,8 +56,8 @@ func newClassKind(plural, kind string, namespaced bool) *selector.ClassKind {
 }
 
 // newClassKindFor the expressions of a claim kind.
-func newClassKindFor(claims *v1beta1.ClaimKind) *selector.ClassKind {
-	return selector.NewClassKind(&v1beta1.ClassKind{
+func newClassKindFor(claims *v1beta1.ClaimKind) *inventory.ClassKind {
+	return inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "SQLClass"}, false, claims)
 }
@@ -67,8 +68,8 @@ var (
 )
 
 // index of classes, each a name and then "key=value" labels and "@key=value" annotations.
-func index(kind *selector.ClassKind, classes ...string) *selector.Classes {
-	all := make([]*selector.Class, len(classes))
+func index(kind *inventory.ClassKind, classes ...string) *inventory.Classes {
+	all := make([]*inventory.Class, len(classes))
 	for i, text := range classes {
 		fields := strings.Fields(text)
 		m := &metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}, Annotations: map[string]string{}}
@@ -85,10 +86,10 @@ func index(kind *selector.ClassKind, classes ...string) *selector.Classes {
 		}
 		all[i] = kind.NewClass(m, nil)
 	}
-	return selector.NewClasses(kind, all)
+	return inventory.NewClasses(kind, all)
 }
 
-func newInventory(kind *selector.ClaimKind, classes ...*selector.Classes) *selector.Inventory {
+func newInventory(kind *selector.ClaimKind, classes ...*inventory.Classes) *selector.Inventory {
 	i := selector.NewInventory()
 	i.SetClaimKind(kind)
 	for _, x := range classes {

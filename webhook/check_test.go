@@ -12,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestCheck(t *testing.T) {
@@ -61,16 +62,16 @@ func TestCheck(t *testing.T) {
 				tc.kind(&registration.Spec)
 			}
 			sql := newClassKindFor(registration)
-			all := selector.NewClasses(sql, []*selector.Class{
+			all := inventory.NewClasses(sql, []*inventory.Class{
 				newNamed(sql, "gold"), newNamed(sql, "silver"), newNamed(sql, "closed", v1beta1.CordonedAnnotation, "true"),
 				newNamed(sql, "weightless", "weight", "0"),
 			})
-			classes := []*selector.Classes{all}
+			classes := []*inventory.Classes{all}
 			if len(registration.Spec.Classes.Fits) == 0 { // The others are compiled for no expression.
 				classes = append(classes, index(rdsClasses, "wide"))
 			}
 			b := newBinder(t, newInventory(selector.NewClaimKind(registration), classes...))
-			b.Decider.Class = func(_ context.Context, _ string, kind *selector.ClassKind, _, name string) (*selector.Class, error) {
+			b.Decider.Class = func(_ context.Context, _ string, kind *inventory.ClassKind, _, name string) (*inventory.Class, error) {
 				if name != "new" {
 					return nil, nil
 				}
@@ -91,7 +92,7 @@ func TestCheck(t *testing.T) {
 }
 
 // newNamed is a class with annotations.
-func newNamed(kind *selector.ClassKind, name string, annotations ...string) *selector.Class {
+func newNamed(kind *inventory.ClassKind, name string, annotations ...string) *inventory.Class {
 	m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
 	for i := 0; i < len(annotations); i += 2 {
 		m.Annotations[annotations[i]] = annotations[i+1]

@@ -20,6 +20,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -53,7 +54,7 @@ func TestReviewsEndInTime(t *testing.T) {
 		"Live": func(b *Binder, _ *selector.Inventory) { b.Decider.Live = live },
 		"Related": func(b *Binder, i *selector.Inventory) {
 			k := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "namespace.metadata.labels.tenant == 'a'" })
-			i.SetRelated(selector.NewObjects(k.RelatedKinds()[0], false, nil))
+			i.SetRelated(inventory.NewObjects(k.RelatedKinds()[0], false, nil))
 			i.SetClaimKind(k)
 			b.Decider.Related = func(ctx context.Context, _ string, _ *rules.Kind, _, _ string) (*expression.Object, error) {
 				return nil, unanswered(ctx)
@@ -64,13 +65,13 @@ func TestReviewsEndInTime(t *testing.T) {
 			b.Decider.Costly = func(ctx context.Context, _ string) (func(), error) { return nil, unanswered(ctx) }
 		},
 		"Class": func(b *Binder, _ *selector.Inventory) {
-			b.Decider.Class = func(ctx context.Context, _ string, _ *selector.ClassKind, _, _ string) (*selector.Class, error) {
+			b.Decider.Class = func(ctx context.Context, _ string, _ *inventory.ClassKind, _, _ string) (*inventory.Class, error) {
 				return nil, unanswered(ctx)
 			}
 		},
 		"Admits": func(b *Binder, i *selector.Inventory) {
 			i.SetClasses(index(sqlClasses, "gold tier=gold"))
-			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *selector.Class) (bool, error) {
+			b.Decider.Gates = []selector.Gate{{Admits: func(ctx context.Context, _ selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 				<-ctx.Done()
 				return false, ctx.Err()
 			}}}
@@ -91,12 +92,12 @@ func TestReviewsEndInTime(t *testing.T) {
 	}
 	guards := map[string]func(*Guard, *selector.Inventory){
 		"ClassKind": func(g *Guard, _ *selector.Inventory) {
-			g.ClassKind = func(ctx context.Context, _ string) (*selector.ClassKind, error) { return nil, unanswered(ctx) }
+			g.ClassKind = func(ctx context.Context, _ string) (*inventory.ClassKind, error) { return nil, unanswered(ctx) }
 		},
 		"ClaimKind": func(g *Guard, i *selector.Inventory) { i.DeleteClaimKind(claimKindName); g.ClaimKind = claimKind },
 		"Class": func(g *Guard, i *selector.Inventory) {
 			i.SetClasses(index(rdsClasses, "gold"))
-			g.Class = func(ctx context.Context, _ *selector.ClassKind, _, _ string) (metav1.Object, *selector.Class, error) {
+			g.Class = func(ctx context.Context, _ *inventory.ClassKind, _, _ string) (metav1.Object, *inventory.Class, error) {
 				return nil, nil, unanswered(ctx)
 			}
 		},

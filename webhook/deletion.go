@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Deletion warns whoever deletes a class that claims have. It refuses nothing, and
 // answers from memory: the deletion of a namespace deletes many classes.
 type Deletion struct {
 	// ClassKind is a class kind that this replica watches, nil if it does not.
-	ClassKind func(name string) *selector.ClassKind
+	ClassKind func(name string) *inventory.ClassKind
 	// Claims are how many claims have a class, by claim kind. complete is false while
 	// there may be others.
-	Claims func(*selector.Class) (claims map[string]int64, complete bool)
+	Claims func(*inventory.Class) (claims map[string]int64, complete bool)
 }
 
 // Review admits the deletion of a class, with a warning if claims are known to have it.
@@ -57,7 +57,7 @@ func (d *Deletion) Review(_ context.Context, request *admissionv1.AdmissionReque
 }
 
 // deletionWarning says whose class is deleted, and what to do about it.
-func deletionWarning(class *selector.Class, claims string) string {
+func deletionWarning(class *inventory.Class, claims string) string {
 	warning := fmt.Sprintf("claims still refer to the class %q: %s; create the class again, or delete these claims and create them again",
 		class, claims)
 	if !class.Cordoned {

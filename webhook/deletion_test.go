@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // newDeletion knows the class kinds of the tests, and claims by their class.
 func newDeletion(claims map[string]map[string]int64, complete bool) *Deletion {
 	kinds := newAPIServer().kinds
 	return &Deletion{
-		ClassKind: func(name string) *selector.ClassKind { return kinds[name] },
-		Claims:    func(c *selector.Class) (map[string]int64, bool) { return claims[c.String()], complete },
+		ClassKind: func(name string) *inventory.ClassKind { return kinds[name] },
+		Claims:    func(c *inventory.Class) (map[string]int64, bool) { return claims[c.String()], complete },
 	}
 }
 
-func newDeletionRequest(kind *selector.ClassKind, class string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+func newDeletionRequest(kind *inventory.ClassKind, class string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
 	return newGuardRequest(kind, class, "", append([]func(*admissionv1.AdmissionRequest){func(r *admissionv1.AdmissionRequest) {
 		r.Operation, r.Object = admissionv1.Delete, runtime.RawExtension{}
 	}}, change...)...)
@@ -155,8 +155,8 @@ func FuzzDeletion(f *testing.F) {
 	f.Add([]byte(wholeReview))
 	meter, api := cost.NewMeter(f), newPlainAPI(largeWorld())
 	d := &Deletion{
-		ClassKind: func(name string) *selector.ClassKind { return api.kinds[name] },
-		Claims: func(*selector.Class) (map[string]int64, bool) {
+		ClassKind: func(name string) *inventory.ClassKind { return api.kinds[name] },
+		Claims: func(*inventory.Class) (map[string]int64, bool) {
 			return map[string]int64{"claims." + worldGroup: 3}, true
 		},
 	}

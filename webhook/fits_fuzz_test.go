@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // costlyFits walk lists and maps of the claim and of the class, and call what costs the most for a
@@ -64,8 +65,8 @@ var fitsWorld = sync.OnceValue(func() *world {
 			w.inventory.SetClaimKind(selector.NewClaimKind(k, classKind))
 		}
 	}
-	compiled := selector.NewClassKind(classKind, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: "Fit"}, false, kinds...)
-	var classes []*selector.Class
+	compiled := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: "Fit"}, false, kinds...)
+	var classes []*inventory.Class
 	for i := range 10_000 {
 		spec := map[string]any{"list": list[:i%7], "map": map[string]any{"a": "b"}, "text": "aab", "size": "10Gi", "n": int64(i % 5)}
 		if i%100 == 0 {
@@ -73,7 +74,7 @@ var fitsWorld = sync.OnceValue(func() *world {
 		}
 		classes = append(classes, compiled.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("class-%05d", i)}, map[string]any{"spec": spec}))
 	}
-	w.inventory.SetClasses(selector.NewClasses(compiled, classes))
+	w.inventory.SetClasses(inventory.NewClasses(compiled, classes))
 	w.inventory.Open()
 	return w
 })

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // plainClass is a class as the reference implementation has it.
@@ -55,20 +56,20 @@ func newWorld(classes int) *world {
 		w.register(plural)
 	}
 	for i, plural := range []string{"as", "bs", "cs"} {
-		kind := selector.NewClassKind(&v1beta1.ClassKind{
+		kind := inventory.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + worldGroup},
 			Spec: v1beta1.ClassKindSpec{
 				ClaimKinds: servedBy(plural),
 				Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
 			},
 		}, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: string(rune('A' + i))}, plural == "cs")
-		var of []*selector.Class
+		var of []*inventory.Class
 		for i := range w.classes {
 			if w.classes[i].plural == plural {
 				of = append(of, kind.NewClass(w.classes[i].meta(), nil))
 			}
 		}
-		w.inventory.SetClasses(selector.NewClasses(kind, of))
+		w.inventory.SetClasses(inventory.NewClasses(kind, of))
 	}
 	w.inventory.Open()
 	return w

@@ -20,6 +20,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -29,12 +30,12 @@ type Guard struct {
 	// Snapshot returns what is known now; nil means nothing yet.
 	Snapshot func() selector.Snapshot
 	// ClassKind returns a class kind as it is registered now; nil if it is not.
-	ClassKind func(ctx context.Context, name string) (*selector.ClassKind, error)
+	ClassKind func(ctx context.Context, name string) (*inventory.ClassKind, error)
 	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not have,
 	// nil if there is none.
 	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Class reads a class as it is stored now; nil if there is none.
-	Class func(ctx context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error)
+	Class func(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error)
 	// Namespace reports whether a namespace exists now.
 	Namespace func(ctx context.Context, name string) (bool, error)
 	// Leases of classbind's own namespace.
@@ -65,7 +66,7 @@ type Guard struct {
 // Anybody who reaches the server can send any review. Its content is trusted only
 // for the answer, which goes to its sender.
 func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
-	var kind *selector.ClassKind
+	var kind *inventory.ClassKind
 	defer func() {
 		if !isDryRun(request) {
 			g.Metrics.judged(kind, response, err)
@@ -116,7 +117,7 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 
 // oneDefault admits a class that is to become default, unless another stands in the way.
 func (g *Guard) oneDefault(
-	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *selector.Class, ask *onedefault.Request,
+	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *inventory.Class, ask *onedefault.Request,
 ) (*admissionv1.AdmissionResponse, error) {
 	snapshot := g.Snapshot()
 	if snapshot == nil {
@@ -175,19 +176,19 @@ func (g *Guard) store(snapshot selector.Snapshot) *onedefault.Cluster {
 }
 
 // Stored notes that a class was seen stored with this uid, marked default.
-func (g *Guard) Stored(c *selector.Class, uid types.UID) {
+func (g *Guard) Stored(c *inventory.Class, uid types.UID) {
 	g.Sightings.Stored(onedefault.Holder{Class: nameOf(c), UID: uid})
 }
 
 func isOld(err, before *field.Error) bool { return before != nil && err.Error() == before.Error() }
 
-func nameOf(c *selector.Class) onedefault.Class {
+func nameOf(c *inventory.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
 }
 
 // allKnown returns an error unless the snapshot has every registered claim kind
 // that the class kind serves, with all of its classes.
-func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *selector.ClassKind) error {
+func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *inventory.ClassKind) error {
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
 		if view == nil {
@@ -209,7 +210,7 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 
 // takes sets the seats that a class takes beside those that it has. There is a response if
 // the class takes none, or if they cannot be determined.
-func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onedefault.Request) (*admissionv1.AdmissionResponse, error) {
+func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *onedefault.Request) (*admissionv1.AdmissionResponse, error) {
 	seats, untold, err := seatsOf(snapshot, class)
 	if err != nil {
 		return nil, err
@@ -228,7 +229,7 @@ func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onede
 	if err != nil {
 		return nil, err
 	}
-	ask.Seats = slices.DeleteFunc(seats, func(s selector.Seat) bool { return slices.Contains(had, s) })
+	ask.Seats = slices.DeleteFunc(seats, func(s inventory.Seat) bool { return slices.Contains(had, s) })
 	if len(ask.Seats) > 0 {
 		return nil, nil
 	}
@@ -243,7 +244,7 @@ func takes(snapshot selector.Snapshot, class, before *selector.Class, ask *onede
 
 // isLinked says that classes of a kind are read with all that the expressions of ClaimKinds
 // look at, as far as we know.
-func isLinked(snapshot selector.Snapshot, kind *selector.ClassKind) bool {
+func isLinked(snapshot selector.Snapshot, kind *inventory.ClassKind) bool {
 	return !slices.ContainsFunc(kind.ClaimKinds, func(name string) bool {
 		return snapshot[name] != nil && snapshot[name].Kind.Unlinked(kind) != nil
 	})
@@ -252,7 +253,7 @@ func isLinked(snapshot selector.Snapshot, kind *selector.ClassKind) bool {
 // seatsOf returns the seats of a default class, in the same order for all classes, and why
 // others cannot be determined, nil if all are. It fails if the class was read
 // without what expressions look at.
-func seatsOf(snapshot selector.Snapshot, class *selector.Class) (seats []selector.Seat, untold, err error) {
+func seatsOf(snapshot selector.Snapshot, class *inventory.Class) (seats []inventory.Seat, untold, err error) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
 		view := snapshot[name]
 		if view == nil || view.FaultOf(class.Kind.Name) != nil {
@@ -271,8 +272,8 @@ func seatsOf(snapshot selector.Snapshot, class *selector.Class) (seats []selecto
 }
 
 // knownDefaults of the snapshot may be older than the guard and its Leases.
-func knownDefaults(snapshot selector.Snapshot, seats []selector.Seat) map[selector.Seat][]onedefault.Class {
-	known := map[selector.Seat][]onedefault.Class{}
+func knownDefaults(snapshot selector.Snapshot, seats []inventory.Seat) map[inventory.Seat][]onedefault.Class {
+	known := map[inventory.Seat][]onedefault.Class{}
 	for _, seat := range seats {
 		for _, c := range snapshot[seat.ClaimKind].DefaultsOf(seat) {
 			known[seat] = append(known[seat], nameOf(c))

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
@@ -279,7 +279,7 @@ func newPlainAPI(w *world) *plainAPI {
 	}
 	p.guards = &Guard{
 		Snapshot: p.world.inventory.Snapshot, Leases: p.apiServer, Sightings: onedefault.NewSightings(), // Without a Window, nothing waits.
-		ClassKind: func(_ context.Context, name string) (*selector.ClassKind, error) { return p.kinds[name], nil },
+		ClassKind: func(_ context.Context, name string) (*inventory.ClassKind, error) { return p.kinds[name], nil },
 		ClaimKind: asClaimKind(false, nil),
 		Namespace: func(context.Context, string) (bool, error) { return true, nil },
 		Class:     p.class,
@@ -294,7 +294,7 @@ func (p *plainAPI) reset() {
 	p.guards.Sightings = onedefault.NewSightings()
 }
 
-func (p *plainAPI) class(_ context.Context, kind *selector.ClassKind, namespace, name string) (metav1.Object, *selector.Class, error) {
+func (p *plainAPI) class(_ context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error) {
 	if c := p.stored; c != nil && kind.Name == c.classKind()+"."+worldGroup && name == valid(c.name) && namespace == c.within() {
 		switch {
 		case c.which&updated != 0 && c.which&raced != 0:

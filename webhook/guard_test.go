@@ -23,6 +23,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestGuardLeavesAlone has a row for each guard clause, in their order. A later clause
@@ -182,7 +183,7 @@ func TestGuardAdmits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
-		known   []*selector.Classes
+		known   []*inventory.Classes
 		there   func(*apiServer)
 		want    []*coordinationv1.Lease // in the order in which they are taken
 	}{
@@ -209,7 +210,7 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"OtherBeingDeleted": {
 			reason:  "We should not count a default that is being deleted, whoever names it.",
-			request: creation, want: created, known: []*selector.Classes{goldKnown},
+			request: creation, want: created, known: []*inventory.Classes{goldKnown},
 			there: func(s *apiServer) {
 				s.classes["sqlclasses.example.org//gold"] = object("gold", marked+beingDeleted, "")
 				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
@@ -217,7 +218,7 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"OtherOfAKindThatIsGone": {
 			reason:  "We should not count a class whose kind is registered no more.",
-			request: creation, want: created, known: []*selector.Classes{awsKnown},
+			request: creation, want: created, known: []*inventory.Classes{awsKnown},
 			there: func(s *apiServer) {
 				delete(s.kinds, rdsClasses.Name)
 				s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "")
@@ -226,7 +227,7 @@ func TestGuardAdmits(t *testing.T) {
 		},
 		"OtherOfAKindThatServesOthers": {
 			reason:  "We should not count a class whose kind serves the claim kind no more.",
-			request: creation, want: created, known: []*selector.Classes{awsKnown},
+			request: creation, want: created, known: []*inventory.Classes{awsKnown},
 			there: func(s *apiServer) {
 				elsewhere := *rdsClasses
 				elsewhere.ClaimKinds = []string{otherClaimKindName}
@@ -286,7 +287,7 @@ func TestGuardRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
-		known   []*selector.Classes
+		known   []*inventory.Classes
 		there   func(*apiServer)
 		flags   string // of set-default, onlyThis unless set
 		want    want
@@ -309,7 +310,7 @@ func TestGuardRefuses(t *testing.T) {
 		"FromANamespaceWithoutALease": {
 			reason:  "We should count a default that no Lease knows, and name its namespace.",
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")),
-			known:   []*selector.Classes{index(rdsClasses, "gold @default=true")},
+			known:   []*inventory.Classes{index(rdsClasses, "gold @default=true")},
 			there:   func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
 			want: want{
 				"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze",
@@ -683,7 +684,7 @@ func TestGuardDoesNotWaitForWhatItSawStored(t *testing.T) {
 	s := newAPIServer()
 	s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
 	guard := s.guard(newInventory(newClaimKind()))
-	guard.Stored(&selector.Class{Kind: sqlClasses, Name: "gold"}, "gold-1")
+	guard.Stored(&inventory.Class{Kind: sqlClasses, Name: "gold"}, "gold-1")
 	response, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
 	require.NoError(t, err)
 	assert.True(t, response.Allowed, "We should know that its creation is over.")

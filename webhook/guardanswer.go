@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -21,7 +21,7 @@ var errModified = errors.New("the object has been modified; please apply your ch
 
 // refused says what is in the way, and what to do about it.
 func (g *Guard) refused(
-	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *selector.Class, r *onedefault.Refusal,
+	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *inventory.Class, r *onedefault.Refusal,
 ) (*admissionv1.AdmissionResponse, error) {
 	resource := class.Kind.Resource().GroupResource()
 	switch r.Reason {
@@ -47,7 +47,7 @@ func (g *Guard) refused(
 }
 
 // inFlight says when to try again.
-func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusError {
+func inFlight(class *inventory.Class, r *onedefault.Refusal) *apierrors.StatusError {
 	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second) //nolint:gosec // The window is an hour at most.
 	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
 	if r.Class == nameOf(class) {
@@ -60,7 +60,7 @@ func inFlight(class *selector.Class, r *onedefault.Refusal) *apierrors.StatusErr
 
 // secondDefault says which class is the default, and how to move the default.
 func (g *Guard) secondDefault(
-	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *selector.Class, r *onedefault.Refusal,
+	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *inventory.Class, r *onedefault.Refusal,
 ) (*apierrors.StatusError, error) {
 	kind, err := g.ClassKind(ctx, r.Class.Kind)
 	if err != nil {
@@ -69,23 +69,23 @@ func (g *Guard) secondDefault(
 	if kind == nil {
 		return nil, fmt.Errorf("class kind %q was just deleted; try again", r.Class.Kind)
 	}
-	other := &selector.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
+	other := &inventory.Class{Kind: kind, Namespace: r.Class.Namespace, Name: r.Class.Name}
 	way := g.wayOut(request, class, before, other, r.Seat)
 	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), way)), nil
 }
 
 // seatUnknown refuses a class that is to become default nobody knows where.
-func seatUnknown(class *selector.Class, why error) *admissionv1.AdmissionResponse {
+func seatUnknown(class *inventory.Class, why error) *admissionv1.AdmissionResponse {
 	invalid := field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
 		fmt.Sprintf("it cannot become default, because the claims that it would serve cannot be determined: %v", why))
 	return denied(apierrors.NewInvalid(class.Kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{invalid}), "SeatUnknown")
 }
 
 // seatText names the claim kind and, if the seat has them, the namespace and the partition.
-func seatText(s selector.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
+func seatText(s inventory.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
 
-func seatTexts(seats []selector.Seat) []string {
+func seatTexts(seats []inventory.Seat) []string {
 	texts := make([]string, len(seats))
 	for i, s := range seats {
 		texts[i] = seatText(s)
@@ -95,17 +95,17 @@ func seatTexts(seats []selector.Seat) []string {
 
 // moveCommand moves the default of a claim kind from other to the class. It names every claim kind whose
 // default changes with it, without which set-default would refuse.
-func (g *Guard) moveCommand(class, other *selector.Class, claimKind string) string {
+func (g *Guard) moveCommand(class, other *inventory.Class, claimKind string) string {
 	snapshot := g.Snapshot()
 	seats, _, _ := seatsOf(snapshot, class)
-	unmarked := map[onedefault.Class]*selector.Class{nameOf(other): other}
+	unmarked := map[onedefault.Class]*inventory.Class{nameOf(other): other}
 	for _, s := range seats {
 		for _, c := range snapshot[s.ClaimKind].DefaultsOf(s) {
 			unmarked[nameOf(c)] = c
 		}
 	}
-	kept := func(c *selector.Class) bool { return unmarked[nameOf(c)] == nil }
-	emptied := map[selector.Seat]bool{} // Each is looked at once: there may be very many defaults.
+	kept := func(c *inventory.Class) bool { return unmarked[nameOf(c)] == nil }
+	emptied := map[inventory.Seat]bool{} // Each is looked at once: there may be very many defaults.
 	for _, c := range unmarked {
 		all, _, _ := seatsOf(snapshot, c) // Those that cannot be determined do not get emptier.
 		for _, s := range all {
@@ -134,9 +134,9 @@ func flags(flag string, values []string) string {
 
 // wayOut says how to move the default with classbind, or remove it with kubectl. The command
 // of classbind moves marks, and to the seat of the class as it is stored.
-func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *selector.Class, seat selector.Seat) string {
+func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *inventory.Class, seat inventory.Seat) string {
 	update := request.Operation == admissionv1.Update
-	stored := []selector.Seat{seat}
+	stored := []inventory.Seat{seat}
 	if update {
 		stored, _, _ = seatsOf(g.Snapshot(), before)
 	}
@@ -151,10 +151,10 @@ func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, oth
 		first, g.moveCommand(class, other, seat.ClaimKind), other, unmark(other))
 }
 
-func byExpression(k *selector.ClassKind) bool { return k.DefaultMark.Expression != "" }
+func byExpression(k *inventory.ClassKind) bool { return k.DefaultMark.Expression != "" }
 
 // unmark is the kubectl command that removes the default mark from a class.
-func unmark(c *selector.Class) string {
+func unmark(c *inventory.Class) string {
 	mark := c.Kind.DefaultMark
 	switch {
 	case byExpression(c.Kind):

@@ -15,6 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // leased is a world in which the class gold is the default of partition b, and was that of
@@ -39,7 +40,7 @@ func (w *leased) holds(t *testing.T, partition string) {
 	l := newLease(claimKindName, "tenantclasses.example.org/gold", "gold-1", "1")
 	l.Name, l.ResourceVersion, l.UID = partitionLease(partition), "7", "lease-uid"
 	w.leases[l.Name] = l
-	_, err := w.guard.store(nil).Lease(t.Context(), selector.Seat{ClaimKind: claimKindName, Partition: partition})
+	_, err := w.guard.store(nil).Lease(t.Context(), inventory.Seat{ClaimKind: claimKindName, Partition: partition})
 	require.NoError(t, err)
 	w.done = nil
 }

@@ -6,20 +6,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
 // decodeClasses returns the class, the old class, which is empty for a creation, and
 // the request to the protocol, without its seats.
 func decodeClasses(
-	kind *selector.ClassKind, request *admissionv1.AdmissionRequest,
-) (class, before *selector.Class, ask *onedefault.Request, err error) {
+	kind *inventory.ClassKind, request *admissionv1.AdmissionRequest,
+) (class, before *inventory.Class, ask *onedefault.Request, err error) {
 	object, class, err := decodeClass(kind, "object", request.Object.Raw)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	before = &selector.Class{}
+	before = &inventory.Class{}
 	ask = &onedefault.Request{Holder: onedefault.Holder{Class: nameOf(class), UID: object.UID}}
 	if request.Operation == admissionv1.Update {
 		old, c, err := decodeClass(kind, "oldObject", request.OldObject.Raw)
@@ -35,7 +35,7 @@ func decodeClasses(
 }
 
 // decodeClass refuses what no API server sends, because a Lease would record it.
-func decodeClass(kind *selector.ClassKind, name string, raw []byte) (*metav1.ObjectMeta, *selector.Class, error) {
+func decodeClass(kind *inventory.ClassKind, name string, raw []byte) (*metav1.ObjectMeta, *inventory.Class, error) {
 	meta, class, err := kind.DecodeValid(raw)
 	if err != nil {
 		return nil, nil, malformed("request.%s: %v", name, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -39,20 +40,20 @@ func newTenants(change ...func(*v1beta1.ClassKindSpec)) *tenants {
 	return w
 }
 
-func (w *tenants) kind(claimKinds ...*v1beta1.ClaimKind) *selector.ClassKind {
-	return selector.NewClassKind(w.classes, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "TenantClass"}, false, claimKinds...)
+func (w *tenants) kind(claimKinds ...*v1beta1.ClaimKind) *inventory.ClassKind {
+	return inventory.NewClassKind(w.classes, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "TenantClass"}, false, claimKinds...)
 }
 
 // inventory of the class gold, if it is stored.
 func (w *tenants) inventory(t *testing.T) *selector.Inventory {
 	t.Helper()
-	kind, all := w.kinds[w.classes.Name], []*selector.Class(nil)
+	kind, all := w.kinds[w.classes.Name], []*inventory.Class(nil)
 	_, gold, err := w.class(t.Context(), kind, "", "gold")
 	require.NoError(t, err)
 	if gold != nil {
 		all = append(all, gold)
 	}
-	return newInventory(selector.NewClaimKind(w.claims, w.classes), selector.NewClasses(kind, all))
+	return newInventory(selector.NewClaimKind(w.claims, w.classes), inventory.NewClasses(kind, all))
 }
 
 // tenantClass has fields of its spec as JSON.
@@ -61,7 +62,7 @@ func tenantClass(name, metadata, spec string) string {
 }
 
 func partitionLease(partition string) string {
-	return onedefault.LeaseName(selector.Seat{ClaimKind: claimKindName, Partition: partition})
+	return onedefault.LeaseName(inventory.Seat{ClaimKind: claimKindName, Partition: partition})
 }
 
 // TestGuardOfSeats moves a class between the partitions of tenants a and b. The class gold

@@ -20,8 +20,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // slowLeases count concurrent reads.
@@ -52,7 +52,7 @@ func (s *slowLeases) count(n int) {
 }
 
 // forged creations of default classes, each with a name of its own.
-func forged(kind *selector.ClassKind, metadata, rest string, many int) []*admissionv1.AdmissionRequest {
+func forged(kind *inventory.ClassKind, metadata, rest string, many int) []*admissionv1.AdmissionRequest {
 	requests := make([]*admissionv1.AdmissionRequest, many)
 	for i := range requests {
 		requests[i] = newGuardRequest(kind, "", object(fmt.Sprintf("forged-%d", i), metadata, rest))

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // outcome of a claim's review.
@@ -236,7 +237,7 @@ func isBadRequest(err error) bool {
 }
 
 // judged counts the answer to a class; kind is nil if it is not registered.
-func (m *Metrics) judged(kind *selector.ClassKind, response *admissionv1.AdmissionResponse, err error) {
+func (m *Metrics) judged(kind *inventory.ClassKind, response *admissionv1.AdmissionResponse, err error) {
 	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic.
 		return
 	}

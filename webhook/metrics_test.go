@@ -21,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // counted returns the scraped values that are not 0; for a histogram, the number of
@@ -58,7 +59,7 @@ func TestMetricsOfClaims(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		kind    *selector.ClaimKind // newClaimKind() unless set; it has the class gold
-		live    *selector.Classes   // what is read live of a kind that has the class silver; nil means that nothing is
+		live    *inventory.Classes  // what is read live of a kind that has the class silver; nil means that nothing is
 		change  func(*Binder)
 		request *admissionv1.AdmissionRequest
 		want    []string
@@ -119,11 +120,11 @@ func TestMetricsOfClaims(t *testing.T) {
 			if tc.live != nil {
 				classes = silver
 			}
-			inventory := newInventory(kind, classes)
-			binder := newBinder(t, inventory)
-			binder.Metrics = NewMetrics(inventory.Snapshot)
+			inv := newInventory(kind, classes)
+			binder := newBinder(t, inv)
+			binder.Metrics = NewMetrics(inv.Snapshot)
 			if tc.live != nil {
-				binder.Decider.Live = asLive(selector.NewView(kind, []*selector.Classes{tc.live}))
+				binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{tc.live}))
 			}
 			if tc.change != nil {
 				tc.change(binder)
@@ -163,12 +164,12 @@ func TestMetricsOfClasses(t *testing.T) {
 			if tc.there != nil {
 				tc.there(server)
 			}
-			inventory := newInventory(newClaimKind(), index(sqlClasses, "gold @default=true"), index(rdsClasses))
+			inv := newInventory(newClaimKind(), index(sqlClasses, "gold @default=true"), index(rdsClasses))
 			if _, known := server.classes["sqlclasses.example.org//gold"]; !known {
-				inventory.SetClasses(index(sqlClasses))
+				inv.SetClasses(index(sqlClasses))
 			}
-			guard := server.guard(inventory)
-			guard.Metrics = NewMetrics(inventory.Snapshot)
+			guard := server.guard(inv)
+			guard.Metrics = NewMetrics(inv.Snapshot)
 			_, _ = guard.Review(t.Context(), request)
 			want := map[string]float64{}
 			if tc.want != "" && request.DryRun == nil {
@@ -186,8 +187,8 @@ func (s *apiServer) known(name string) {
 
 // A rate needs counters that are there from the beginning.
 func TestMetricsAreThereFromTheBeginning(t *testing.T) {
-	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold"))
-	m := NewMetrics(inventory.Snapshot)
+	inv := newInventory(newClaimKind(), index(sqlClasses, "gold"))
+	m := NewMetrics(inv.Snapshot)
 	seen := func() map[string]int {
 		n := map[string]int{}
 		for key := range scraped(t, m) {
@@ -201,18 +202,18 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		"live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2,
 	}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
-	inventory.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
+	inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
 	want["decisions_total"] += len(outcomeNames)
 	assert.Equal(t, want, seen(), "We should tell strategies apart.")
-	inventory.DeleteClaimKind(claimKindName)
+	inv.DeleteClaimKind(claimKindName)
 	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
 }
 
 // Claims are reviewed while what is registered changes and is scraped.
 func TestMetricsAtOnce(t *testing.T) {
-	inventory := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
-	binder := newBinder(t, inventory)
-	binder.Metrics = NewMetrics(inventory.Snapshot)
+	inv := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold"))
+	binder := newBinder(t, inv)
+	binder.Metrics = NewMetrics(inv.Snapshot)
 	ctx := logr.NewContext(t.Context(), logr.Discard())
 	const workers, each = 8, 200
 	var working sync.WaitGroup
@@ -220,7 +221,7 @@ func TestMetricsAtOnce(t *testing.T) {
 		working.Go(func() {
 			for n := range each {
 				if n%20 == 0 {
-					inventory.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
+					inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
 						s.Choice.Strategy = []v1beta1.Strategy{v1beta1.Random, v1beta1.HighestWeight}[i%2]
 					}))
 					counted(t, binder.Metrics)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // NewClaimKind returns a claim kind with a path to skip by.
@@ -23,8 +23,8 @@ func NewClaimKind(name string) *v1beta1.ClaimKind {
 }
 
 // NewClassKind returns a class kind of example.org, with annotations for default and weight.
-func NewClassKind(name, kind string) *selector.ClassKind {
-	return selector.NewClassKind(&v1beta1.ClassKind{
+func NewClassKind(name, kind string) *inventory.ClassKind {
+	return inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1beta1.ClassKindSpec{
 			ClaimKinds: []v1beta1.ClaimKindLink{{Name: "claims.example.org"}},
@@ -34,8 +34,8 @@ func NewClassKind(name, kind string) *selector.ClassKind {
 }
 
 // NewClasses returns classes without labels, each with annotations given as key, value.
-func NewClasses(kind *selector.ClassKind, classes map[string][]string) *selector.Classes {
-	var all []*selector.Class
+func NewClasses(kind *inventory.ClassKind, classes map[string][]string) *inventory.Classes {
+	var all []*inventory.Class
 	for name, annotations := range classes {
 		m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
 		for i := 0; i < len(annotations); i += 2 {
@@ -43,18 +43,18 @@ func NewClasses(kind *selector.ClassKind, classes map[string][]string) *selector
 		}
 		all = append(all, kind.NewClass(m, nil))
 	}
-	return selector.NewClasses(kind, all)
+	return inventory.NewClasses(kind, all)
 }
 
 // DefaultsOf returns default classes of a namespaced kind, each NAMESPACE/NAME.
-func DefaultsOf(kind *selector.ClassKind, names ...string) *selector.Classes {
-	var all []*selector.Class
+func DefaultsOf(kind *inventory.ClassKind, names ...string) *inventory.Classes {
+	var all []*inventory.Class
 	for _, n := range names {
 		namespace, name, _ := strings.Cut(n, "/")
 		m := &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}
 		all = append(all, kind.NewClass(m, nil))
 	}
-	return selector.NewClasses(kind, all)
+	return inventory.NewClasses(kind, all)
 }
 
 // Links names ClaimKinds as a ClassKind does.

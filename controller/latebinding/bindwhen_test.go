@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // claims.when has the claims of a kind wait for an expression. They may name a plan.
@@ -38,7 +39,7 @@ func (r *lateReplica) relate(t *testing.T, objects map[types.NamespacedName]map[
 	for name, o := range objects {
 		projected[name] = kinds[0].Fields.Project(o)
 	}
-	r.registration.Inventory.SetRelated(selector.NewObjects(kinds[0], true, projected))
+	r.registration.Inventory.SetRelated(inventory.NewObjects(kinds[0], true, projected))
 }
 
 // rounds waits until the binder has asked about all groups.
@@ -210,7 +211,7 @@ func TestFitsOfClassKinds(t *testing.T) {
 	}}
 	linked := r.recompiled(k, golds)
 	r.registration.Inventory.SetClaimKind(linked)
-	kind := selector.NewClassKind(golds, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false, k)
+	kind := inventory.NewClassKind(golds, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false, k)
 	r.registration.Inventory.SetClasses(labelled(kind, "gold tier=gold"))
 	assert.Nil(t, r.binder.view(r.claims.watches()[lateKind]), "We should bind no claim of which we do not know enough.")
 	for range 2 {

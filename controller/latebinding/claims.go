@@ -25,6 +25,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Claims watches the claims of kinds that need it: kinds whose strategy counts claims,
@@ -108,7 +109,7 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, nil
 	}
 	kind := c.registration.Inventory.ClaimKind(name)
-	if kind == nil || kind.Revision != selector.RevisionOf(k) {
+	if kind == nil || kind.Revision != inventory.RevisionOf(k) {
 		return ctrl.Result{}, nil // It is about to be registered, and comes here again.
 	}
 	found, err := c.registration.LookUpClaims(ctx, k, verbs...)

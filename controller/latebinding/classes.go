@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // kindCounts count the claims that have a class of one kind. A claim counts by the
@@ -23,7 +23,7 @@ type kindCounts struct {
 func (n kindCounts) known() bool { return len(n.watches) > 0 }
 
 // of returns how many claims have a class.
-func (n kindCounts) of(c *selector.Class) (claims int64) {
+func (n kindCounts) of(c *inventory.Class) (claims int64) {
 	for _, w := range n.watches {
 		claims += w.kind.BoundClaims(c)
 	}
@@ -31,7 +31,7 @@ func (n kindCounts) of(c *selector.Class) (claims int64) {
 }
 
 // countsFor returns the counts for a class kind.
-func (c *Claims) countsFor(kind *selector.ClassKind) kindCounts {
+func (c *Claims) countsFor(kind *inventory.ClassKind) kindCounts {
 	snapshot, watches := c.registration.Inventory.Snapshot(), c.watches()
 	n := kindCounts{complete: snapshot != nil}
 	for _, name := range slices.Sorted(slices.Values(kind.ClaimKinds)) {
@@ -50,7 +50,7 @@ func (c *Claims) countsFor(kind *selector.ClassKind) kindCounts {
 
 // OfClass returns how many claims have a class, by claim kind, without those that have
 // none. complete is false while claims that are watched have not been listed yet.
-func (c *Claims) OfClass(class *selector.Class) (claims map[string]int64, complete bool) {
+func (c *Claims) OfClass(class *inventory.Class) (claims map[string]int64, complete bool) {
 	n := c.countsFor(class.Kind)
 	claims = map[string]int64{}
 	for _, w := range n.watches {
@@ -63,16 +63,16 @@ func (c *Claims) OfClass(class *selector.Class) (claims map[string]int64, comple
 
 // OfClasses returns how many claims have one of these classes. known is false if no claims
 // of the kinds that they serve are watched, and complete as for OfClass.
-func (c *Claims) OfClasses(classes *selector.Classes) (claims int64, known, complete bool) {
+func (c *Claims) OfClasses(classes *inventory.Classes) (claims int64, known, complete bool) {
 	n := c.countsFor(classes.Kind)
 	if n.known() {
-		classes.Each(func(c *selector.Class) { claims += n.of(c) })
+		classes.Each(func(c *inventory.Class) { claims += n.of(c) })
 	}
 	return claims, n.known(), n.complete
 }
 
 // eachClassKind calls a function with the classes of each kind whose claims are counted.
-func (c *Claims) eachClassKind(call func(*selector.Classes, kindCounts)) {
+func (c *Claims) eachClassKind(call func(*inventory.Classes, kindCounts)) {
 	called := map[string]bool{}
 	for _, view := range c.registration.Inventory.Snapshot() {
 		for _, classes := range view.Classes {
@@ -89,14 +89,14 @@ func (c *Claims) eachClassKind(call func(*selector.Classes, kindCounts)) {
 
 type countedClass struct {
 	claims int64
-	class  *selector.Class
+	class  *inventory.Class
 }
 
 // top returns the classes with the most claims, at most so many, and how many claims all
 // others have. Among classes with equal claims, the first by name come first.
-func (n kindCounts) top(classes *selector.Classes, most int) (top []countedClass, others int64) {
+func (n kindCounts) top(classes *inventory.Classes, most int) (top []countedClass, others int64) {
 	top = make([]countedClass, 0, most+1)
-	classes.Each(func(c *selector.Class) {
+	classes.Each(func(c *inventory.Class) {
 		next := countedClass{n.of(c), c}
 		i, _ := slices.BinarySearchFunc(top, next, func(a, b countedClass) int {
 			return cmp.Or(cmp.Compare(b.claims, a.claims),

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func boundTo(class string) string {
@@ -37,7 +38,7 @@ func TestClassCounts(t *testing.T) {
 			r.registration.Inventory.SetClasses(labelled(r.golds, "used", "unused"))
 			r.golds.ClaimKinds = []string{lateKind, "nobody.example.org"}
 			used, unused, gone := r.golds.NewClass(&metav1.ObjectMeta{Name: "used"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "unused"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "gone"}, nil)
-			of := func(c *selector.Class) map[string]int64 {
+			of := func(c *inventory.Class) map[string]int64 {
 				claims, complete := r.claims.OfClass(c)
 				assert.True(t, complete)
 				return claims
@@ -130,7 +131,7 @@ func TestClassSeriesAreBounded(t *testing.T) {
 func TestClaimMetrics(t *testing.T) {
 	claims := map[string]*claimSummary{}
 	m := NewMetrics(nil)
-	m.claims, m.classes = func() map[string]*claimSummary { return claims }, func(func(*selector.Classes, kindCounts)) {}
+	m.claims, m.classes = func() map[string]*claimSummary { return claims }, func(func(*inventory.Classes, kindCounts)) {}
 	require.NoError(t, m.Register())
 	t.Cleanup(func() { metrics.Registry.Unregister(m) })
 	assert.Empty(t, controllertest.Scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")

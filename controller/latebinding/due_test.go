@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestLateClaimsAreGrouped(t *testing.T) {
@@ -25,7 +26,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	require.Len(t, w.state.room.namespaces["team-a"].groups, 4, "We should hold each selector once.")
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
 	view := func(classes ...string) *selector.View {
-		return selector.NewView(w.kind, []*selector.Classes{labelled(golds, classes...)})
+		return selector.NewView(w.kind, []*inventory.Classes{labelled(golds, classes...)})
 	}
 	none := view()
 	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
@@ -50,7 +51,7 @@ func TestAskingEnds(t *testing.T) {
 	for i := range groups {
 		addClaim(t, w, claimJSON(i, fmt.Sprintf(`{"classSelector":{"matchExpressions":[{"key":"none-%d","operator":"DoesNotExist"}]}}`, i)))
 	}
-	view := selector.NewView(w.kind, []*selector.Classes{labelled(controllertest.NewClassKind("golds.example.org", "Gold"), "gold")})
+	view := selector.NewView(w.kind, []*inventory.Classes{labelled(controllertest.NewClassKind("golds.example.org", "Gold"), "gold")})
 	over, end := context.WithCancel(t.Context())
 	end()
 	found := map[types.UID]bool{}

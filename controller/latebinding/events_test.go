@@ -18,6 +18,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestNoMatchingClass sends one event for each claim that stays unbound, over two terms.
@@ -62,7 +63,7 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 		later = later.Add(noticeDelay + time.Second)
 		r.binder.Events.notifyWaiting(t.Context(), w, view, later)
 	}
-	notify(selector.NewView(w.kind, []*selector.Classes{labelled(r.golds, "gold tier=gold")})) // No round asks for this one.
+	notify(selector.NewView(w.kind, []*inventory.Classes{labelled(r.golds, "gold tier=gold")})) // No round asks for this one.
 	view := r.binder.view(w)
 	eventually(t, "We should try to say it, in vain, again and again.", func(c *assert.CollectT) {
 		notify(view)
@@ -118,7 +119,7 @@ func TestWhoIsNotified(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newLateWatch(t)
 			addClaim(t, w, claimJSON(0, wantsGold))
-			gold, none := selector.NewView(w.kind, []*selector.Classes{labelled(golds, "gold tier=gold")}), selector.NewView(w.kind, nil)
+			gold, none := selector.NewView(w.kind, []*inventory.Classes{labelled(golds, "gold tier=gold")}), selector.NewView(w.kind, nil)
 			require.Len(t, w.due(t.Context(), gold), 1)
 			time.Sleep(2 * noticeDelay)
 			require.Empty(t, notified(w), "We should tell nothing to a claim that has a class.")
@@ -136,7 +137,7 @@ func TestWhoIsNotified(t *testing.T) {
 			addClaim(t, w, claimJSON(0, wantsGold))
 			addClaim(t, w, claimJSON(1, `{"classSelector":{"matchLabels":{"tier":"silver"}}}`))
 			for range 4 {
-				w.due(t.Context(), selector.NewView(w.kind, []*selector.Classes{labelled(golds, "gold tier=gold")}))
+				w.due(t.Context(), selector.NewView(w.kind, []*inventory.Classes{labelled(golds, "gold tier=gold")}))
 				w.due(t.Context(), selector.NewView(w.kind, nil))
 				time.Sleep(noticeDelay / 2)
 			}

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 var (
@@ -35,7 +35,7 @@ const (
 // Metrics count the watched claims, and the outcomes of late bindings.
 type Metrics struct {
 	claims  func() map[string]*claimSummary
-	classes func(func(*selector.Classes, kindCounts))
+	classes func(func(*inventory.Classes, kindCounts))
 	late    *prometheus.CounterVec
 }
 
@@ -78,7 +78,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	m.late.Collect(to)
-	m.classes(func(classes *selector.Classes, counts kindCounts) {
+	m.classes(func(classes *inventory.Classes, counts kindCounts) {
 		top, others := counts.top(classes, v1beta1.MaxClassSeries)
 		for _, c := range top {
 			gauge(classClaims, c.claims, classes.Kind.Name, c.class.Namespace, c.class.Name)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestKindsOfOneResource has claims with two references wait for both classes. A third claim
@@ -31,7 +31,7 @@ func TestKindsOfOneResource(t *testing.T) {
 		k.Spec.Reference.Path, k.Spec.Selector.Path = ".spec.tierRef", ".spec.tierSelector"
 	}))
 	register(lateClaimKind(func(k *v1beta1.ClaimKind) { k.Name, k.UID, k.Spec.Claims.Resource = rival, "41b1", lateKind }))
-	classKind := func(name, kind, claimKind string) *selector.ClassKind {
+	classKind := func(name, kind, claimKind string) *inventory.ClassKind {
 		c := controllertest.NewClassKind(name, kind)
 		c.ClaimKinds = []string{claimKind}
 		return c

@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 const lateKind = "claims.example.org"
@@ -48,8 +49,8 @@ func lateClaimKind(change ...func(*v1beta1.ClaimKind)) *v1beta1.ClaimKind {
 }
 
 // labelled returns classes, each given as a name and then key=value.
-func labelled(kind *selector.ClassKind, classes ...string) *selector.Classes {
-	all := make([]*selector.Class, len(classes))
+func labelled(kind *inventory.ClassKind, classes ...string) *inventory.Classes {
+	all := make([]*inventory.Class, len(classes))
 	for i, text := range classes {
 		fields := strings.Fields(text)
 		m := &metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}}
@@ -59,7 +60,7 @@ func labelled(kind *selector.ClassKind, classes ...string) *selector.Classes {
 		}
 		all[i] = kind.NewClass(m, nil)
 	}
-	return selector.NewClasses(kind, all)
+	return inventory.NewClasses(kind, all)
 }
 
 // namespaces are a reader of their labels. No others exist.
@@ -99,7 +100,7 @@ type lateReplica struct {
 	registration *registry.Registration
 	reader       *controllertest.Cached
 	kind         *v1beta1.ClaimKind
-	golds        *selector.ClassKind
+	golds        *inventory.ClassKind
 	binder       *Binder
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // patches answers the PATCH requests of claims, as a client's transport.
@@ -45,22 +46,22 @@ func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWa
 	config, reader := &rest.Config{Host: "http://none", QPS: -1, Transport: transport}, &controllertest.Cached{}
 	registration, err := registry.NewRegistration(config, reader, reader)
 	require.NoError(t, err)
-	inventory := registration.Inventory
+	inv := registration.Inventory
 	all, err := NewClaims(registration, reader, config, "", v1beta1.DefaultLateMemory)
 	require.NoError(t, err)
-	golds := selector.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}, {Name: "others.example.org"}}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	golds := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}, {Name: "others.example.org"}}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	add := func(name string) *claimWatch {
 		k := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Name = name })
 		compiled := selector.NewClaimKind(k)
-		inventory.SetClaimKind(compiled)
+		inv.SetClaimKind(compiled)
 		w := newClaimWatch(t.Context(), compiled, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
 		t.Cleanup(w.stop)
 		all.kinds[name] = &watchedClaims{watch: w}
 		return w
 	}
 	claims, others = add(lateKind), add("others.example.org")
-	inventory.SetClasses(labelled(golds, "gold tier=gold"))
-	inventory.Open()
+	inv.SetClasses(labelled(golds, "gold tier=gold"))
+	inv.Open()
 	b = &Binder{Claims: all, Events: NewEvents(nil, ""), Namespaces: namespaces{}, Rate: 100, Decider: &selector.Decider{Fresh: rand.Uint64, Now: time.Now}}
 	return b, claims, others
 }
@@ -163,7 +164,7 @@ func TestRefusedByAGate(t *testing.T) {
 			return patched(r), nil
 		})
 		b.Events.client = noEvents{created: &events}
-		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ claim.Claim, _ *selector.Class) (bool, error) {
+		b.Decider.Gates = []selector.Gate{{Reason: "Full", Text: "full", Admits: func(_ context.Context, mode selector.Mode, _ *selector.View, _ claim.Claim, _ *inventory.Class) (bool, error) {
 			assert.Equal(t, selector.Later, mode, "We should ask only for a claim that is about to be bound.")
 			asked.Add(1)
 			return open.Load(), nil
@@ -220,7 +221,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		w := newLateWatch(t)
 		addClaim(t, w, claimJSON(0, `{"classSelector":{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}}`))
 		broken := selector.NewView(w.kind, nil)
-		broken.Classes = []*selector.Classes{nil}
+		broken.Classes = []*inventory.Classes{nil}
 		assert.Empty(t, w.due(t.Context(), broken))
 		assert.Empty(t, w.due(t.Context(), selector.NewView(w.kind, nil)), "We should not ask again.")
 		e := NewEvents(nil, "")
@@ -232,7 +233,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)
-		w.kind = &selector.ClaimKind{Demand: selector.Demand{Reader: &claim.Reader{}}} // Without its paths.
+		w.kind = &selector.ClaimKind{Demand: inventory.Demand{Reader: &claim.Reader{}}} // Without its paths.
 		w.kind.BindLater = true
 		addClaim(t, w, claimJSON(0, wantsGold))
 		attempt := w.state.waiting[uidOf(0)].attempt()

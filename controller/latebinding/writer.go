@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -219,7 +220,7 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 
 // ErrReferenceRemoved says that a claim was stored without the reference to its class.
 // It names no claim, because all readers of the ClaimKind are told.
-var ErrReferenceRemoved error = &selector.Fault{
+var ErrReferenceRemoved error = &inventory.Fault{
 	Reason: v1beta1.ReasonReferencePruned,
 	Text: "the API server stores claims without the reference to their class: the schema lacks the field, " +
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -35,7 +35,7 @@ type classClient struct {
 	dynamic  dynamic.Interface
 	// stored is called with each default class that a watch shows, and its uid. It may
 	// be nil.
-	stored func(*selector.Class, types.UID)
+	stored func(*inventory.Class, types.UID)
 }
 
 func newClassClient(config *rest.Config) (*classClient, error) {
@@ -126,40 +126,40 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 
 // keptClasses are what a watch keeps of a class kind.
 type keptClasses struct {
-	*selector.ClassKind
+	*inventory.ClassKind
 	// stored is called with each default class that the watch shows, and its uid. It may
 	// be nil.
-	stored func(*selector.Class, types.UID)
+	stored func(*inventory.Class, types.UID)
 }
 
-func (k keptClasses) read(known *selector.Classes, object any) (*selector.Class, error) {
+func (k keptClasses) read(known *inventory.Classes, object any) (*inventory.Class, error) {
 	return class(known, k.ClassKind, object)
 }
 
-func (k keptClasses) with(known *selector.Classes, object *seen[*selector.Class]) *selector.Classes {
+func (k keptClasses) with(known *inventory.Classes, object *seen[*inventory.Class]) *inventory.Classes {
 	k.report(object)
 	return known.With(object.fields)
 }
 
-func (k keptClasses) all(objects []*seen[*selector.Class]) *selector.Classes {
-	all := make([]*selector.Class, len(objects))
+func (k keptClasses) all(objects []*seen[*inventory.Class]) *inventory.Classes {
+	all := make([]*inventory.Class, len(objects))
 	for i, object := range objects {
 		k.report(object)
 		all[i] = object.fields
 	}
-	return selector.NewClasses(k.ClassKind, all)
+	return inventory.NewClasses(k.ClassKind, all)
 }
 
 // report a default class that was stored.
-func (k keptClasses) report(object *seen[*selector.Class]) {
+func (k keptClasses) report(object *seen[*inventory.Class]) {
 	if object.fields.Default && k.stored != nil {
 		k.stored(object.fields, object.UID)
 	}
 }
 
 // classes reads the classes out of a list, but those that are known. Known may be nil.
-func classes(known *selector.Classes, kind *selector.ClassKind, list runtime.Object) ([]*selector.Class, error) {
-	result := make([]*selector.Class, 0, meta.LenList(list))
+func classes(known *inventory.Classes, kind *inventory.ClassKind, list runtime.Object) ([]*inventory.Class, error) {
+	result := make([]*inventory.Class, 0, meta.LenList(list))
 	err := meta.EachListItem(list, func(o runtime.Object) error {
 		c, err := class(known, kind, o)
 		result = append(result, c)
@@ -168,7 +168,7 @@ func classes(known *selector.Classes, kind *selector.ClassKind, list runtime.Obj
 	return result, err
 }
 
-func class(known *selector.Classes, kind *selector.ClassKind, object any) (*selector.Class, error) {
+func class(known *inventory.Classes, kind *inventory.ClassKind, object any) (*inventory.Class, error) {
 	m, err := meta.Accessor(object)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a class of %q: %w", kind.Name, err)

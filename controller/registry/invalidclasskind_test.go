@@ -13,7 +13,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // The plans are the classes here.
@@ -77,7 +77,7 @@ func TestInvalidClassKindStaysMissing(t *testing.T) {
 		w, classKind := newInvalidWorld(t)
 		classKind(1, "", claims)
 		require.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason)
-		w.OnChange(t.Context(), func(*selector.ClassKind) {
+		w.OnChange(t.Context(), func(*inventory.ClassKind) {
 			assert.True(t, w.fault(claims) != "" || len(w.Inventory.Snapshot()[claims].Classes) > 0, "We should have the classes, or the fault.")
 		})
 		classKind(2, "class.", claims)

@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -38,7 +39,7 @@ func (r *Registration) register(k *v1beta1.ClaimKind, classKinds []*v1beta1.Clas
 		}
 	}
 	old := r.claimKind(k.Name)
-	same := old.kind != nil && old.kind.Revision == selector.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
+	same := old.kind != nil && old.kind.Revision == inventory.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
 	if same && paths.Version == old.paths.Version && reflect.DeepEqual(old.paths.Check, paths.Check) {
 		old.kind.CannotBindLater.Store(selector.CannotBindLater(k))
 		if next.kind = old.kind; !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.
@@ -102,7 +103,7 @@ type classSource struct {
 
 // same reports whether classes of both are read and offered in the same way.
 func (s classSource) same(o classSource) bool {
-	return selector.RevisionOf(s.object) == selector.RevisionOf(o.object) && s.found == o.found &&
+	return inventory.RevisionOf(s.object) == inventory.RevisionOf(o.object) && s.found == o.found &&
 		slices.Equal(rules.ServedNames(s.object, s.claimKinds), rules.ServedNames(o.object, o.claimKinds)) &&
 		slices.EqualFunc(s.looking(), o.looking(), func(a, b *v1beta1.ClaimKind) bool {
 			return a.Name == b.Name && reflect.DeepEqual(looksOf(a), looksOf(b))

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -50,13 +51,13 @@ func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassK
 // keeps its last known classes, so that it blocks no claim. If the API server does not
 // answer, Live returns an error.
 func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
-	classes := make([]*selector.Classes, len(view.Classes))
+	classes := make([]*inventory.Classes, len(view.Classes))
 	var keys []readKey
 	for i, known := range view.Classes {
 		if k, reachable := liveKey(view.Kind, known.Kind, claim); reachable {
 			keys = append(keys, k)
 		} else {
-			classes[i] = selector.NewClasses(known.Kind, nil)
+			classes[i] = inventory.NewClasses(known.Kind, nil)
 		}
 	}
 	asked, err := l.reads.ask(claim.Namespace, view.Kind.Asks(claim), view.Known, keys...) //nolint:contextcheck // A shared read has no claim's context.
@@ -81,7 +82,7 @@ func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.C
 
 // liveKey identifies the read of the classes that a claim asks for. It is false if the
 // claim can get none of the kind.
-func liveKey(claimKind *selector.ClaimKind, classKind *selector.ClassKind, claim claim.Claim) (readKey, bool) {
+func liveKey(claimKind *selector.ClaimKind, classKind *inventory.ClassKind, claim claim.Claim) (readKey, bool) {
 	asked := claimKind.Asks(claim)
 	k := readKey{kind: classKind, defaults: asked == nil}
 	if asked != nil {
@@ -106,14 +107,14 @@ func (l *LiveReads) refused(classKind string, err error) bool {
 }
 
 // read returns the classes that a shared read asks for, or sets its object.
-func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *selector.Classes, err error) {
+func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *inventory.Classes, err error) {
 	if s.key.name != "" {
 		s.object, err = l.readRelated(ctx, s.key)
 		return nil, err
 	}
-	var found []*selector.Class
+	var found []*inventory.Class
 	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
-		err := l.readNamespace(ctx, s, namespace, func(c *selector.Class) {
+		err := l.readNamespace(ctx, s, namespace, func(c *inventory.Class) {
 			if s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels) {
 				found = append(found, c)
 			}
@@ -126,11 +127,11 @@ func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *selector.Classe
 			return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, err)
 		}
 	}
-	return selector.NewClasses(s.key.kind, found), nil
+	return inventory.NewClasses(s.key.kind, found), nil
 }
 
 // readNamespace visits the classes page by page, so that it holds only one page of whole objects.
-func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*selector.Class)) error {
+func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*inventory.Class)) error {
 	o := metav1.ListOptions{Limit: v1beta1.LiveReadPage}
 	if len(url.QueryEscape(s.key.selector)) <= v1beta1.MaxPushedSelectorBytes {
 		o.LabelSelector = s.key.selector

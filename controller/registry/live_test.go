@@ -28,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // heldReads are reads that the test ends.
@@ -40,7 +41,7 @@ type heldReads struct {
 func newHeldReads() *heldReads { return &heldReads{results: make(chan error)} }
 
 // read returns as many classes as reads had started.
-func (h *heldReads) read(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
+func (h *heldReads) read(ctx context.Context, s *sharedRead) (*inventory.Classes, error) {
 	h.mu.Lock()
 	h.started++
 	n := h.started
@@ -308,7 +309,7 @@ func TestLive(t *testing.T) {
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
 
-			snapshot := selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil), known})
+			snapshot := selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil), known})
 			view, err := r.Live(t.Context(), snapshot, claim.Claim{Selector: asked})
 			if tc.want.err != "" {
 				require.ErrorContains(t, err, tc.want.err, tc.reason)
@@ -427,7 +428,7 @@ func TestLiveAsks(t *testing.T) {
 			}})
 			asking := claim.Claim{Namespace: tc.namespace, Selector: tc.selector}
 
-			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), asking)
+			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil)}), asking)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.paths, paths, tc.reason)
 			var names []string
@@ -452,7 +453,7 @@ func TestLiveSaysNoURL(t *testing.T) {
 	claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.LocalObjectReference}}})
 	asked, err := labels.Parse("tier in (" + strings.Repeat("x", 63) + ")")
 	require.NoError(t, err)
-	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*selector.Classes{controllertest.NewClasses(golds, nil)}), claim.Claim{Namespace: "team", Selector: asked})
+	_, err = r.Live(t.Context(), selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil)}), claim.Claim{Namespace: "team", Selector: asked})
 	require.ErrorIs(t, err, refused)
 	require.EqualError(t, err, `cannot list the classes of "golds.example.org" in namespace "team": connection refused`, "We should say what was asked, and the cause.")
 }

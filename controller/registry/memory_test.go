@@ -13,7 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestRememberVersions registers a claim kind whose status is nonsense.
@@ -64,7 +64,7 @@ func TestRememberVersions(t *testing.T) {
 // TestRememberClasses has a class kind whose status says the opposite.
 func TestRememberClasses(t *testing.T) {
 	const name = "golds.example.org"
-	notPermitted := &selector.Fault{Reason: v1beta1.ReasonNotPermitted}
+	notPermitted := &inventory.Fault{Reason: v1beta1.ReasonNotPermitted}
 	for tcName, tc := range map[string]struct {
 		reason string
 		before bool

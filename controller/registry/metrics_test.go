@@ -18,6 +18,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestMetrics(t *testing.T) {
@@ -35,7 +36,7 @@ func testMetrics(t *testing.T) {
 		reader.ClaimKinds = append(reader.ClaimKinds, *controllertest.NewClaimKind(name))
 		r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind(name)))
 	}
-	classKind := func(kind *selector.ClassKind, err error, classes map[string][]string) {
+	classKind := func(kind *inventory.ClassKind, err error, classes map[string][]string) {
 		x := controllertest.NewClasses(kind, classes)
 		w := watching(err)
 		w.Confirm(time.Now())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -162,8 +163,8 @@ type missingRelated struct{ claimKind, why string }
 
 // missingKind is a class kind that was offered before and is not known yet.
 type missingKind struct {
-	*selector.ClassKind // its name and claim kinds
-	why                 string
+	*inventory.ClassKind // its name and claim kinds
+	why                  string
 }
 
 func (k missingKind) sameName(o missingKind) bool { return k.Name == o.Name }
@@ -208,7 +209,7 @@ func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
 		k := &classKinds.Items[i]
 		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k) {
 			served := rules.ServedNames(k, rules.Served(k, claimKinds.Items))
-			a.classKinds = append(a.classKinds, missingKind{&selector.ClassKind{Name: k.Name, ClaimKinds: served}, s.Message})
+			a.classKinds = append(a.classKinds, missingKind{&inventory.ClassKind{Name: k.Name, ClaimKinds: served}, s.Message})
 		}
 	}
 	return a, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestPending(t *testing.T) {
@@ -71,19 +72,19 @@ func TestOpening(t *testing.T) {
 	served := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: v1beta1.ClassConfiguration, Annotations: map[string]string{v1beta1.MemoryAnnotation: `{"classKinds":["bads.example.org","golds.example.org"]}`},
 	}}
-	classKind := func(k *selector.ClassKind) v1beta1.ClassKind {
+	classKind := func(k *inventory.ClassKind) v1beta1.ClassKind {
 		return v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: k.Name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(k.ClaimKinds...)}}
 	}
 	whole := &controllertest.Cached{Guarding: served, ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind(databases), *controllertest.NewClaimKind(queues)}, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(bads)}}
 	withoutBads := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: whole.ClassKinds[:1]}
-	moved := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(&selector.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})}}
+	moved := &controllertest.Cached{Guarding: served, ClaimKinds: whole.ClaimKinds, ClassKinds: []v1beta1.ClassKind{classKind(golds), classKind(&inventory.ClassKind{Name: bads.Name, ClaimKinds: []string{queues}})}}
 
 	// running is a replica that starts.
 	type running struct {
 		*Registration
 		reader *exchanged
 	}
-	found := func(r running, k *selector.ClassKind) {
+	found := func(r running, k *inventory.ClassKind) {
 		entry := watchedKind(k, watching(nil), nil, false)
 		r.ClassKinds.mu.Lock()
 		r.kinds[k.Name] = entry
@@ -163,7 +164,7 @@ func TestOpening(t *testing.T) {
 			before: func(r running) { found(r, golds) },
 			after: func(r running) {
 				faulty := *bads
-				faulty.Fault = &selector.Fault{Reason: v1beta1.ReasonInvalidExpression, Text: "it does not compile"}
+				faulty.Fault = &inventory.Fault{Reason: v1beta1.ReasonInvalidExpression, Text: "it does not compile"}
 				r.reject(&faulty, true)
 			},
 			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
@@ -196,7 +197,7 @@ func TestOpening(t *testing.T) {
 					tc.before(r)
 				}
 				var notified atomic.Int32
-				r.changed.Add(ctx, func(*selector.ClassKind) { notified.Add(1) })
+				r.changed.Add(ctx, func(*inventory.ClassKind) { notified.Add(1) })
 				faults := func() (names []string) {
 					for _, name := range []string{databases, queues} {
 						if view := r.Inventory.Snapshot()[name]; view != nil && view.Fault != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
 )
 
@@ -48,7 +49,7 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) P
 		paths.Check = selector.PathsCheck{}
 	case err == nil:
 		kind := before.kind
-		if kind == nil || kind.Revision != selector.RevisionOf(k) {
+		if kind == nil || kind.Revision != inventory.RevisionOf(k) {
 			kind = selector.NewClaimKind(k)
 		}
 		paths.Check = selector.CheckPaths(kind, s)
@@ -85,7 +86,7 @@ func (p Paths) recheckAfter() time.Duration {
 // PathsOf the revision of a claim kind, false if they are not compared yet.
 func (r *Registration) PathsOf(k *v1beta1.ClaimKind) (Paths, bool) {
 	known := r.claimKind(k.Name)
-	return known.paths, known.kind != nil && known.kind.Revision == selector.RevisionOf(k)
+	return known.paths, known.kind != nil && known.kind.Revision == inventory.RevisionOf(k)
 }
 
 // Condition PathsValid of a claim kind.

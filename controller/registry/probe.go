@@ -8,6 +8,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Before a registration is stored, nothing is watched for it. The API server is asked what a watch would say.
@@ -28,8 +29,8 @@ func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, c
 	case err != nil:
 		return notWatched(err, time.Time{})
 	}
-	kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
-	return State{Reason: v1beta1.ReasonServed, Classes: selector.NewClasses(kind, nil)}
+	kind := inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...)
+	return State{Reason: v1beta1.ReasonServed, Classes: inventory.NewClasses(kind, nil)}
 }
 
 // ProbeRelated returns the state of each kind of object that claims of a kind name, if that is not served.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Reader reads once what Registration watches, in the same way, to explain a decision.
@@ -41,8 +41,8 @@ func NotInstalledOrUnsuitable(err error) bool {
 }
 
 // Classes returns the classes of a kind: only their metadata, unless the kind needs more.
-func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
-	var all []*selector.Class
+func (r *Reader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
+	var all []*inventory.Class
 	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return r.classes.list(ctx, kind, "", o)
 	})
@@ -54,5 +54,5 @@ func (r *Reader) Classes(ctx context.Context, kind *selector.ClassKind) (*select
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the classes of %q: %w", kind.Name, err)
 	}
-	return selector.NewClasses(kind, all), nil
+	return inventory.NewClasses(kind, all), nil
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 
 // readKey identifies a read: equal reads have equal keys.
 type readKey struct {
-	kind *selector.ClassKind
+	kind *inventory.ClassKind
 	// namespaces are separated by commas; empty means all.
 	namespaces string
 	// selector as text. It is empty for the selector of everything, too.
@@ -60,7 +60,7 @@ type sharedRead struct {
 	// selector of the key; nil asks for the default classes.
 	selector labels.Selector
 	// known are the classes that are not read again if they are stored unchanged; it may be nil.
-	known *selector.Classes
+	known *inventory.Classes
 
 	// readers counts the waiting claims of each namespace. stop ends the read, and is
 	// nil until it begins. reads.mu guards both.
@@ -69,7 +69,7 @@ type sharedRead struct {
 
 	// The rest is set before done is closed. object is nil if there is none.
 	done    chan struct{}
-	classes *selector.Classes
+	classes *inventory.Classes
 	object  *expression.Object
 	err     error
 }
@@ -84,7 +84,7 @@ type sharedRead struct {
 // read waits in the queue of each namespace that asks for it, and begins when the first
 // of them has its turn: nobody waits longer because others asked, too.
 type reads struct {
-	read func(context.Context, *sharedRead) (*selector.Classes, error)
+	read func(context.Context, *sharedRead) (*inventory.Classes, error)
 
 	mu sync.Mutex // guards all below
 	// next has the read of each key that has not begun, and busy the one that has.
@@ -95,14 +95,14 @@ type reads struct {
 	claims           fair.Counts // that have asked and not left, by namespace
 }
 
-func newReads(read func(context.Context, *sharedRead) (*selector.Classes, error)) *reads {
+func newReads(read func(context.Context, *sharedRead) (*inventory.Classes, error)) *reads {
 	return &reads{read: read, next: map[readKey]*sharedRead{}, busy: map[readKey]*sharedRead{}}
 }
 
 // ask queues reads for a claim of a namespace, which must leave them later. known returns what
 // is known of a kind; nil knows nothing.
 func (r *reads) ask(
-	namespace string, s labels.Selector, known func(*selector.ClassKind) *selector.Classes, keys ...readKey,
+	namespace string, s labels.Selector, known func(*inventory.ClassKind) *inventory.Classes, keys ...readKey,
 ) ([]*sharedRead, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *reads) ask(
 }
 
 // wait returns the result of a read.
-func (r *reads) wait(ctx context.Context, s *sharedRead) (*selector.Classes, error) {
+func (r *reads) wait(ctx context.Context, s *sharedRead) (*inventory.Classes, error) {
 	select {
 	case <-s.done:
 		return s.classes, s.err

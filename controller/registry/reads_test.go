@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // slowReads take 100 ms each, as a consistent LIST may, and hang for some kinds.
@@ -29,7 +29,7 @@ type slowReads struct {
 	began     []readKey
 }
 
-func (s *slowReads) read(ctx context.Context, r *sharedRead) (*selector.Classes, error) {
+func (s *slowReads) read(ctx context.Context, r *sharedRead) (*inventory.Classes, error) {
 	kind := r.key.kind.Name
 	s.mu.Lock()
 	s.now++
@@ -47,7 +47,7 @@ func (s *slowReads) read(ctx context.Context, r *sharedRead) (*selector.Classes,
 	}
 	select {
 	case <-time.After(100 * time.Millisecond):
-		return selector.NewClasses(r.key.kind, nil), nil
+		return inventory.NewClasses(r.key.kind, nil), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -92,18 +92,18 @@ func claimOne(r *reads, namespace string, keys ...readKey) error {
 }
 
 // kindsOf returns kinds of n API groups.
-func kindsOf(n int) (all []*selector.ClassKind) {
+func kindsOf(n int) (all []*inventory.ClassKind) {
 	for i := range n {
 		all = append(all, kindOf(fmt.Sprintf("group-%d.example.org", i), "classes"))
 	}
 	return all
 }
 
-func kindOf(group, plural string) *selector.ClassKind {
-	return selector.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"}, false)
+func kindOf(group, plural string) *inventory.ClassKind {
+	return inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group}}, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Class"}, false)
 }
 
-func keysOf(kinds []*selector.ClassKind, text string) (keys []readKey) {
+func keysOf(kinds []*inventory.ClassKind, text string) (keys []readKey) {
 	for _, k := range kinds {
 		keys = append(keys, readKey{kind: k, selector: text})
 	}
@@ -188,7 +188,7 @@ func TestReadsTakeTurns(t *testing.T) {
 func TestReadsOfAGroupThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := kindsOf(10)
-		bad := []*selector.ClassKind{kindOf("bad.example.org", "golds"), kindOf("bad.example.org", "silvers")}
+		bad := []*inventory.ClassKind{kindOf("bad.example.org", "golds"), kindOf("bad.example.org", "silvers")}
 		s, r := newSlowReads(bad[0].Name, bad[1].Name)
 		var stuck []<-chan error
 		for i := range 100 {
@@ -211,7 +211,7 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 func TestReadsOfOneGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, r := newSlowReads()
-		var kinds []*selector.ClassKind
+		var kinds []*inventory.ClassKind
 		for i := range 10 {
 			kinds = append(kinds, kindOf("example.org", fmt.Sprint("classes", i)))
 		}
@@ -288,7 +288,7 @@ func TestClaimsThatWaitAreBounded(t *testing.T) {
 
 func TestReadsRecover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReads(func(context.Context, *sharedRead) (*selector.Classes, error) {
+		r := newReads(func(context.Context, *sharedRead) (*inventory.Classes, error) {
 			var none *reads
 			none.next = nil
 			return nil, errors.New("not reached")

@@ -15,14 +15,15 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // registered is what is known of one ClassKind.
 type registered struct {
-	followed[*selector.Classes, *selector.Class]
+	followed[*inventory.Classes, *inventory.Class]
 	// kind whose classes are watched, and what it was compiled from; nil while there is no watch.
-	kind   *selector.ClassKind
+	kind   *inventory.ClassKind
 	source classSource
 	synced bool
 	// offered says that the classes were offered before a fault of the registration took them
@@ -43,13 +44,13 @@ type ClassKinds struct {
 
 	// changed listen for class kinds whose classes changed, and requeued for the names
 	// of class kinds to be reconciled again.
-	changed  loop.Listeners[*selector.ClassKind]
+	changed  loop.Listeners[*inventory.ClassKind]
 	requeued loop.Listeners[string]
 }
 
 // OnChange calls a function with each class kind whose state or classes changed, until
 // the context ends.
-func (c *ClassKinds) OnChange(ctx context.Context, call func(*selector.ClassKind)) {
+func (c *ClassKinds) OnChange(ctx context.Context, call func(*inventory.ClassKind)) {
 	c.changed.Add(ctx, call)
 }
 
@@ -81,7 +82,7 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 	if old := c.watched(source.object.Name); old != nil && old.source.same(source) {
 		return old.served()
 	}
-	kind := selector.NewClassKind(source.object, source.found.GroupVersionKind, source.found.Namespaced, source.claimKinds...)
+	kind := inventory.NewClassKind(source.object, source.found.GroupVersionKind, source.found.Namespaced, source.claimKinds...)
 	if kind.Fault != nil { // The status says so, until the registration changes.
 		c.reject(kind, c.resources.memory(ctx).ServedClasses(source.object))
 		return true
@@ -96,8 +97,8 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 	c.kinds[kind.Name] = entry
 	c.setUnread(kind.Name, kind.ClaimKinds, entry, v1beta1.ReasonNotSynced)
 	entry.watch = &classWatch{
-		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: selector.NewClasses(kind, nil),
-		publish: func(classes *selector.Classes, changed *seen[*selector.Class]) { c.publish(entry, classes, changed) },
+		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: inventory.NewClasses(kind, nil),
+		publish: func(classes *inventory.Classes, changed *seen[*inventory.Class]) { c.publish(entry, classes, changed) },
 	}
 	entry.watch.start(ctx, c.client, func(err error) {
 		c.answered(entry, kind, err)
@@ -112,7 +113,7 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 }
 
 // answered records why the classes of a kind cannot be read.
-func (c *ClassKinds) answered(entry *registered, kind *selector.ClassKind, err error) {
+func (c *ClassKinds) answered(entry *registered, kind *inventory.ClassKind, err error) {
 	reason := v1beta1.ReasonNotSynced
 	if apierrors.IsForbidden(err) {
 		reason = v1beta1.ReasonNotPermitted
@@ -133,7 +134,7 @@ func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *register
 }
 
 // publish puts classes into the inventory, unless its watch has been replaced.
-func (c *ClassKinds) publish(from *registered, classes *selector.Classes, changed *seen[*selector.Class]) {
+func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, changed *seen[*inventory.Class]) {
 	before, current := c.put(from, classes, changed)
 	if !current || before != nil && before.SameSummary(classes) {
 		return // No listener would see a difference.
@@ -147,8 +148,8 @@ func (c *ClassKinds) publish(from *registered, classes *selector.Classes, change
 // put replaces the classes in the inventory. Its caller recovers from panics, so a
 // panic must not leave mu locked.
 func (c *ClassKinds) put(
-	from *registered, classes *selector.Classes, changed *seen[*selector.Class],
-) (before *selector.Classes, current bool) {
+	from *registered, classes *inventory.Classes, changed *seen[*inventory.Class],
+) (before *inventory.Classes, current bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kinds[classes.Kind.Name] != from {
@@ -166,7 +167,7 @@ func (c *ClassKinds) put(
 
 // unfollowed is a kind whose classes are not watched.
 func unfollowed(why error) *registered {
-	return &registered{followed: followed[*selector.Classes, *selector.Class]{err: why, since: time.Now()}}
+	return &registered{followed: followed[*inventory.Classes, *inventory.Class]{err: why, since: time.Now()}}
 }
 
 // withdraw takes the classes of a kind out, because the API server does not serve them.
@@ -183,7 +184,7 @@ func (c *ClassKinds) withdraw(name string, why error) {
 // reject takes the classes of a kind out, because its registration is at fault. If they were
 // ever offered, no claim of its claim kinds is bound until that is mended, or they are not to
 // be offered any more.
-func (c *ClassKinds) reject(kind *selector.ClassKind, served bool) {
+func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.mu.Lock()
 	old := c.kinds[kind.Name]
 	entry := unfollowed(kind.Fault)
@@ -217,7 +218,7 @@ func (c *ClassKinds) remove(name string, old *registered) {
 
 // removed stops the watch of classes that the inventory does not have any more.
 func (c *ClassKinds) removed(name string, old *registered) {
-	kind := &selector.ClassKind{Name: name}
+	kind := &inventory.ClassKind{Name: name}
 	if old != nil && old.watch != nil {
 		old.stop()
 		kind = old.kind
@@ -242,7 +243,7 @@ func (c *ClassKinds) unanswered(name string, claimKinds []string, why error) {
 		c.setUnread(name, claimKinds, entry, ReasonFor(why))
 	}
 	c.mu.Unlock()
-	c.changed.Notify(&selector.ClassKind{Name: name, ClaimKinds: claimKinds})
+	c.changed.Notify(&inventory.ClassKind{Name: name, ClaimKinds: claimKinds})
 }
 
 // Permit is what lets classbind read the classes of a kind.
@@ -258,9 +259,9 @@ type State struct {
 	// Reason of its Ready condition, and its message.
 	Reason, Message string
 	// Classes that are offered, nil if there are none.
-	Classes *selector.Classes
+	Classes *inventory.Classes
 	// Revision of the watched kind.
-	Revision selector.Revision
+	Revision inventory.Revision
 	// Refused says that the API server said no, which may yet change. Since is when
 	// that began.
 	Refused bool

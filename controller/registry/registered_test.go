@@ -21,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // watching is a watch to which the API server answered with an error, or nil.
@@ -31,8 +32,8 @@ func watching(err error) *classWatch {
 }
 
 // watchedKind is a kind that is watched.
-func watchedKind(kind *selector.ClassKind, w *classWatch, classes *selector.Classes, synced bool) *registered {
-	return &registered{kind: kind, synced: synced, followed: followed[*selector.Classes, *selector.Class]{watch: w, objects: classes}}
+func watchedKind(kind *inventory.ClassKind, w *classWatch, classes *inventory.Classes, synced bool) *registered {
+	return &registered{kind: kind, synced: synced, followed: followed[*inventory.Classes, *inventory.Class]{watch: w, objects: classes}}
 }
 
 // notFollowed is a kind that is not watched since then.
@@ -44,14 +45,14 @@ func notFollowed(why error, since time.Time) *registered {
 
 func TestState(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	golds.Revision = selector.Revision{UID: "5e1f", Generation: 7}
+	golds.Revision = inventory.Revision{UID: "5e1f", Generation: 7}
 	none := controllertest.NewClasses(golds, nil)
 	since := time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "golds"}, "", errors.New("no rule"))
 	const permit = "golds.example.org is forbidden: no rule: apply the ClusterRole of the registration, or run: kubectl create clusterrole classbind-golds.example.org --verb=get,list,watch " +
 		"--resource=golds.example.org && kubectl label clusterrole classbind-golds.example.org classbind.io/aggregate-to-classbind=true"
-	watched := func(reason, message string, none *selector.Classes) State {
+	watched := func(reason, message string, none *inventory.Classes) State {
 		no := reason == v1beta1.ReasonNotPermitted
 		return State{Reason: reason, Message: message, Classes: none, Revision: golds.Revision, Refused: no}
 	}
@@ -235,7 +236,7 @@ func TestFollow(t *testing.T) {
 		changes, again := make(chan struct{}, 1), make(chan string, 1)
 		r := newRegistration(nil, nil, cluster.Resolver{}, client)
 		r.requeued.Add(t.Context(), func(classKind string) { again <- classKind })
-		r.changed.Add(t.Context(), func(*selector.ClassKind) {
+		r.changed.Add(t.Context(), func(*inventory.ClassKind) {
 			select {
 			case changes <- struct{}{}:
 			default:
@@ -287,7 +288,7 @@ func TestFollow(t *testing.T) {
 		until(v1beta1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
 		until(v1beta1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
-		assert.Equal(t, selector.Revision{UID: "5e1f", Generation: 2}, r.State(plans).Revision, "We should say what we watch for.")
+		assert.Equal(t, inventory.Revision{UID: "5e1f", Generation: 2}, r.State(plans).Revision, "We should say what we watch for.")
 
 		r.publish(first, controllertest.NewClasses(first.kind, map[string][]string{"late": nil}), nil)
 		assert.Equal(t, []string{"old"}, offered(), "We should not listen to a watch that was replaced.")
@@ -327,9 +328,9 @@ func TestWithdraw(t *testing.T) {
 	type want struct {
 		reason           string // of the state
 		offered, stopped bool
-		notified         []*selector.ClassKind
+		notified         []*inventory.ClassKind
 	}
-	unwatched := []*selector.ClassKind{{Name: name}}
+	unwatched := []*inventory.ClassKind{{Name: name}}
 	for tcName, tc := range map[string]struct {
 		reason  string
 		watched bool
@@ -340,7 +341,7 @@ func TestWithdraw(t *testing.T) {
 		"LeaveWatched": {
 			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
 			watched: true, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1beta1.ReasonNotInstalled, stopped: true, notified: []*selector.ClassKind{golds}},
+			want: want{reason: v1beta1.ReasonNotInstalled, stopped: true, notified: []*inventory.ClassKind{golds}},
 		},
 		"LeaveUnknown": {
 			reason: "We should tell that we have looked.",
@@ -360,7 +361,7 @@ func TestWithdraw(t *testing.T) {
 		"DropWatched": {
 			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
 			watched: true, do: drop,
-			want: want{reason: v1beta1.ReasonNotSynced, stopped: true, notified: []*selector.ClassKind{golds}},
+			want: want{reason: v1beta1.ReasonNotSynced, stopped: true, notified: []*inventory.ClassKind{golds}},
 		},
 		"DropUnwatched": {
 			reason: "We should forget why there is no watch.",
@@ -402,7 +403,7 @@ func TestWithdraw(t *testing.T) {
 			case tc.before != nil:
 				r.kinds[name] = unfollowed(tc.before)
 			}
-			r.changed.Add(t.Context(), func(k *selector.ClassKind) { got.notified = append(got.notified, k) })
+			r.changed.Add(t.Context(), func(k *inventory.ClassKind) { got.notified = append(got.notified, k) })
 
 			tc.do(r)
 			got.reason = r.State(name).Reason
@@ -419,7 +420,7 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	r := newRegistration(nil, nil, cluster.Resolver{}, nil)
 	r.kinds[after.Name] = entry
 	var notified []string
-	r.changed.Add(t.Context(), func(k *selector.ClassKind) { notified = append(notified, k.ClaimKinds...) })
+	r.changed.Add(t.Context(), func(k *inventory.ClassKind) { notified = append(notified, k.ClaimKinds...) })
 	r.publish(entry, controllertest.NewClasses(after, nil), nil)
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // relatedKind is what is known of one RelatedKind.
 type relatedKind struct {
-	followed[*selector.Objects, *expression.Object]
+	followed[*inventory.Objects, *expression.Object]
 	// kind is what claim kinds need now, nil if none does any more.
 	kind *rules.Kind
 	// watched is how the API server serves the objects that are watched.
@@ -87,7 +88,7 @@ func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []r
 	for _, k := range selector.UnionRelated(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
-			r.related[k.Key()] = &relatedKind{followed: followed[*selector.Objects, *expression.Object]{err: errNotLookedUp}}
+			r.related[k.Key()] = &relatedKind{followed: followed[*inventory.Objects, *expression.Object]{err: errNotLookedUp}}
 		}
 	}
 	for key, has := range r.related {
@@ -153,9 +154,9 @@ func relatedErr(version string, err error) error {
 
 // unwatchedRelated is a kind whose objects are not watched. If the API server serves the resource in no way, there are none.
 func unwatchedRelated(kind *rules.Kind, why error, since time.Time) *relatedKind {
-	k := &relatedKind{kind: kind, followed: followed[*selector.Objects, *expression.Object]{err: why, since: since}}
+	k := &relatedKind{kind: kind, followed: followed[*inventory.Objects, *expression.Object]{err: why, since: since}}
 	if errors.Is(why, cluster.ErrNotInstalled) {
-		k.objects = selector.NewObjects(kind, false, nil)
+		k.objects = inventory.NewObjects(kind, false, nil)
 	}
 	return k
 }
@@ -228,12 +229,12 @@ func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found c
 	old.stop()
 	entry := &relatedKind{
 		kind: old.kind, watched: newKeptObjects(old.kind, found),
-		followed: followed[*selector.Objects, *expression.Object]{objects: old.objects},
+		followed: followed[*inventory.Objects, *expression.Object]{objects: old.objects},
 	}
 	r.related[key] = entry
 	entry.watch = &relatedWatch{
-		name: key.String(), kept: entry.watched, objects: selector.NewObjects(entry.kind, found.Namespaced, nil),
-		publish: func(objects *selector.Objects, _ *seen[*expression.Object]) { r.publishRelated(entry, objects) },
+		name: key.String(), kept: entry.watched, objects: inventory.NewObjects(entry.kind, found.Namespaced, nil),
+		publish: func(objects *inventory.Objects, _ *seen[*expression.Object]) { r.publishRelated(entry, objects) },
 	}
 	entry.watch.start(ctx, r.client, func(err error) { r.relatedAnswered(entry, key, err) })
 	logf.FromContext(ctx).Info("Watching objects that claims name",
@@ -242,7 +243,7 @@ func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found c
 }
 
 // publishRelated puts objects into the inventory, unless their watch has been replaced.
-func (r *RelatedKinds) publishRelated(from *relatedKind, objects *selector.Objects) {
+func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Objects) {
 	key := objects.Kind.Key()
 	if r.putRelated(from, key, objects) {
 		r.notifyRelated(key)
@@ -251,7 +252,7 @@ func (r *RelatedKinds) publishRelated(from *relatedKind, objects *selector.Objec
 
 // putRelated reports whether the objects became known. Its caller recovers from panics, so a
 // panic must not leave mu locked.
-func (r *RelatedKinds) putRelated(from *relatedKind, key rules.Key, objects *selector.Objects) bool {
+func (r *RelatedKinds) putRelated(from *relatedKind, key rules.Key, objects *inventory.Objects) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.related[key] != from {

@@ -21,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -204,7 +205,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		w.reconcile()
 		assert.Empty(t, w.fault(b))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should hold what both look at.")
-		w.publishRelated(first, selector.NewObjects(first.kind, true, nil))
+		w.publishRelated(first, inventory.NewObjects(first.kind, true, nil))
 		assert.Equal(t, "lead", w.tier("", "p"), "We should not listen to a watch that was replaced.")
 
 		now := w.RelatedKinds.related[rules.Key{Resource: plansResource}]

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -31,20 +31,20 @@ func newKeptObjects(kind *rules.Kind, served cluster.Resource) keptObjects {
 	return keptObjects{relatedResource{kind, served.GroupVersion().WithResource(plural)}, served}
 }
 
-func (k keptObjects) read(_ *selector.Objects, object any) (*expression.Object, error) {
+func (k keptObjects) read(_ *inventory.Objects, object any) (*expression.Object, error) {
 	return project(k.kind, object)
 }
 
-func (k keptObjects) with(known *selector.Objects, object *seen[*expression.Object]) *selector.Objects {
+func (k keptObjects) with(known *inventory.Objects, object *seen[*expression.Object]) *inventory.Objects {
 	return known.With(object.Namespace, object.Name, object.fields)
 }
 
-func (k keptObjects) all(objects []*seen[*expression.Object]) *selector.Objects {
+func (k keptObjects) all(objects []*seen[*expression.Object]) *inventory.Objects {
 	all := make(map[types.NamespacedName]*expression.Object, len(objects))
 	for _, o := range objects {
 		all[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o.fields
 	}
-	return selector.NewObjects(k.kind, k.served.Namespaced, all)
+	return inventory.NewObjects(k.kind, k.served.Namespaced, all)
 }
 
 // project keeps the fields at which expressions look.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
 )
 
@@ -45,7 +45,7 @@ func (r *Resources) lookUp(ctx context.Context, name, version string, verbs ...s
 
 // ReasonFor is the reason of a condition for an error of LookUp, or for a fault.
 func ReasonFor(err error) string {
-	fault := (*selector.Fault)(nil)
+	fault := (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault):
 		return fault.Reason

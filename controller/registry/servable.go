@@ -8,6 +8,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // NotEnforced ends the message about a claim kind that was never served.
@@ -16,7 +17,7 @@ const NotEnforced = "; it was never served, so until then claims are created as 
 // Servable reports whether a claim kind may have an entry in the webhook configuration.
 func (r *Registration) Servable(ctx context.Context, k *v1beta1.ClaimKind) bool {
 	view := r.Inventory.Snapshot()[k.Name]
-	return view != nil && view.Kind.Revision == selector.RevisionOf(k) && Unservable(ctx, r, k, view) == nil
+	return view != nil && view.Kind.Revision == inventory.RevisionOf(k) && Unservable(ctx, r, k, view) == nil
 }
 
 // looker knows what the API server says of claims.
@@ -27,7 +28,7 @@ type looker interface {
 
 // Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: a
 // registration that was never served must not stop the claims of others.
-func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selector.View) *selector.Fault {
+func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selector.View) *inventory.Fault {
 	if view.Fault != nil {
 		return view.Fault
 	}
@@ -36,19 +37,19 @@ func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selec
 	_, err := r.LookUpClaims(ctx, k, "create")
 	switch {
 	case err != nil:
-		return &selector.Fault{Reason: ReasonFor(err), Text: err.Error()}
+		return &inventory.Fault{Reason: ReasonFor(err), Text: err.Error()}
 	case len(view.Classes) == 0 && len(view.Unread) > 0:
-		return &selector.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "classbind can read the classes of no class kind that serves it: " +
-			"see the condition " + v1beta1.ConditionClassKindsRead + NotEnforced}
+		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "classbind can read the classes of no class kind that serves it: see " +
+			"the condition " + v1beta1.ConditionClassKindsRead + NotEnforced}
 	case len(view.Classes) == 0:
-		return &selector.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "no class kind serves it: " +
+		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "no class kind serves it: " +
 			"create a ClassKind for it, which names it in spec.claimKinds or which it names in spec.classes.kinds, " +
 			"or install its CRD" + NotEnforced}
 	case !known:
-		return &selector.Fault{Reason: v1beta1.ReasonNotSynced, Text: "its paths are not compared with the schema of the claims yet"}
+		return &inventory.Fault{Reason: v1beta1.ReasonNotSynced, Text: "its paths are not compared with the schema of the claims yet"}
 	case condition.Status == metav1.ConditionUnknown && condition.Reason != v1beta1.ReasonSchemaUnknown,
 		condition.Reason == v1beta1.ReasonAllReferencesRefused:
-		return &selector.Fault{Reason: condition.Reason, Text: condition.Message + NotEnforced}
+		return &inventory.Fault{Reason: condition.Reason, Text: condition.Message + NotEnforced}
 	}
 	return nil
 }

@@ -15,15 +15,15 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 // ClassKind returns a class kind as this replica knows it, nil if it is not registered
 // or its resource is not installed.
-func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.ClassKind, error) {
+func (l *LiveReads) ClassKind(ctx context.Context, name string) (*inventory.ClassKind, error) {
 	k := &v1beta1.ClassKind{}
 	err := l.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
@@ -39,11 +39,11 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.Class
 		return nil, err
 	}
 	watched := l.classKinds.Watched(name)
-	if watched != nil && watched.Revision == selector.RevisionOf(k) && slices.Equal(watched.ClaimKinds, rules.ServedNames(k, claimKinds)) {
+	if watched != nil && watched.Revision == inventory.RevisionOf(k) && slices.Equal(watched.ClaimKinds, rules.ServedNames(k, claimKinds)) {
 		return watched, nil // To compile expressions takes milliseconds.
 	}
 	if watched != nil && watched.Revision.UID == k.UID {
-		return selector.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
+		return inventory.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
 	}
 	done, err := l.getInTurn(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*selector.Class
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
 	}
-	return selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...), nil
+	return inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...), nil
 }
 
 // Namespace asks the API server whether a namespace exists now.
@@ -120,7 +120,7 @@ func (c *ClassKinds) watched(classKind string) *registered {
 }
 
 // Watched returns a class kind as its classes are watched, nil if they are not.
-func (c *ClassKinds) Watched(classKind string) *selector.ClassKind {
+func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
 	if k := c.watched(classKind); k != nil {
 		return k.kind
 	}
@@ -131,8 +131,8 @@ func (c *ClassKinds) Watched(classKind string) *selector.ClassKind {
 // the API server does not serve the resource in this version and scope: the class may
 // still exist, because each of them starts and stops being served at its own time.
 func (l *LiveReads) Class(
-	ctx context.Context, kind *selector.ClassKind, namespace, name string,
-) (metav1.Object, *selector.Class, error) {
+	ctx context.Context, kind *inventory.ClassKind, namespace, name string,
+) (metav1.Object, *inventory.Class, error) {
 	object, err := l.client.get(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
 		return nil, nil, nil
@@ -147,8 +147,8 @@ func (l *LiveReads) Class(
 // NamedClass does the same for a claim of a namespace that names the class. Namespaces take turns, so that nobody's
 // made-up names keep others waiting.
 func (l *LiveReads) NamedClass(
-	ctx context.Context, claimNamespace string, kind *selector.ClassKind, namespace, name string,
-) (*selector.Class, error) {
+	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
+) (*inventory.Class, error) {
 	if len(name) > v1beta1.MaxNameBytes || len(apimachineryvalidation.NameIsDNSSubdomain(name, false)) > 0 {
 		return nil, nil // No class has it, and it goes into a URL.
 	}
@@ -163,4 +163,4 @@ func (l *LiveReads) NamedClass(
 
 // OnStored sets the function that is called with each default class that a watch shows,
 // and its uid. Call it before the start.
-func (c *ClassKinds) OnStored(f func(*selector.Class, types.UID)) { c.client.stored = f }
+func (c *ClassKinds) OnStored(f func(*inventory.Class, types.UID)) { c.client.stored = f }

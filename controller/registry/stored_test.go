@@ -17,7 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestClassKind(t *testing.T) {
@@ -29,7 +29,7 @@ func TestClassKind(t *testing.T) {
 	// watched is the registration as it was before, with a kind that the API server does not serve.
 	watched := func(uid types.UID) *registered {
 		kind := controllertest.NewClassKind(name, "Watched")
-		kind.Revision, kind.Namespaced = selector.Revision{UID: uid, Generation: 7}, true
+		kind.Revision, kind.Namespaced = inventory.Revision{UID: uid, Generation: 7}, true
 		return watchedKind(kind, watching(nil), nil, false)
 	}
 	served := map[string]any{
@@ -153,7 +153,7 @@ func TestNamespace(t *testing.T) {
 
 func TestClass(t *testing.T) {
 	metadataOnly := controllertest.NewClassKind("golds.example.org", "Gold")
-	whole := selector.NewClassKind(&v1beta1.ClassKind{
+	whole := inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Path: ".default"}},
 	}, metadataOnly.GroupVersionKind, false)
 	list := func(kind string, items ...string) json.RawMessage {
@@ -179,7 +179,7 @@ func TestClass(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason    string
-		kind      *selector.ClassKind
+		kind      *inventory.ClassKind
 		namespace string
 		answers   map[string]any
 		want      want

@@ -10,17 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // classWatch and relatedWatch are the two kinds of watches.
 type (
-	classWatch   = watch[*selector.Classes, *selector.Class]
-	relatedWatch = watch[*selector.Objects, *expression.Object]
+	classWatch   = watch[*inventory.Classes, *inventory.Class]
+	relatedWatch = watch[*inventory.Objects, *expression.Object]
 )
 
-// collection of all objects of one kind: selector.Classes, or selector.Objects. Neither is
+// collection of all objects of one kind: inventory.Classes, or inventory.Objects. Neither is
 // ever changed.
 type collection[S any] interface {
 	comparable

@@ -19,17 +19,17 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // newClassWatch is the watch of a kind without classes.
-func newClassWatch(kind *selector.ClassKind) *classWatch {
+func newClassWatch(kind *inventory.ClassKind) *classWatch {
 	return &classWatch{
-		name: kind.Name, kept: keptClasses{kind, nil}, objects: selector.NewClasses(kind, nil), publish: func(*selector.Classes, *seen[*selector.Class]) {},
+		name: kind.Name, kept: keptClasses{kind, nil}, objects: inventory.NewClasses(kind, nil), publish: func(*inventory.Classes, *seen[*inventory.Class]) {},
 	}
 }
 
-func readBy(t *testing.T, w *classWatch, object any) *seen[*selector.Class] {
+func readBy(t *testing.T, w *classWatch, object any) *seen[*inventory.Class] {
 	t.Helper()
 	s, err := w.Read(object)
 	require.NoError(t, err)
@@ -58,10 +58,10 @@ func TestWatchReads(t *testing.T) {
 
 // A class is published only if something changed that choosing needs.
 func TestWatchHasNews(t *testing.T) {
-	var news *selector.Classes
+	var news *inventory.Classes
 	var name string
 	w := newClassWatch(controllertest.NewClassKind("golds.example.org", "Gold"))
-	w.publish = func(classes *selector.Classes, changed *seen[*selector.Class]) {
+	w.publish = func(classes *inventory.Classes, changed *seen[*inventory.Class]) {
 		if news, name = classes, ""; changed != nil {
 			name = changed.Name
 		}
@@ -69,7 +69,7 @@ func TestWatchHasNews(t *testing.T) {
 	gold := func(version, tier string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", ResourceVersion: version, Labels: map[string]string{"tier": tier}}}
 	}
-	read := func(object any) *seen[*selector.Class] { return readBy(t, w, object) }
+	read := func(object any) *seen[*inventory.Class] { return readBy(t, w, object) }
 	for _, step := range []struct {
 		reason string
 		do     func()
@@ -81,7 +81,7 @@ func TestWatchHasNews(t *testing.T) {
 		{"We should tell of a class.", func() { w.Put(read(gold("2", "gold"))) }, true, "gold", []string{"Gold/gold tier=gold"}},
 		{"We should not tell of a status.", func() { w.Put(read(gold("3", "gold"))) }, false, "", []string{"Gold/gold tier=gold"}},
 		{"We should tell of a label.", func() { w.Put(read(gold("4", "lead"))) }, true, "gold", []string{"Gold/gold tier=lead"}},
-		{"We should tell of all classes.", func() { w.Replace([]*seen[*selector.Class]{read(gold("5", "iron"))}) }, true, "", []string{"Gold/gold tier=iron"}},
+		{"We should tell of all classes.", func() { w.Replace([]*seen[*inventory.Class]{read(gold("5", "iron"))}) }, true, "", []string{"Gold/gold tier=iron"}},
 		{"We should tell that a class is gone.", func() { w.Remove(read(gold("6", "iron"))) }, true, "gold", nil},
 	} {
 		news, name = nil, ""
@@ -98,17 +98,17 @@ func TestWatchHasNews(t *testing.T) {
 
 // A default class that is gone again was stored nevertheless.
 func TestWatchTellsOfStoredDefaults(t *testing.T) {
-	kind := selector.NewClassKind(&v1beta1.ClassKind{
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	var stored []string
 	w := newClassWatch(kind)
-	w.kept = keptClasses{kind, func(c *selector.Class, uid types.UID) { stored = append(stored, c.Name+" "+string(uid)) }}
+	w.kept = keptClasses{kind, func(c *inventory.Class, uid types.UID) { stored = append(stored, c.Name+" "+string(uid)) }}
 	gold := func(uid, mark string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "gold", UID: types.UID(uid), Annotations: map[string]string{"default": mark}}}
 	}
-	read := func(object any) *seen[*selector.Class] { return readBy(t, w, object) }
-	w.Replace([]*seen[*selector.Class]{read(gold("1", "true"))})
+	read := func(object any) *seen[*inventory.Class] { return readBy(t, w, object) }
+	w.Replace([]*seen[*inventory.Class]{read(gold("1", "true"))})
 	w.Remove(read(gold("1", "true")))
 	w.Put(read(gold("2", "true")))
 	w.Put(read(gold("3", "false")))
@@ -134,7 +134,7 @@ func TestDeepClasses(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	})})
 	require.NoError(t, err)
-	kind := selector.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Weight: v1beta1.Source{Path: ".spec.weight"}}}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	list, err := client.list(t.Context(), kind, "", metav1.ListOptions{})
 	require.NoError(t, err, "We should read a list with a deep class in it.")
 	all, err := classes(nil, kind, list)

@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -56,7 +57,7 @@ func (s *Writer) describeClaims(k *v1beta1.ClaimKind) {
 	late := func(name string) error {
 		ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
 		if ready != nil && slices.Contains(faultsOfClaims, ready.Reason) {
-			return &selector.Fault{Reason: ready.Reason, Text: ready.Message}
+			return &inventory.Fault{Reason: ready.Reason, Text: ready.Message}
 		}
 		return s.Claims.LateProblem(name)
 	}
@@ -78,7 +79,7 @@ func claimsCounted(err error) metav1.Condition {
 
 // countClaims writes how many claims have a class of a kind, nil classes if those are not
 // known.
-func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *selector.Classes) {
+func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *inventory.Classes) {
 	if classes == nil {
 		k.Status.Claims = nil
 		return
@@ -115,7 +116,7 @@ func condition(err error, conditionType, message, unmet string) metav1.Condition
 		Type: conditionType, Status: metav1.ConditionFalse,
 		Reason: registry.ReasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err),
 	}
-	if fault := (*selector.Fault)(nil); errors.As(err, &fault) {
+	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) {
 		result.Reason = fault.Reason
 	}
 	if apierrors.IsForbidden(err) {

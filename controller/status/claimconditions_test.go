@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // watched is what is known of the claims of one kind. The rest is as if nothing was watched.
@@ -29,7 +30,7 @@ type watched struct {
 	listing   bool
 }
 
-func (w watched) OfClasses(*selector.Classes) (claims int64, known, complete bool) {
+func (w watched) OfClasses(*inventory.Classes) (claims int64, known, complete bool) {
 	if w.ofClasses != nil {
 		claims = int64(*w.ofClasses)
 	}
@@ -52,7 +53,7 @@ func TestCountClaims(t *testing.T) {
 	two, seven := new(int32(2)), new(int32(7))
 	for name, tc := range map[string]struct {
 		reason  string
-		classes *selector.Classes
+		classes *inventory.Classes
 		claims  watched
 		want    *int32
 	}{
@@ -70,20 +71,20 @@ func TestCountClaims(t *testing.T) {
 }
 
 func TestOnClassCounts(t *testing.T) {
-	inventory := selector.NewInventory()
-	inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
+	inv := selector.NewInventory()
+	inv.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
 	for _, name := range []string{"golds.example.org", "silvers.example.org"} {
 		k := controllertest.NewClassKind(name, name)
 		k.ClaimKinds = []string{"claims.example.org"}
-		inventory.SetClasses(selector.NewClasses(k, nil))
+		inv.SetClasses(inventory.NewClasses(k, nil))
 	}
 	others := controllertest.NewClassKind("others.example.org", "Other")
 	others.ClaimKinds = []string{"others.example.org"}
-	inventory.SetClasses(selector.NewClasses(others, nil))
-	inventory.Open()
+	inv.SetClasses(inventory.NewClasses(others, nil))
+	inv.Open()
 	var counted []string
 	c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}
-	s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
+	s := &Writer{Snapshot: inv.Snapshot, Registration: fixed{}, Claims: watched{}, ClaimEntries: said{}, Client: c}
 	s.onClassCounts(t.Context(), func(classKind string) { counted = append(counted, classKind) })
 	s.counted.Notify("nobody.example.org")
 	assert.Empty(t, counted, "We should count nothing for claims that no class serves.")

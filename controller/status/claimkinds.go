@@ -11,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -20,7 +21,7 @@ type namedKinds struct {
 	// refusing are those that are not offered the classes, and fault is why the first is
 	// not; offered is the number of the others that are registered.
 	refusing []string
-	fault    *selector.Fault
+	fault    *inventory.Fault
 	offered  int
 }
 
@@ -39,7 +40,7 @@ func (s *Writer) namedKinds(ctx context.Context, k *v1beta1.ClassKind) (named na
 		}
 		claimKind := served[i]
 		view := s.Snapshot()[name]
-		if view == nil || view.Kind.Revision != selector.RevisionOf(claimKind) {
+		if view == nil || view.Kind.Revision != inventory.RevisionOf(claimKind) {
 			return named, false, nil
 		}
 		if fault := view.FaultOf(k.Name); fault != nil {
@@ -92,7 +93,7 @@ func unregistered(field, kind string, names []string) string {
 
 // rivals are the names of a class kind and of those that may be left out for it, or
 // offered when it goes.
-func (s *Writer) rivals(k *selector.ClassKind) []string {
+func (s *Writer) rivals(k *inventory.ClassKind) []string {
 	names := []string{k.Name}
 	snapshot := s.Snapshot()
 	for _, name := range k.ClaimKinds {

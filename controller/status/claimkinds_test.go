@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestNamedKinds registers two kinds of claims: names take one class kind, refs take any. A class kind whose name comes first serves names.
@@ -67,10 +68,10 @@ func TestNamedKinds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := func(name, of string, claimKinds ...string) *selector.Classes {
+			kind := func(name, of string, claimKinds ...string) *inventory.Classes {
 				k := controllertest.NewClassKind(name, of)
 				k.ClaimKinds = claimKinds
-				return selector.NewClasses(k, nil)
+				return inventory.NewClasses(k, nil)
 			}
 			golds := kind("golds.example.org", "Gold", tc.of...)
 			inventory := selector.NewInventory()

@@ -9,11 +9,12 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
-func describeClasses(k *v1beta1.ClassKind, classes *selector.Classes, mistyped []rules.Invalid) {
+func describeClasses(k *v1beta1.ClassKind, classes *inventory.Classes, mistyped []rules.Invalid) {
 	if classes != nil {
 		for _, c := range []metav1.Condition{weightsValid(classes), marksValid(classes), labelsHeld(classes)} {
 			setCondition(&k.Status.Conditions, c, k.Generation)
@@ -34,10 +35,10 @@ func describeClasses(k *v1beta1.ClassKind, classes *selector.Classes, mistyped [
 }
 
 // weightsValid reports whether the weights of all classes can be read, and what they count as otherwise.
-func weightsValid(classes *selector.Classes) metav1.Condition {
+func weightsValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
 	if invalid := classes.Malformed(); len(invalid) > 0 {
-		counts := selector.ListFunc(invalid, func(c *selector.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
+		counts := selector.ListFunc(invalid, func(c *inventory.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonMalformedWeight
 		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", counted(invalid, "has", "have"), counts, invalid[0].WeightErr)
 	}
@@ -45,7 +46,7 @@ func weightsValid(classes *selector.Classes) metav1.Condition {
 }
 
 // labelsHeld reports whether the labels of all classes are held.
-func labelsHeld(classes *selector.Classes) metav1.Condition {
+func labelsHeld(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
 	if over := classes.WithTooManyLabels(); len(over) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonTooManyLabels
@@ -56,7 +57,7 @@ func labelsHeld(classes *selector.Classes) metav1.Condition {
 }
 
 // marksValid reports whether the marks of all classes, for default and cordoned, can be read.
-func marksValid(classes *selector.Classes) metav1.Condition {
+func marksValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
 	if invalid := classes.WithInvalidMark(); len(invalid) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonMalformedMark
@@ -67,7 +68,7 @@ func marksValid(classes *selector.Classes) metav1.Condition {
 }
 
 // expressionsSucceed reports whether the expressions, which compile, can be evaluated for all classes.
-func expressionsSucceed(classes *selector.Classes, mistyped []rules.Invalid) metav1.Condition {
+func expressionsSucceed(classes *inventory.Classes, mistyped []rules.Invalid) metav1.Condition {
 	c := expressionsValid(nil, mistyped)
 	if failed := classes.Failed(); len(failed) > 0 && len(mistyped) == 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonExpressionFailed
@@ -104,7 +105,7 @@ func met(conditionType, reason, message string) metav1.Condition {
 }
 
 // counted classes as the subject of a sentence, with its verb for one and for several.
-func counted(classes []*selector.Class, one, several string) string {
+func counted(classes []*inventory.Class, one, several string) string {
 	if len(classes) == 1 {
 		return "1 class " + one
 	}

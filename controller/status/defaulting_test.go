@@ -10,7 +10,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/webhookconfig"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // decided are the outcomes of policies, by claim kind.
@@ -41,12 +41,12 @@ func TestDefaultedByPolicy(t *testing.T) {
 		},
 		"NotWritten": {
 			reason: "We should say why it gives none.", defaulting: v1beta1.DefaultingPolicy,
-			decided: decided{name: {Fault: &selector.Fault{Reason: v1beta1.ReasonNoDefault, Text: "no class is marked default"}}},
+			decided: decided{name: {Fault: &inventory.Fault{Reason: v1beta1.ReasonNoDefault, Text: "no class is marked default"}}},
 			want:    "False/NoDefault: claims without a selector come to classbind: no class is marked default",
 		},
 		"TooEarly": {
 			reason: "We should not call a failure what takes a moment.", defaulting: v1beta1.DefaultingPolicy,
-			decided: decided{name: {Fault: &selector.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the CRD is new"}}},
+			decided: decided{name: {Fault: &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the CRD is new"}}},
 			want:    "Unknown/NotConfigured: claims without a selector come to classbind: the CRD is new",
 		},
 	} {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // setDefaults writes the default classes of all seats into the status.
 func setDefaults(k *v1beta1.ClaimKind, view *selector.View) {
 	const most = 16 // in the schema
 	of := view.DefaultsBySeat()
-	ofAll, counts := of[selector.Seat{ClaimKind: k.Name}], count{}
+	ofAll, counts := of[inventory.Seat{ClaimKind: k.Name}], count{}
 	k.Status.Defaults, k.Status.DefaultCount = nil, int32(len(ofAll)) //nolint:gosec // No API server holds two thousand million classes.
 	for _, c := range ofAll[:min(len(ofAll), most)] {
 		k.Status.Defaults = append(k.Status.Defaults, v1beta1.DefaultClass{
@@ -34,7 +35,7 @@ func setDefaults(k *v1beta1.ClaimKind, view *selector.View) {
 // those that have one of their own.
 type count struct{ all, namespaces, partitions int32 }
 
-func (c *count) add(s selector.Seat) {
+func (c *count) add(s inventory.Seat) {
 	switch {
 	case s.Partition != "":
 		c.partitions++
@@ -46,9 +47,9 @@ func (c *count) add(s selector.Seat) {
 }
 
 // singleDefault reports whether every seat has at most one default.
-func singleDefault(claimKind string, of map[selector.Seat][]*selector.Class) metav1.Condition {
-	seats := slices.SortedFunc(maps.Keys(of), selector.Seat.Compare) // That of all comes first.
-	crowded := slices.DeleteFunc(slices.Clone(seats), func(s selector.Seat) bool { return len(of[s]) < 2 })
+func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) metav1.Condition {
+	seats := slices.SortedFunc(maps.Keys(of), inventory.Seat.Compare) // That of all comes first.
+	crowded := slices.DeleteFunc(slices.Clone(seats), func(s inventory.Seat) bool { return len(of[s]) < 2 })
 	if len(crowded) > 0 {
 		first := of[crowded[0]]
 		message := fmt.Sprintf("a claim%s without a selector gets one of %d classes; leave the mark on one of %s",
@@ -58,15 +59,14 @@ func singleDefault(claimKind string, of map[selector.Seat][]*selector.Class) met
 			also, which = crowded[1:], " that have defaults of their own"
 		}
 		if len(crowded) > 1 {
-			message += fmt.Sprintf("; so it is in %d places%s: %s", len(also), which, selector.ListFunc(also, func(s selector.Seat) string {
-				return "(" + strings.TrimPrefix(s.In(), " in ") + ")"
-			}))
+			places := selector.ListFunc(also, func(s inventory.Seat) string { return "(" + strings.TrimPrefix(s.In(), " in ") + ")" })
+			message += fmt.Sprintf("; so it is in %d places%s: %s", len(also), which, places)
 		}
 		return metav1.Condition{
 			Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSeveralDefaults, Message: message,
 		}
 	}
-	var cordoned []*selector.Class
+	var cordoned []*inventory.Class
 	offered := count{}
 	for _, seat := range seats {
 		if c := of[seat][0]; c.Cordoned {
@@ -122,6 +122,6 @@ func have(n int32, what string) string {
 }
 
 // named lists a few of the classes, and says how many more there are.
-func named(classes []*selector.Class) string {
-	return selector.ListFunc(classes, (*selector.Class).String)
+func named(classes []*inventory.Class) string {
+	return selector.ListFunc(classes, (*inventory.Class).String)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -79,8 +80,8 @@ func TestDescribeExpressions(t *testing.T) {
 
 func TestDescribeClassExpressions(t *testing.T) {
 	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", Generation: 7}, Spec: v1beta1.ClassKindSpec{OfferWhen: "class.ready"}}
-	compiled := selector.NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
-	class := func(name string, content map[string]any) *selector.Class {
+	compiled := inventory.NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	class := func(name string, content map[string]any) *inventory.Class {
 		return compiled.NewClass(&metav1.ObjectMeta{Name: name}, content)
 	}
 	ready := class("ready", map[string]any{"ready": true})
@@ -92,22 +93,22 @@ func TestDescribeClassExpressions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		kind     *v1beta1.ClassKind
-		classes  *selector.Classes
+		classes  *inventory.Classes
 		want     string
 		status   metav1.ConditionStatus
 		mistyped []rules.Invalid
 	}{
-		"None":       {"We should say nothing of expressions that are not there.", plain, selector.NewClasses(compiled, nil), "", "", nil},
-		"Valid":      {"We should say that all is well.", k, selector.NewClasses(compiled, []*selector.Class{ready}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
+		"None":       {"We should say nothing of expressions that are not there.", plain, inventory.NewClasses(compiled, nil), "", "", nil},
+		"Valid":      {"We should say that all is well.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
 		"NotServed":  {"We should know without classes that an expression compiles.", k, nil, v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
 		"Invalid":    {"We should say what is wrong, and where.", invalid, nil, v1beta1.ReasonInvalidExpression + ": spec.offerWhen: line 1, column 15: mismatched input '<EOF>'", metav1.ConditionFalse, nil},
-		"FailsOne":   {"We should name the class for which it fails.", k, selector.NewClasses(compiled, []*selector.Class{ready, class("a", nil)}), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/a; the first: no such key: ready", metav1.ConditionFalse, nil},
-		"FailsMany":  {"We should name a few of the classes, whoever makes how many of them.", k, selector.NewClasses(compiled, []*selector.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), v1beta1.ReasonExpressionFailed + ": 6 classes are offered to no claim, because the expression spec.offerWhen fails: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", metav1.ConditionFalse, nil},
-		"NoLonger":   {"We should forget a class that is mended.", k, selector.NewClasses(compiled, []*selector.Class{class("ready", nil)}).With(ready), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
-		"FromNowOn":  {"We should hear of a class that is broken.", k, selector.NewClasses(compiled, []*selector.Class{ready}).With(class("ready", nil)), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/ready; the first: no such key: ready", metav1.ConditionFalse, nil},
-		"Mistyped":   {"We should name the field, and not the class that fails for it.", k, selector.NewClasses(compiled, []*selector.Class{class("a", nil)}), v1beta1.ReasonMistypedExpression + ": spec.offerWhen: line 1, column 6: the schema has no field class.ready", metav1.ConditionFalse, wrong},
+		"FailsOne":   {"We should name the class for which it fails.", k, inventory.NewClasses(compiled, []*inventory.Class{ready, class("a", nil)}), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/a; the first: no such key: ready", metav1.ConditionFalse, nil},
+		"FailsMany":  {"We should name a few of the classes, whoever makes how many of them.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), v1beta1.ReasonExpressionFailed + ": 6 classes are offered to no claim, because the expression spec.offerWhen fails: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", metav1.ConditionFalse, nil},
+		"NoLonger":   {"We should forget a class that is mended.", k, inventory.NewClasses(compiled, []*inventory.Class{class("ready", nil)}).With(ready), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
+		"FromNowOn":  {"We should hear of a class that is broken.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}).With(class("ready", nil)), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/ready; the first: no such key: ready", metav1.ConditionFalse, nil},
+		"Mistyped":   {"We should name the field, and not the class that fails for it.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil)}), v1beta1.ReasonMistypedExpression + ": spec.offerWhen: line 1, column 6: the schema has no field class.ready", metav1.ConditionFalse, wrong},
 		"Unread":     {"We should name the field before there are classes.", k, nil, v1beta1.ReasonMistypedExpression + ": spec.offerWhen: line 1, column 6: the schema has no field class.ready", metav1.ConditionFalse, wrong},
-		"NotOffered": {"We should not complain of a class that is not to be offered.", k, selector.NewClasses(compiled, []*selector.Class{class("a", map[string]any{"ready": false})}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
+		"NotOffered": {"We should not complain of a class that is not to be offered.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", map[string]any{"ready": false})}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.kind.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}

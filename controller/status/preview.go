@@ -11,6 +11,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -78,7 +79,7 @@ func (p *Preview) view(
 	ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind, serving []*v1beta1.ClassKind,
 ) (*selector.View, map[string]registry.State) {
 	states, probed := map[string]registry.State{}, 0
-	var classes []*selector.Classes
+	var classes []*inventory.Classes
 	var unread []selector.UnreadKind
 	for _, ck := range serving {
 		state := p.Registration.State(ck.Name)
@@ -89,7 +90,7 @@ func (p *Preview) view(
 		states[ck.Name] = state
 		switch {
 		case state.Classes != nil:
-			classes = append(classes, selector.NewClasses(state.Classes.Kind, nil))
+			classes = append(classes, inventory.NewClasses(state.Classes.Kind, nil))
 		case state.Reason != v1beta1.ReasonNotInstalled && state.Reason != v1beta1.ReasonUnsuitable:
 			unread = append(unread, selector.UnreadKind{Name: ck.Name, Reason: state.Reason})
 		}

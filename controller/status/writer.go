@@ -28,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -71,7 +72,7 @@ type registration interface {
 	State(classKind string) registry.State
 	RelatedState(claimKind string) registry.RelatedState
 	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
-	OnChange(ctx context.Context, call func(*selector.ClassKind))
+	OnChange(ctx context.Context, call func(*inventory.ClassKind))
 	OnRelatedChange(ctx context.Context, call func(claimKind string))
 	PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
 	Served(ctx context.Context, k *v1beta1.ClassKind) bool
@@ -83,7 +84,7 @@ type registration interface {
 // claims knows the watched claims.
 type claims interface {
 	CountsOf(claimKind string) (counts latebinding.ClaimCounts, known bool)
-	OfClasses(classes *selector.Classes) (claims int64, known, complete bool)
+	OfClasses(classes *inventory.Classes) (claims int64, known, complete bool)
 	Problem(claimKind string) error
 	LateProblem(claimKind string) error
 	OnChange(ctx context.Context, call func(claimKind string))
@@ -130,7 +131,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, claimKinds).
 		Watches(&v1beta1.ClassKind{}, claimKinds, loop.RevisionChanged).
 		WatchesRawSource(loop.RequestsFrom(s.claimTypes.changed.Add, statusDelay)).
-		WatchesRawSource(s.changes(func(k *selector.ClassKind) []string { return k.ClaimKinds })).
+		WatchesRawSource(s.changes(func(k *inventory.ClassKind) []string { return k.ClaimKinds })).
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
@@ -161,9 +162,9 @@ func (s *Writer) all(kind client.ObjectList) handler.EventHandler {
 }
 
 // changes is a source of requests for the objects that a changed class kind touches.
-func (s *Writer) changes(touched func(*selector.ClassKind) []string) source.Source {
+func (s *Writer) changes(touched func(*inventory.ClassKind) []string) source.Source {
 	return loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-		s.Registration.OnChange(ctx, func(k *selector.ClassKind) {
+		s.Registration.OnChange(ctx, func(k *inventory.ClassKind) {
 			for _, name := range touched(k) {
 				request(name, statusDelay)
 			}
@@ -182,7 +183,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		// The status stays until we know, or an admin has to act.
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}
-	if state.Reason == v1beta1.ReasonServed && state.Revision != selector.RevisionOf(k) {
+	if state.Reason == v1beta1.ReasonServed && state.Revision != inventory.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil // The watch is about to follow the new registration.
 	}
 	named, known, err := s.namedKinds(ctx, k)
@@ -256,7 +257,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}
 	view := snapshot[name]
-	if view == nil || view.Kind.Revision != selector.RevisionOf(k) {
+	if view == nil || view.Kind.Revision != inventory.RevisionOf(k) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
 	}
 	before := k.DeepCopy()

@@ -28,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -147,9 +148,9 @@ func TestSetDefaults(t *testing.T) {
 			if strings.Contains(tc.classes[0], "@") {
 				k.Spec.Classes.Partition = &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
 			}
-			kinds, classes := map[string]*selector.ClassKind{}, map[string][]*selector.Class{}
+			kinds, classes := map[string]*inventory.ClassKind{}, map[string][]*inventory.Class{}
 			for _, name := range []string{"Silver", "Near", "Gold"} {
-				kinds[name] = selector.NewClassKind(&v1beta1.ClassKind{
+				kinds[name] = inventory.NewClassKind(&v1beta1.ClassKind{
 					ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(name) + "s.example.org"},
 					Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: k.Name}}, Default: v1beta1.Source{Annotation: "default"}},
 				}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: name}, name == "Near", k)
@@ -168,9 +169,9 @@ func TestSetDefaults(t *testing.T) {
 				o.Annotations = map[string]string{"default": strconv.FormatBool(mark != "plain"), v1beta1.CordonedAnnotation: strconv.FormatBool(mark == "cordoned")}
 				classes[names[0]] = append(classes[names[0]], kinds[names[0]].NewClass(o, nil))
 			}
-			var all []*selector.Classes
+			var all []*inventory.Classes
 			for _, name := range []string{"Silver", "Near", "Gold"} { // In no order.
-				all = append(all, selector.NewClasses(kinds[name], classes[name]))
+				all = append(all, inventory.NewClasses(kinds[name], classes[name]))
 			}
 			setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
 			c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
@@ -191,16 +192,16 @@ func conditionText(c *metav1.Condition) string {
 
 func TestClassConditions(t *testing.T) {
 	golds := controllertest.NewClassKind("golds.example.org", "Gold")
-	var over []*selector.Class
+	var over []*inventory.Class
 	for _, name := range []string{"f", "e", "d", "c", "b", "a"} {
 		labels := map[string]string{"a": strings.Repeat("x", v1beta1.MaxClassLabelBytes)}
 		over = append(over, golds.NewClass(&metav1.ObjectMeta{Name: name, Labels: labels}, nil))
 	}
-	annotated := func(classes map[string][]string) *selector.Classes { return controllertest.NewClasses(golds, classes) }
+	annotated := func(classes map[string][]string) *inventory.Classes { return controllertest.NewClasses(golds, classes) }
 	for name, tc := range map[string]struct {
 		reason    string
-		condition func(*selector.Classes) metav1.Condition
-		classes   *selector.Classes
+		condition func(*inventory.Classes) metav1.Condition
+		classes   *inventory.Classes
 		want      string // its type, and then as conditionText has it
 	}{
 		"LabelsHeld": {
@@ -208,7 +209,7 @@ func TestClassConditions(t *testing.T) {
 			"LabelsHeld=True/LabelsHeld: no class has too many labels",
 		},
 		"TooManyLabels": {
-			"We should name a few of the classes, whoever makes how many of them.", labelsHeld, selector.NewClasses(golds, over),
+			"We should name a few of the classes, whoever makes how many of them.", labelsHeld, inventory.NewClasses(golds, over),
 			"LabelsHeld=False/TooManyLabels: 6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
 		},
 		"NoWeights": {
@@ -327,7 +328,7 @@ func (fixed) MistypedOfClasses(context.Context, *v1beta1.ClassKind) ([]rules.Inv
 
 func (fixed) OnRelatedChange(context.Context, func(string)) {}
 
-func (fixed) OnChange(context.Context, func(*selector.ClassKind)) {}
+func (fixed) OnChange(context.Context, func(*inventory.ClassKind)) {}
 
 // said is what became of all entries.
 type said struct{ problem, tooLarge string }
@@ -341,7 +342,7 @@ func (said) OnChange(context.Context, func(string)) {}
 // servedState is of golds.example.org, without classes.
 func servedState(uid types.UID, generation int64) registry.State {
 	return registry.State{
-		Reason: v1beta1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil), Revision: selector.Revision{UID: uid, Generation: generation},
+		Reason: v1beta1.ReasonServed, Classes: controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), nil), Revision: inventory.Revision{UID: uid, Generation: generation},
 	}
 }
 
@@ -356,7 +357,7 @@ func reconcileClassKind(t *testing.T, c *controllertest.Cached, state registry.S
 func TestReconcileClassKindStatus(t *testing.T) {
 	const name = "golds.example.org"
 	refused := func(since time.Time) registry.State {
-		return registry.State{Reason: v1beta1.ReasonNotPermitted, Revision: selector.Revision{UID: "5e1f", Generation: 7}, Refused: true, Since: since}
+		return registry.State{Reason: v1beta1.ReasonNotPermitted, Revision: inventory.Revision{UID: "5e1f", Generation: 7}, Refused: true, Since: since}
 	}
 	notLookedUp := registry.State{Reason: v1beta1.ReasonNotSynced}
 	long := time.Now().Add(-2 * registry.RefusalGrace)
@@ -505,8 +506,8 @@ func TestGuarded(t *testing.T) {
 
 func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"
-	revision := func(uid types.UID, generation int64) *selector.Revision {
-		return &selector.Revision{UID: uid, Generation: generation}
+	revision := func(uid types.UID, generation int64) *inventory.Revision {
+		return &inventory.Revision{UID: uid, Generation: generation}
 	}
 	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
 	type want struct {
@@ -523,7 +524,7 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
-		view    *selector.Revision
+		view    *inventory.Revision
 		paths   *registry.Paths
 		classes bool // of golds.example.org are known
 		unread  bool // are those of silvers.example.org

@@ -17,6 +17,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // celEnvironment is that of an API server's webhooks or policies, as far as ours need it.
@@ -327,11 +328,11 @@ func TestClassConditionsOfBothMarks(t *testing.T) {
 	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.e.org"}, Spec: v1beta1.ClassKindSpec{
 		Default: v1beta1.Source{Annotation: v1beta1.DefaultAnnotation}, Weight: v1beta1.Source{Annotation: v1beta1.WeightAnnotation},
 	}}
-	kind := selector.NewClassKind(k, metav1.SchemeGroupVersion.WithKind("Class"), false)
+	kind := inventory.NewClassKind(k, metav1.SchemeGroupVersion.WithKind("Class"), false)
 	all := newEnvironment(t).conditions(t, classConditions(k, nil))
 	type class struct {
 		object map[string]any
-		known  *selector.Class
+		known  *inventory.Class
 	}
 	var classes []class
 	for _, own := range []string{"", "true", "false", "yes"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // memoryDelay is how long changes gather before they are written.
@@ -41,7 +41,7 @@ func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1beta1.ClassKind{}, toRound, loop.RevisionChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 			m.Registration.OnRegistered(ctx, func(string) { request(name, memoryDelay) })
-			m.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, memoryDelay) })
+			m.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(name, memoryDelay) })
 		})).
 		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) {
 			err := m.write(ctx)

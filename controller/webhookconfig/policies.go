@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -67,7 +68,7 @@ func (c *comparison) covers(due duePolicies) bool {
 // it gives, or why there is none.
 type PolicyOutcome struct {
 	Class string
-	Fault *selector.Fault
+	Fault *inventory.Fault
 }
 
 // Outcome of a claim kind that asks for a policy, false if no round had it yet.
@@ -96,7 +97,7 @@ func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
 		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			p.Registration.OnChange(ctx, func(*selector.ClassKind) { request(name, policyDelay) })
+			p.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(name, policyDelay) })
 			p.Registration.OnRegistered(ctx, func(string) { request(name, policyDelay) })
 		})).
 		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return p.reconcile(ctx) }))
@@ -166,14 +167,14 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 			continue
 		}
 		view := snapshot[k.Name]
-		registered := view != nil && view.Kind.Revision == selector.RevisionOf(k)
+		registered := view != nil && view.Kind.Revision == inventory.RevisionOf(k)
 		fault := selector.ConflictOf(k, kinds.Items) // The inventory may hear of it later.
 		if fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing) {
 			due.kept[k.Name] = registrationsOf(k, classKinds.Items)
 			due.soon = due.soon || !registered
 			continue
 		}
-		var class *selector.Class
+		var class *inventory.Class
 		if fault == nil {
 			class, fault, err = p.defaultOf(ctx, k, snapshot, configurations)
 		}
@@ -194,7 +195,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 // defaultOf a claim kind is the class that a policy can give its claims now, or why none can.
 func (p *Policies) defaultOf(
 	ctx context.Context, k *v1beta1.ClaimKind, snapshot selector.Snapshot, configurations Configurations,
-) (*selector.Class, *selector.Fault, error) {
+) (*inventory.Class, *inventory.Fault, error) {
 	view := snapshot[k.Name]
 	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
 		return nil, fault, nil
@@ -212,23 +213,23 @@ func (p *Policies) defaultOf(
 func registrationsOf(k *v1beta1.ClaimKind, classKinds []v1beta1.ClassKind) (texts []string) {
 	for i := range classKinds {
 		if c := &classKinds[i]; c.Serves(k) {
-			texts = append(texts, registrationsText(selector.RevisionOf(k), c.Name, selector.RevisionOf(c)))
+			texts = append(texts, registrationsText(inventory.RevisionOf(k), c.Name, inventory.RevisionOf(c)))
 		}
 	}
 	slices.Sort(texts)
 	return texts
 }
 
-func registrationsText(claimKind selector.Revision, name string, classKind selector.Revision) string {
+func registrationsText(claimKind inventory.Revision, name string, classKind inventory.Revision) string {
 	return fmt.Sprintf("%s/%d %s %s/%d", claimKind.UID, claimKind.Generation, name, classKind.UID, classKind.Generation)
 }
 
 // tooEarly says why a claim kind cannot have a policy yet, nil if it can.
 func (p *Policies) tooEarly(
 	ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind, all Configurations,
-) (*selector.Fault, error) {
-	notYet := func(why string) (*selector.Fault, error) {
-		return &selector.Fault{Reason: v1beta1.ReasonNotConfigured, Text: why}, nil
+) (*inventory.Fault, error) {
+	notYet := func(why string) (*inventory.Fault, error) {
+		return &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: why}, nil
 	}
 	// The paths are written for one version.
 	if e := all.Entry(k.Spec.Admission.Order.Configuration(), k.Name+v1beta1.BindSuffix); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
@@ -253,7 +254,7 @@ func isOf(e *Entry, kind *selector.ClaimKind) bool {
 	})
 }
 
-func newDuePolicy(k *v1beta1.ClaimKind, kind *selector.ClaimKind, class *selector.Class, all Configurations) duePolicy {
+func newDuePolicy(k *v1beta1.ClaimKind, kind *selector.ClaimKind, class *inventory.Class, all Configurations) duePolicy {
 	in := all[k.Spec.Admission.Order.Configuration()]
 	about := metav1.ObjectMeta{
 		Name:   k.Name + v1beta1.PolicySuffix,

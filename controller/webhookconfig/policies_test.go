@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // policyServer is an API server that stores policies, and calls of which are counted.
@@ -100,7 +101,7 @@ type policyWorld struct {
 	*policyServer
 	writer    *Policies
 	inventory *selector.Inventory
-	kind      *selector.ClassKind
+	kind      *inventory.ClassKind
 	notified  []string
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // policySpec has the API server give a default class of one kind to claims without an opinion.
@@ -20,7 +21,7 @@ import (
 // more, the conditions are false, and the claim comes to us. An error leads to us, too. The
 // requests are those for which the entry of the claim kind calls us.
 func policySpec(
-	k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *selector.Class, entry *Entry,
+	k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class, entry *Entry,
 ) admissionregistrationv1.MutatingAdmissionPolicySpec {
 	constraints := &admissionregistrationv1.MatchResources{
 		NamespaceSelector: entry.NamespaceSelector, MatchPolicy: entry.MatchPolicy,
@@ -47,7 +48,7 @@ func policySpec(
 }
 
 // bindingSpec names the default class.
-func bindingSpec(policy string, class *selector.Class) admissionregistrationv1.MutatingAdmissionPolicyBindingSpec {
+func bindingSpec(policy string, class *inventory.Class) admissionregistrationv1.MutatingAdmissionPolicyBindingSpec {
 	return admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
 		PolicyName: policy,
 		ParamRef: &admissionregistrationv1.ParamRef{
@@ -58,7 +59,7 @@ func bindingSpec(policy string, class *selector.Class) admissionregistrationv1.M
 }
 
 // offered are the conditions that a class is marked default, and may be given to a claim.
-func offered(k *selector.ClassKind, weighted bool) []admissionregistrationv1.MatchCondition {
+func offered(k *inventory.ClassKind, weighted bool) []admissionregistrationv1.MatchCondition {
 	var marks []string
 	for _, p := range k.DefaultMark.Places() {
 		mark := fields.Path(p.Names())
@@ -94,7 +95,7 @@ func isPositive(places []v1beta1.Place) string {
 
 // referenceExpression is the CEL expression for the JSON Patch that adds the reference, and
 // what is missing of the way to it.
-func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *selector.Class) string {
+func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class) string {
 	names := fields.Path(k.Spec.Reference.Names())
 	var expression strings.Builder
 	for i := range names {
@@ -113,7 +114,7 @@ func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *sel
 
 // referenceValue is the CEL expression for the reference to the parameter. The form and the
 // kind are those of the class.
-func referenceValue(kind *selector.ClaimKind, of *selector.Class) string {
+func referenceValue(kind *selector.ClaimKind, of *inventory.Class) string {
 	name := "string(params.metadata.name)"
 	var written []string
 	for field, text := range kind.ReferenceFields(of.Target()) {

@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // newPolicyEnvironment is that of an API server's policies, as far as ours need it.
@@ -117,7 +118,7 @@ func TestPolicyAgrees(t *testing.T) {
 			change(&k.Spec)
 			class, params := newDefault(t, &v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},
 				`{"metadata":{"namespace":"shared","name":"gold","annotations":{"default":"true"}}}`)
-			view := selector.NewView(selector.NewClaimKind(k), []*selector.Classes{selector.NewClasses(class.Kind, []*selector.Class{class})})
+			view := selector.NewView(selector.NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(class.Kind, []*inventory.Class{class})})
 			spec := policySpec(k, view.Kind, class, &admissionregistrationv1.MutatingWebhook{})
 			p := newPolicy(t, &spec)
 			count := map[bool]int{}
@@ -149,12 +150,12 @@ func TestPolicyAgrees(t *testing.T) {
 }
 
 // newDefault is a class of a kind, and its whole object.
-func newDefault(t *testing.T, spec *v1beta1.ClassKindSpec, text string) (*selector.Class, map[string]any) {
+func newDefault(t *testing.T, spec *v1beta1.ClassKindSpec, text string) (*inventory.Class, map[string]any) {
 	t.Helper()
 	meta := &metav1.PartialObjectMetadata{}
 	require.NoError(t, json.Unmarshal([]byte(text), meta))
 	spec.ClaimKinds = controllertest.Links("claims.example.org")
-	kind := selector.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: *spec},
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: *spec},
 		schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"}, meta.Namespace != "")
 	content := object(t, text)
 	return kind.NewClass(meta, content), content
@@ -182,7 +183,7 @@ func TestPolicyOffers(t *testing.T) {
 						spec := policySpec(k, claimKind, class, &admissionregistrationv1.MutatingWebhook{})
 						p = new(newPolicy(t, &spec))
 					}
-					view := selector.NewView(claimKind, []*selector.Classes{selector.NewClasses(class.Kind, []*selector.Class{class})})
+					view := selector.NewView(claimKind, []*inventory.Classes{inventory.NewClasses(class.Kind, []*inventory.Class{class})})
 					due, _ := view.PolicyDefault()
 					holds := p.holds(map[string]any{"metadata": map[string]any{}}, object)
 					count[holds]++

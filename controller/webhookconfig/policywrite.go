@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -81,23 +81,23 @@ func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[strin
 }
 
 // policyFault is why classbind gives the default class, if that is not for this round to mend.
-func policyFault(err error) *selector.Fault {
+func policyFault(err error) *inventory.Fault {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return &selector.Fault{
+		return &inventory.Fault{
 			Reason: v1beta1.ReasonPolicyNotServed,
 			Text:   "the API server does not serve v1 of MutatingAdmissionPolicy, as Kubernetes 1.36 and later do",
 		}
 	case apierrors.IsForbidden(err):
-		return &selector.Fault{
+		return &inventory.Fault{
 			Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("%v: apply deploy/ of this release", truncate.Error(err)),
 		}
 	case apierrors.IsInvalid(err) && apierrors.HasStatusCause(err, metav1.CauseTypeForbidden):
 		// It is no 403, and its text tells who we are at length.
-		return &selector.Fault{Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
+		return &inventory.Fault{Reason: v1beta1.ReasonNotPermitted, Text: fmt.Sprintf("the author of a policy must be allowed to get its "+
 			"parameter: label a ClusterRole that allows get of the classes with %s=true", v1beta1.AggregateLabel)}
 	case apierrors.IsInvalid(err):
-		return &selector.Fault{Reason: v1beta1.ReasonPolicyRefused, Text: truncate.Error(err).Error()}
+		return &inventory.Fault{Reason: v1beta1.ReasonPolicyRefused, Text: truncate.Error(err).Error()}
 	}
 	return nil
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Op is an operation that an Attempt needs.
 type Op struct {
 	Kind OpKind
-	Seat selector.Seat
+	Seat inventory.Seat
 	// Class to read.
 	Class Class
 	// Lease to write over its Version.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 var (
@@ -18,9 +18,9 @@ var (
 	other = Class{Kind: "silvers.example.org", Namespace: "team", Name: "other"}
 )
 
-func seat(claimKind string) selector.Seat { return selector.Seat{ClaimKind: claimKind} }
+func seat(claimKind string) inventory.Seat { return inventory.Seat{ClaimKind: claimKind} }
 
-func seats(claimKinds ...string) (all []selector.Seat) {
+func seats(claimKinds ...string) (all []inventory.Seat) {
 	for _, name := range claimKinds {
 		all = append(all, seat(name))
 	}
@@ -102,7 +102,7 @@ func TestAttempt(t *testing.T) {
 		},
 		"DefaultAlreadyElsewhere": {
 			reason: "We should take a seat for a class that is the default of another.",
-			own:    &Live{UID: "me-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}},
+			own:    &Live{UID: "me-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}},
 		},
 
 		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
@@ -114,8 +114,8 @@ func TestAttempt(t *testing.T) {
 
 		"DefaultAlreadyOther":    {reason: "We should refuse for good while another is default.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
 		"DefaultUnderAnotherUID": {reason: "We should refuse where a class of that name is default, whichever was admitted.", lease: held(other, pending("o", "", 0)), live: Live{UID: "other-2", Version: "10", Seats: x}, want: want{read: []Class{other}, refusal: isDefault}},
-		"DefaultOfAnotherPart":   {reason: "We should not mind the default of another partition.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
-		"DefaultOfAnotherSeat":   {reason: "We should not mind the default of another seat.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []selector.Seat{{ClaimKind: "x", Namespace: "team"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"DefaultOfAnotherPart":   {reason: "We should not mind the default of another partition.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
+		"DefaultOfAnotherSeat":   {reason: "We should not mind the default of another seat.", lease: held(other, pending("o", "9", window)), live: Live{UID: "other-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Namespace: "team"}}}, want: want{read: []Class{other}, pending: []Pending{mine}}},
 
 		"UpdatedAndGone":   {reason: "We should pass over an update of a class that is gone.", lease: held(other, pending("o", "10", window)), want: want{read: []Class{other}, pending: []Pending{mine}}},
 		"UpdatedElsewise":  {reason: "We should pass over an update from a version that the API server has no more.", lease: held(other, pending("o", "10", window)), live: Live{UID: "other-1", Version: "11"}, want: want{read: []Class{other}, pending: []Pending{mine}}},
@@ -141,7 +141,7 @@ func TestAttempt(t *testing.T) {
 			if tc.own != nil {
 				own = *tc.own
 			}
-			request.Known = map[selector.Seat][]Class{x[0]: tc.known, seat("y"): {{Kind: "of", Name: "another claim kind"}}}
+			request.Known = map[inventory.Seat][]Class{x[0]: tc.known, seat("y"): {{Kind: "of", Name: "another claim kind"}}}
 			live := map[Class]Live{me: own, other: tc.live}
 			read, written, refusal := run(Begin(request, "mine"), tc.lease, live)
 			assert.ElementsMatch(t, append([]Class{me}, tc.want.read...), read, tc.reason)

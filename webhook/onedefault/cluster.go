@@ -16,7 +16,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -38,7 +38,7 @@ func (c *Cluster) Class(ctx context.Context, class Class) (Live, error) {
 }
 
 // Lease reads a Lease from the API server.
-func (c *Cluster) Lease(ctx context.Context, seat selector.Seat) (Lease, error) {
+func (c *Cluster) Lease(ctx context.Context, seat inventory.Seat) (Lease, error) {
 	return c.read(ctx, LeaseName(seat))
 }
 
@@ -66,7 +66,7 @@ func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
 
 // WriteLease creates the Lease if it has no Version. It counts the Lease at once: a
 // replica that does not see the others' Leases limits at least its own.
-func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) error {
+func (c *Cluster) WriteLease(ctx context.Context, seat inventory.Seat, l Lease) error {
 	if l.Holder.UID == "" {
 		return c.delete(ctx, LeaseName(seat), l)
 	}
@@ -77,7 +77,7 @@ func (c *Cluster) WriteLease(ctx context.Context, seat selector.Seat, l Lease) e
 	if !c.Sightings.mayTake(object.Name, &l) {
 		return fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
 			"take the mark from some; classbind deletes the Leases of those without a default after about two minutes",
-			l.Holder.Kind, selector.Seat{Namespace: l.Holder.Namespace}.In(), v1beta1.MaxSeatLeases)
+			l.Holder.Kind, inventory.Seat{Namespace: l.Holder.Namespace}.In(), v1beta1.MaxSeatLeases)
 	}
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
@@ -105,7 +105,7 @@ func (c *Cluster) Collect(ctx context.Context, name string) (deleted bool, err e
 			return false, err
 		}
 	}
-	if !l.unused(now, func(s selector.Seat) bool { return LeaseName(s) == name }) {
+	if !l.unused(now, func(s inventory.Seat) bool { return LeaseName(s) == name }) {
 		return false, nil
 	}
 	err = c.delete(ctx, name, l)
@@ -132,7 +132,7 @@ func IsToken(text string) bool {
 	return len(text) <= v1beta1.MaxUIDBytes && token.MatchString(text)
 }
 
-func encode(seat selector.Seat, l Lease) (*coordinationv1.Lease, error) {
+func encode(seat inventory.Seat, l Lease) (*coordinationv1.Lease, error) {
 	// An API server creates a Lease that it is to update, where there is none, unless the update has a uid.
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version, UID: l.UID}}
 	if seat.Partition != "" {

@@ -23,11 +23,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 var (
-	claims    = selector.Seat{ClaimKind: "claims.example.org"}
+	claims    = inventory.Seat{ClaimKind: "claims.example.org"}
 	leaseName = LeaseName(claims)
 )
 
@@ -255,8 +255,8 @@ func TestClusterWriteLease(t *testing.T) {
 // neither etcd nor our memory, and refuses nobody else.
 func TestTooManySeats(t *testing.T) {
 	cluster, f := newCluster(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}, nil)
-	of := func(n int) selector.Seat {
-		return selector.Seat{ClaimKind: claims.ClaimKind, Partition: strconv.Itoa(n)}
+	of := func(n int) inventory.Seat {
+		return inventory.Seat{ClaimKind: claims.ClaimKind, Partition: strconv.Itoa(n)}
 	}
 	by := func(kind, namespace string) Lease {
 		holder := Holder{Class{Kind: kind, Namespace: namespace, Name: "me"}, "me-1"}
@@ -275,7 +275,7 @@ func TestTooManySeats(t *testing.T) {
 	f.ClearActions()
 	greedy.Version = "7"
 	require.Error(t, cluster.WriteLease(t.Context(), foreign, greedy), "We should count a Lease that another share had.")
-	in := selector.Seat{ClaimKind: claims.ClaimKind, Namespace: "team"}
+	in := inventory.Seat{ClaimKind: claims.ClaimKind, Namespace: "team"}
 	require.Error(t, cluster.WriteLease(t.Context(), in, greedy), "We should count the seats of namespaces.")
 	assert.Empty(t, f.Actions())
 
@@ -295,7 +295,7 @@ func TestTooManySeats(t *testing.T) {
 
 // TestCollect deletes a Lease only if it is as good as none, and only the version that was read.
 func TestCollect(t *testing.T) {
-	elsewhere := []selector.Seat{{ClaimKind: "elsewhere.example.org"}}
+	elsewhere := []inventory.Seat{{ClaimKind: "elsewhere.example.org"}}
 	conflicting := func(f *clienttesting.Fake) {
 		f.PrependReactor("delete", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
 	}
@@ -312,7 +312,7 @@ func TestCollect(t *testing.T) {
 		"Free":             {reason: "We should delete a Lease that an older release has left free.", free: true, deletes: true},
 		"Gone":             {reason: "We should delete the Lease of a class that is gone, once its write is over.", after: window, deletes: true},
 		"MayComeBack":      {reason: "We should keep a Lease whose write may be in flight.", live: Live{UID: "me-1", Version: "10"}, after: window - time.Second},
-		"Default":          {reason: "We should keep the Lease of a default for ever.", live: Live{UID: "me-1", Version: "11", Seats: []selector.Seat{claims}}, after: time.Hour},
+		"Default":          {reason: "We should keep the Lease of a default for ever.", live: Live{UID: "me-1", Version: "11", Seats: []inventory.Seat{claims}}, after: time.Hour},
 		"DefaultElsewhere": {reason: "We should delete the Lease of a class that has moved away.", live: Live{UID: "me-1", Version: "11", Seats: elsewhere}, deletes: true},
 		"Unreadable":       {reason: "We should keep the Lease of a class that we cannot read.", liveErr: forbidden, after: time.Hour, err: forbidden},
 		"Taken":            {reason: "We should keep a Lease that was taken meanwhile.", after: window, change: conflicting, deletes: true, err: ErrConflict},

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // The exploration runs every interleaving of a few requests on a model of an API
@@ -81,12 +81,12 @@ type seatSet byte
 
 const onX, onY seatSet = 1, 2
 
-var seatX, seatY = selector.Seat{ClaimKind: "x"}, selector.Seat{ClaimKind: "y", Namespace: "team", Partition: "p"}
+var seatX, seatY = inventory.Seat{ClaimKind: "x"}, inventory.Seat{ClaimKind: "y", Namespace: "team", Partition: "p"}
 
-func place(s selector.Seat) int { return int(s.ClaimKind[0] - 'x') }
+func place(s inventory.Seat) int { return int(s.ClaimKind[0] - 'x') }
 
-func (s seatSet) list() (all []selector.Seat) {
-	for _, seat := range []selector.Seat{seatX, seatY} {
+func (s seatSet) list() (all []inventory.Seat) {
+	for _, seat := range []inventory.Seat{seatX, seatY} {
 		if s&(1<<place(seat)) != 0 {
 			all = append(all, seat)
 		}
@@ -134,7 +134,7 @@ type exploration struct {
 	// elsewhere are the seats to which classes move.
 	elsewhere taking
 	scripts   []script
-	known     map[selector.Seat][]Class
+	known     map[inventory.Seat][]Class
 	// accidents end attempts at any moment: replicas are killed, answers lost.
 	accidents bool
 
@@ -241,7 +241,7 @@ func (w *world) key(b []byte) []byte {
 func (e *exploration) run(objects []object) int {
 	e.seen, e.double, e.left, e.ends = map[string]struct{}{}, nil, nil, nil
 	start := world{objects: objects, version: 12, uid: 3, processes: make([]process, len(e.scripts))}
-	e.known = map[selector.Seat][]Class{}
+	e.known = map[inventory.Seat][]Class{}
 	for i, o := range objects { // Those that no Lease knows.
 		start.landed |= 1 << o.uid
 		for _, s := range o.seats.list() {
@@ -354,7 +354,7 @@ func (e *exploration) collect(w *world, i int) {
 				lease.Pending[i].Left = 0
 			}
 		}
-		if lease.unused(now, func(s selector.Seat) bool { return place(s) == k }) {
+		if lease.unused(now, func(s inventory.Seat) bool { return place(s) == k }) {
 			push(process{state: deleting, lease: Lease{Version: lease.Version}})
 		} else {
 			push(process{state: ended})
@@ -651,12 +651,12 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 // stuck makes later requests for a default of each seat, once all windows are over. It is
 // an error if anything but a default of that seat stands in the way.
 func (e *exploration) stuck(w world) error {
-	for _, seat := range []selector.Seat{seatX, seatY} {
+	for _, seat := range []inventory.Seat{seatX, seatY} {
 		free := true
 		for _, o := range w.objects {
 			free = free && !slices.Contains(o.seats.list(), seat)
 		}
-		a := Begin(&Request{Holder: Holder{Class: Class{Kind: "z", Name: "z"}, UID: "later"}, Seats: []selector.Seat{seat}, Known: e.known}, "later")
+		a := Begin(&Request{Holder: Holder{Class: Class{Kind: "z", Name: "z"}, UID: "later"}, Seats: []inventory.Seat{seat}, Known: e.known}, "later")
 		for steps := 0; a.Next() != nil; steps++ {
 			if steps == 100 {
 				return errors.New("it does not end")

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Class names a class.
@@ -62,7 +62,7 @@ type Live struct {
 	// Version is the resourceVersion.
 	Version string
 	// Seats whose default it is: none if it is not marked or is being deleted.
-	Seats []selector.Seat
+	Seats []inventory.Seat
 }
 
 // settled says that a write of the holder can no longer make the class default,
@@ -93,7 +93,7 @@ func (l *Lease) inFlight(now Live) []Pending {
 // unused reports whether the holder is not default, and can no longer become it by a write
 // that the Lease records. So the Lease is as good as none. The holder must have been read
 // after the Lease.
-func (l *Lease) unused(now Live, isSeat func(selector.Seat) bool) bool {
+func (l *Lease) unused(now Live, isSeat func(inventory.Seat) bool) bool {
 	return !slices.ContainsFunc(now.Seats, isSeat) && len(l.inFlight(now)) == 0
 }
 

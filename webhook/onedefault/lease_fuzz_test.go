@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // FuzzLease reads a Lease that somebody edited: either it is refused, or it is the same
@@ -64,7 +64,7 @@ func FuzzLease(f *testing.F) {
 		if got.Holder.UID == "" {
 			return // It is never written.
 		}
-		written, err := encode(selector.Seat{ClaimKind: "claims"}, got)
+		written, err := encode(inventory.Seat{ClaimKind: "claims"}, got)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 const (
@@ -31,10 +31,10 @@ var ErrConflict = errors.New("the Lease has changed")
 // has stored, not a cache. All methods are called concurrently.
 type Store interface {
 	// Lease of a seat; the zero value if there is none.
-	Lease(ctx context.Context, seat selector.Seat) (Lease, error)
+	Lease(ctx context.Context, seat inventory.Seat) (Lease, error)
 	// WriteLease replaces the Lease that has its Version, or deletes it if the new one is
 	// free; or returns ErrConflict.
-	WriteLease(ctx context.Context, seat selector.Seat, l Lease) error
+	WriteLease(ctx context.Context, seat inventory.Seat, l Lease) error
 	// Class as it is stored now; the zero value if there is none.
 	Class(ctx context.Context, c Class) (Live, error)
 }

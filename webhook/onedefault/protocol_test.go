@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // memory is a Store with the API server's preconditions, which a test can make fail.
@@ -25,7 +25,7 @@ type memory struct {
 	latency time.Duration
 
 	mu      sync.Mutex
-	leases  map[selector.Seat]Lease
+	leases  map[inventory.Seat]Lease
 	classes map[Class]Live
 	version int
 	counts  map[string]int
@@ -54,7 +54,7 @@ func (m *memory) begin(ctx context.Context, op Op) error {
 }
 
 // Lease is read.
-func (m *memory) Lease(ctx context.Context, s selector.Seat) (Lease, error) {
+func (m *memory) Lease(ctx context.Context, s inventory.Seat) (Lease, error) {
 	err := m.begin(ctx, Op{Kind: ReadLease, Seat: s})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *memory) Class(ctx context.Context, c Class) (Live, error) {
 }
 
 // WriteLease over its version.
-func (m *memory) WriteLease(ctx context.Context, s selector.Seat, l Lease) error {
+func (m *memory) WriteLease(ctx context.Context, s inventory.Seat, l Lease) error {
 	if err := m.begin(ctx, Op{Kind: WriteLease, Seat: s, Lease: l}); err != nil {
 		return err
 	}
@@ -86,14 +86,14 @@ func (m *memory) WriteLease(ctx context.Context, s selector.Seat, l Lease) error
 }
 
 // put a Lease over any version.
-func (m *memory) put(s selector.Seat, l Lease) {
+func (m *memory) put(s inventory.Seat, l Lease) {
 	m.version++
 	l.Version = "v" + strconv.Itoa(m.version)
 	m.leases[s] = l
 }
 
 func newMemory(leases map[string]Lease) *memory {
-	m := &memory{leases: map[selector.Seat]Lease{}, classes: map[Class]Live{}, counts: map[string]int{}, reads: map[Class]int{}}
+	m := &memory{leases: map[inventory.Seat]Lease{}, classes: map[Class]Live{}, counts: map[string]int{}, reads: map[Class]int{}}
 	for claimKind, l := range leases {
 		m.put(seat(claimKind), l)
 	}

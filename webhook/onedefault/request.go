@@ -3,7 +3,7 @@ package onedefault
 import (
 	"time"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Request asks that a class may become default. None of it is trusted: a review can
@@ -14,10 +14,10 @@ type Request struct {
 	Base string
 	// Seats that the class is to take, each once, in the same order for all requests. It
 	// may have some of them already.
-	Seats []selector.Seat
+	Seats []inventory.Seat
 	// Known defaults of each seat, which may be older than any Lease. A class that is
 	// no longer default does no harm.
-	Known map[selector.Seat][]Class
+	Known map[inventory.Seat][]Class
 	// DryRun writes nothing.
 	DryRun bool
 }
@@ -27,7 +27,7 @@ type Refusal struct {
 	Reason Reason
 	// Seat that is taken, and the class that has it. If the reason is the request's
 	// own class, there is no seat.
-	Seat  selector.Seat
+	Seat  inventory.Seat
 	Class Class
 	// RetryAfter is how long a write may yet be InFlight.
 	RetryAfter time.Duration

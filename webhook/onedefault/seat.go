@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // Prefixes of Lease names. No namespace and no hash has a dot, so a name has only one
@@ -23,7 +23,7 @@ const hashBytes = 16
 // LeaseName of a seat: default.CLAIMKIND, default-in.NAMESPACE.CLAIMKIND, or, with a
 // partition, default-of.HASH.CLAIMKIND, because a partition may be any text. Of the
 // 253 characters that a name may have, 178 are left for the claim kind's.
-func LeaseName(s selector.Seat) string {
+func LeaseName(s inventory.Seat) string {
 	switch {
 	case s.Partition != "":
 		sum := sha256.Sum256([]byte(s.Namespace + "\x00" + s.Partition)) // No namespace has the separator.
@@ -54,4 +54,4 @@ func ClaimKindOf(leaseName string) string {
 }
 
 // describe a seat for people.
-func describe(s selector.Seat) string { return fmt.Sprintf("claim kind %q%s", s.ClaimKind, s.In()) }
+func describe(s inventory.Seat) string { return fmt.Sprintf("claim kind %q%s", s.ClaimKind, s.In()) }

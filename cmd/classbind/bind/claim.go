@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -89,7 +90,7 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 	case d.Given():
 		return c.leftAlone(claim.Settled, "the claim has its class"), nil
 	}
-	class := d.Class.FullName()
+	class := selector.NameOf(d.Class)
 	c.Class, c.class = &class, d.Class.String()
 	if b.dryRun {
 		return c.end(Bound, d.Reason(), ""), nil

@@ -16,6 +16,7 @@ import (
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 )
 
@@ -160,7 +161,7 @@ func (o *options) decide(
 	}
 	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item)}
 	item.Explanation, err = decider.Explain(ctx, v.View, in)
-	claim, fault := item.Decision.Claim, (*selector.Fault)(nil)
+	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
 		item.leftAlone(fault.Reason, fault.Text)
@@ -189,7 +190,7 @@ func (o *options) decide(
 // version, or nothing but its apiVersion changes when the API server converts it.
 func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, found resource) bool {
 	if found.unread != nil {
-		i.undecided(k, &selector.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
+		i.undecided(k, &inventory.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
 		return false
 	}
 	version := found.GroupVersion().String()
@@ -293,7 +294,7 @@ func (o *options) noteDecision(
 }
 
 // undecided says what happens to a claim whose registration is at fault.
-func (i *Item) undecided(k *v1beta1.ClaimKind, fault *selector.Fault) {
+func (i *Item) undecided(k *v1beta1.ClaimKind, fault *inventory.Fault) {
 	policy := "refused, because failurePolicy is " + string(k.Spec.Admission.FailurePolicy)
 	if k.Spec.Admission.FailurePolicy == v1beta1.Ignore {
 		policy = "created without a class, because failurePolicy is Ignore"

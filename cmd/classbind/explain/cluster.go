@@ -14,7 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/registry"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -67,7 +67,7 @@ func (c *cluster) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 	return schemaOfOpenAPI(document, kind)
 }
 
-func (c *cluster) classes(ctx context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {
+func (c *cluster) classes(ctx context.Context, kind *inventory.ClassKind, _ resource) (*inventory.Classes, error) {
 	return c.reader.Classes(ctx, kind)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -42,9 +43,9 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 
 		k := &s.claimKinds[0]
 		compiled := selector.NewClaimKind(k, &s.classKinds[0])
-		inventory := selector.NewInventory()
-		inventory.Open()
-		inventory.SetClaimKind(compiled)
+		inv := selector.NewInventory()
+		inv.Open()
+		inv.SetClaimKind(compiled)
 		known := objectsOf(t, compiled, documentsOf(t, related...))
 		read := func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 			objects, ok := known[kind.Key()]
@@ -58,16 +59,16 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 			if g.IntN(2) == 0 { // They are new, and read live.
 				objects = nil
 			}
-			inventory.SetRelated(selector.NewObjects(kind, kind.Resource == "plans.example.org", objects))
+			inv.SetRelated(inventory.NewObjects(kind, kind.Resource == "plans.example.org", objects))
 		}
-		ck := selector.NewClassKind(&s.classKinds[0], metav1.SchemeGroupVersion.WithKind("FastClass"), false, k)
+		ck := inventory.NewClassKind(&s.classKinds[0], metav1.SchemeGroupVersion.WithKind("FastClass"), false, k)
 		ck.GroupVersionKind.Group = "example.org"
 		if ck.Fault == nil {
-			var all []*selector.Class
+			var all []*inventory.Class
 			for _, c := range documentsOf(t, classes...) {
 				all = append(all, ck.NewClass(&c.Unstructured, c.Object))
 			}
-			inventory.SetClasses(selector.NewClasses(ck, all))
+			inv.SetClasses(inventory.NewClasses(ck, all))
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			defer func() {
@@ -75,7 +76,7 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 					t.Log(what(), encode(t, got))
 				}
 			}()
-			assertAnswered(t, inventory, read, k.Spec.Reference.Place, d, got)
+			assertAnswered(t, inv, read, k.Spec.Reference.Place, d, got)
 		})
 
 		seen[got.Reason]++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -53,7 +54,7 @@ func (i *Item) addDecision() {
 	if d.Class == nil || i.OddsDependOn != "" && len(i.Candidates) > 1 {
 		return
 	}
-	class := d.Class.FullName()
+	class := selector.NameOf(d.Class)
 	i.Class, i.Reference = &class, d.View.Kind.Reference(d.Class.Target())
 	for n := range i.Candidates {
 		i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class

@@ -21,7 +21,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/deploy/crd"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // files is a source that needs no cluster.
@@ -273,16 +273,16 @@ func (f *files) definitionOf(kind schema.GroupKind) (name string, c *definition)
 	return "", nil
 }
 
-func (f *files) classes(_ context.Context, kind *selector.ClassKind, _ resource) (*selector.Classes, error) {
+func (f *files) classes(_ context.Context, kind *inventory.ClassKind, _ resource) (*inventory.Classes, error) {
 	classes, err := f.classList(kind)
 	if err != nil {
 		return nil, err
 	}
-	return selector.NewClasses(kind, classes), nil
+	return inventory.NewClasses(kind, classes), nil
 }
 
-func (f *files) classList(kind *selector.ClassKind) ([]*selector.Class, error) {
-	var classes []*selector.Class
+func (f *files) classList(kind *inventory.ClassKind) ([]*inventory.Class, error) {
+	var classes []*inventory.Class
 	seen := places{}
 	for i := range f.objects {
 		d := &f.objects[i]

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // overlay is a cluster as it would be if files were applied to it.
@@ -59,13 +59,13 @@ func (o *overlay) schema(ctx context.Context, kind schema.GroupVersionKind) (*ob
 }
 
 // classes of the cluster, with those of the files.
-func (o *overlay) classes(ctx context.Context, kind *selector.ClassKind, of resource) (*selector.Classes, error) {
+func (o *overlay) classes(ctx context.Context, kind *inventory.ClassKind, of resource) (*inventory.Classes, error) {
 	added, err := o.files.classList(kind)
 	if err != nil {
 		return nil, err
 	}
 	if of.new {
-		return selector.NewClasses(kind, added), nil
+		return inventory.NewClasses(kind, added), nil
 	}
 	classes, err := o.cluster.classes(ctx, kind, of)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/rules"
@@ -32,7 +33,7 @@ type source interface {
 	// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one
 	// if that is empty; a notServedError where there is none.
 	resolve(ctx context.Context, name, version string, verbs ...string) (resource, error)
-	classes(context.Context, *selector.ClassKind, resource) (*selector.Classes, error)
+	classes(context.Context, *inventory.ClassKind, resource) (*inventory.Classes, error)
 	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
 	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
 	// object of a resource; nil where there is none, or nothing is known of it.
@@ -85,7 +86,7 @@ type foundSchema struct {
 type view struct {
 	*selector.View
 	// all classes, also of class kinds that the View leaves out.
-	all []*selector.Classes
+	all []*inventory.Classes
 	// notes are what people should know of it.
 	notes []string
 	// invalid expressions of the claim kind, and of class kinds that serve it.
@@ -271,7 +272,7 @@ func (r *registrations) comparePaths(ctx context.Context, kind *selector.ClaimKi
 }
 
 // offered classes of a kind, nil where the server leaves them out.
-func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *view) (*selector.Classes, error) {
+func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *view) (*inventory.Classes, error) {
 	if ready := connect.LeftOut(ck); ready != nil {
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
@@ -291,7 +292,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *v
 	if found.Kind == "" { // Two kinds of which nothing is known are not the same.
 		found.Kind = ck.Name
 	}
-	kind := selector.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, r.claimKinds)...)
+	kind := inventory.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		for _, e := range rules.InvalidOfClasses(ck) {

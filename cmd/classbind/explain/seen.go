@@ -12,8 +12,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -38,7 +38,7 @@ func (r *registrations) namespace(ctx context.Context, name string) (content map
 
 // relate has a view know the kinds of the objects that its claims name. The objects are read one by one.
 func (r *registrations) relate(ctx context.Context, v *view) error {
-	var objects []*selector.Objects
+	var objects []*inventory.Objects
 	for _, kind := range v.Kind.RelatedKinds() {
 		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		if err != nil && !notServed(err) {
@@ -49,10 +49,10 @@ func (r *registrations) relate(ctx context.Context, v *view) error {
 				err = fmt.Errorf("version %q is not served: "+
 					"set the version in spec.classes.related to one that is, or leave it out", kind.Version)
 			}
-			v.Fault = cmp.Or(v.Fault, &selector.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
+			v.Fault = cmp.Or(v.Fault, &inventory.Fault{Reason: v1beta1.ReasonRelatedMissing, Text: fmt.Sprintf(
 				"the objects of %q, at which expressions of claim kind %q look, cannot be known: %v", kind.Key(), v.Kind.Name, err)})
 		}
-		objects = append(objects, selector.NewObjects(kind, of.Namespaced, nil))
+		objects = append(objects, inventory.NewObjects(kind, of.Namespaced, nil))
 	}
 	v.View = v.WithRelated(objects)
 	return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook"
 )
 
@@ -75,23 +76,23 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 		got := items[0]
 		outcomes[got.Outcome]++
 
-		// Fill the server's inventory as its watches do.
-		inventory := selector.NewInventory()
-		inventory.Open()
-		inventory.SetClaimKind(selector.NewClaimKind(&s.claimKinds[0]))
+		// Fill the server's inv as its watches do.
+		inv := selector.NewInventory()
+		inv.Open()
+		inv.SetClaimKind(selector.NewClaimKind(&s.claimKinds[0]))
 		for n := range s.classKinds {
 			kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[s.classKinds[n].Name]
-			compiled := selector.NewClassKind(&s.classKinds[n], metav1.SchemeGroupVersion.WithKind(kind), false)
+			compiled := inventory.NewClassKind(&s.classKinds[n], metav1.SchemeGroupVersion.WithKind(kind), false)
 			compiled.GroupVersionKind.Group = "example.org"
-			var classes []*selector.Class
+			var classes []*inventory.Class
 			for _, c := range registrations {
 				if c.GetKind() == kind {
 					classes = append(classes, compiled.NewClass(&c.Unstructured, c.Object))
 				}
 			}
-			inventory.SetClasses(selector.NewClasses(compiled, classes))
+			inv.SetClasses(inventory.NewClasses(compiled, classes))
 		}
-		assertAnswered(t, inventory, nil, s.claimKinds[0].Spec.Reference.Place, d, got)
+		assertAnswered(t, inv, nil, s.claimKinds[0].Spec.Reference.Place, d, got)
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
 		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
@@ -99,10 +100,10 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 }
 
 // assertAnswered compares an item with what the server answers jane, who asks.
-func assertAnswered(t *testing.T, inventory *selector.Inventory, related readRelated, reference v1beta1.Place, d document, got *Item) {
+func assertAnswered(t *testing.T, inv *selector.Inventory, related readRelated, reference v1beta1.Place, d document, got *Item) {
 	t.Helper()
 	binder := &webhook.Binder{
-		Snapshot: inventory.Snapshot,
+		Snapshot: inv.Snapshot,
 		Decider: &selector.Decider{
 			Live:  func(_ context.Context, v *selector.View, _ claim.Claim) (*selector.View, error) { return v, nil },
 			Fresh: func() uint64 { return 7 }, Now: time.Now, Related: related,

@@ -8,6 +8,7 @@ import (
 
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 )
 
@@ -43,7 +44,7 @@ type registry struct {
 
 // classKind is a registered class kind.
 type classKind struct {
-	*selector.ClassKind
+	*inventory.ClassKind
 	found lookup.Resource
 	// leftOut says that classbind offers none of its classes.
 	leftOut bool

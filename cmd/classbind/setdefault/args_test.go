@@ -13,13 +13,14 @@ import (
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // fakeKind returns a class kind of version v1, in the group of its name.
 func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *classKind {
 	gvk := schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind)
 	aliases := strings.ToLower(kind) + ",bc"
-	return &classKind{found: lookup.Resource{GroupVersionKind: gvk, Aliases: aliases}, ClassKind: selector.NewClassKind(&v1beta1.ClassKind{
+	return &classKind{found: lookup.Resource{GroupVersionKind: gvk, Aliases: aliases}, ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claimKinds...), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
 	}, gvk, namespaced)}

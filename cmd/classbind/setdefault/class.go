@@ -7,16 +7,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // storedClass is a class as the API server stores it.
 type storedClass struct {
-	*selector.Class
+	*inventory.Class
 	object *unstructured.Unstructured
 }
 
-func newStoredClass(kind *selector.ClassKind, object *unstructured.Unstructured) *storedClass {
+func newStoredClass(kind *inventory.ClassKind, object *unstructured.Unstructured) *storedClass {
 	return &storedClass{Class: kind.NewClass(object, object.Object), object: object}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // plan says what to write to move a default.
@@ -17,7 +18,7 @@ type plan struct {
 	// claimKinds are those whose default the target is to become, sorted; seats has
 	// the seat of each.
 	claimKinds []string
-	seats      []selector.Seat
+	seats      []inventory.Seat
 	// unmark are the classes that must lose their mark before the target gets it.
 	unmark []*storedClass
 	// mark says that the target has no mark yet.
@@ -25,7 +26,7 @@ type plan struct {
 	// gain are other claim kinds that have no default and get one.
 	gain []string
 	// lose are other seats that have a default and lose it.
-	lose []selector.Seat
+	lose []inventory.Seat
 }
 
 // done says that there is nothing to write.
@@ -77,10 +78,10 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	if err := p.findLosers(r, kept); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(p.lose, selector.Seat.Compare)
+	slices.SortFunc(p.lose, inventory.Seat.Compare)
 	p.lose = slices.Compact(p.lose)
 	for _, name := range without {
-		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s selector.Seat) bool { return s.ClaimKind == name }) {
+		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s inventory.Seat) bool { return s.ClaimKind == name }) {
 			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for",
 				name, target.Kind.Name)
 		}
@@ -129,7 +130,7 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 // and the command that agrees to them.
 func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
-	change := func(seat selector.Seat, after string) {
+	change := func(seat inventory.Seat, after string) {
 		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
 		if r.claimKinds[seat.ClaimKind] == nil {
 			text += " (it is not registered: create its ClaimKind first)"
@@ -164,7 +165,7 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 }
 
 // seat returns the seat that a class takes as a default, false if it takes none.
-func (r *registry) seat(claimKind string, c *storedClass) (selector.Seat, bool) {
+func (r *registry) seat(claimKind string, c *storedClass) (inventory.Seat, bool) {
 	seat, offered, _ := r.claimKind(claimKind).SeatOf(c.Class) // A class of no known seat is nobody's default.
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
 }
@@ -179,36 +180,36 @@ func (r *registry) claimKind(name string) *selector.ClaimKind {
 
 // faultOf is why claims of a kind are offered no class of a class kind that serves it,
 // nil if they are.
-func (r *registry) faultOf(kind *selector.ClassKind, claimKind string) *selector.Fault {
+func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *inventory.Fault {
 	k := r.claimKinds[claimKind]
 	if k == nil {
 		return nil
 	}
-	var serving []*selector.Classes
+	var serving []*inventory.Classes
 	for _, other := range r.classKinds {
 		if other.lookupErr == nil && !other.leftOut && other.serves(claimKind) {
-			serving = append(serving, selector.NewClasses(other.ClassKind, nil))
+			serving = append(serving, inventory.NewClasses(other.ClassKind, nil))
 		}
 	}
 	return selector.NewView(k, serving).FaultOf(kind.Name)
 }
 
 // takes reports whether a class, if marked, is a default of the seat.
-func (r *registry) takes(c *storedClass, seat selector.Seat) bool {
+func (r *registry) takes(c *storedClass, seat inventory.Seat) bool {
 	own, offered := r.seat(seat.ClaimKind, c)
 	return c.serves(seat.ClaimKind) && offered && own == seat
 }
 
 // takers returns the marked classes that are defaults of one of the seats.
-func (r *registry) takers(classes []*storedClass, seats ...selector.Seat) []*storedClass {
+func (r *registry) takers(classes []*storedClass, seats ...inventory.Seat) []*storedClass {
 	return slices.DeleteFunc(slices.Clone(classes), func(c *storedClass) bool {
-		return !slices.ContainsFunc(seats, func(s selector.Seat) bool { return r.takes(c, s) })
+		return !slices.ContainsFunc(seats, func(s inventory.Seat) bool { return r.takes(c, s) })
 	})
 }
 
-func seatText(s selector.Seat) string { return s.ClaimKind + s.In() }
+func seatText(s inventory.Seat) string { return s.ClaimKind + s.In() }
 
-func seatTexts(seats []selector.Seat) string {
+func seatTexts(seats []inventory.Seat) string {
 	texts := make([]string, len(seats))
 	for i, s := range seats {
 		texts[i] = seatText(s)

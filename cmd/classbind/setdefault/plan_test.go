@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 func TestNewPlan(t *testing.T) {
@@ -232,7 +233,7 @@ func TestNewPlanOfPartitions(t *testing.T) {
 		Classes: v1beta1.Classes{Partition: &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}, Fits: []v1beta1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}}},
 	}}
 	newKind := func(kind, name string, mark v1beta1.Source) *classKind {
-		return &classKind{ClassKind: selector.NewClassKind(&v1beta1.ClassKind{
+		return &classKind{ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}, Default: mark},
 		}, schema.GroupVersionKind{Group: "test", Version: "v1", Kind: kind}, false, claims)}
 	}
@@ -309,7 +310,7 @@ func TestUnconfirmed(t *testing.T) {
 		u.SetNamespace(namespace)
 		return &plan{
 			target: newStoredClass(fakeKind("A", "as.test", namespace != "", "claims.test").ClassKind, u),
-			seats:  []selector.Seat{{ClaimKind: "claims.test", Namespace: namespace}},
+			seats:  []inventory.Seat{{ClaimKind: "claims.test", Namespace: namespace}},
 		}
 	}
 	partitioned := class("other", "")
@@ -352,7 +353,7 @@ func TestMarkPatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := selector.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1beta1.ClassKindSpec{Default: tc.source}},
+			kind := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "as.test"}, Spec: v1beta1.ClassKindSpec{Default: tc.source}},
 				fakeKind("A", "as.test", false).GroupVersionKind, tc.namespace != "")
 			u := &unstructured.Unstructured{Object: map[string]any{}}
 			u.SetNamespace(tc.namespace)

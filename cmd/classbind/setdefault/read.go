@@ -23,6 +23,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -74,18 +75,18 @@ func (c *cluster) registry(ctx context.Context) (*registry, error) {
 		k := &classKinds[i]
 		found, lookupErr := c.resources.Resolve(ctx, k.Name, "", "list")
 		r.classKinds = append(r.classKinds, &classKind{
-			ClassKind: selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
+			ClassKind: inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, claimKinds)...),
 			found:     found, lookupErr: lookupErr, leftOut: connect.LeftOut(k) != nil,
 		})
 	}
 	return r, nil
 }
 
-func (c *cluster) resource(kind *selector.ClassKind, namespace string) dynamic.ResourceInterface {
+func (c *cluster) resource(kind *inventory.ClassKind, namespace string) dynamic.ResourceInterface {
 	return c.classes.Resource(kind.Resource()).Namespace(namespace)
 }
 
-func (c *cluster) class(ctx context.Context, kind *selector.ClassKind, namespace, name string) (*storedClass, error) {
+func (c *cluster) class(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (*storedClass, error) {
 	object, err := c.resource(kind, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, truncate.Error(err)
@@ -159,7 +160,7 @@ func inFlight(err error) bool {
 }
 
 // refusedByGuard says that the guard refused a mark, for whatever reason.
-func refusedByGuard(err error, kind *selector.ClassKind) bool {
+func refusedByGuard(err error, kind *inventory.ClassKind) bool {
 	denial := fmt.Sprintf("admission webhook %q denied the request", kind.Name+v1beta1.GuardSuffix)
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), denial)
 }

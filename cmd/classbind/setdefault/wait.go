@@ -15,7 +15,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 const confirmInterval = 200 * time.Millisecond
@@ -93,7 +93,7 @@ func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 	var missing []string
 	for _, seat := range p.seats {
 		name := seat.ClaimKind
-		if seat != (selector.Seat{ClaimKind: name}) {
+		if seat != (inventory.Seat{ClaimKind: name}) {
 			continue
 		}
 		k := &v1beta1.ClaimKind{}

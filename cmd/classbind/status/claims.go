@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -97,7 +98,7 @@ type claims struct {
 	kind     *v1beta1.ClaimKind
 	compiled *selector.ClaimKind
 	// classes of the claim kind, and complete says that all of them are known.
-	classes  []*selector.Classes
+	classes  []*inventory.Classes
 	complete bool
 	selected *claim.Namespaces
 	// namespaces are the labels of those that are known.

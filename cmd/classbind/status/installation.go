@@ -25,14 +25,14 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/webhookconfig"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // reader of kinds and classes: a *registry.Reader.
 type reader interface {
 	Resolve(ctx context.Context, name, version string, verbs ...string) (cluster.Resource, error)
-	Classes(ctx context.Context, kind *selector.ClassKind) (*selector.Classes, error)
+	Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error)
 }
 
 // installation of classbind, as it was read once for all sections.
@@ -51,7 +51,7 @@ type installation struct {
 	// served resources of claims, by the name of the ClaimKind.
 	served map[string]served
 	// classes by the name of the class kind, and why those of others are not known.
-	classes    map[string]*selector.Classes
+	classes    map[string]*inventory.Classes
 	classesErr map[string]error
 
 	deployments    []appsv1.Deployment
@@ -99,7 +99,7 @@ func (i *installation) read(ctx context.Context) (err error) {
 		return fmt.Errorf("classbind is in namespace %[1]s, where the API server asks it, and not in %[2]s: "+
 			"--classbind-namespace %[1]s", namespace, i.own)
 	}
-	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*selector.Classes{}, map[string]error{}
+	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*inventory.Classes{}, map[string]error{}
 	for n := range i.claimKinds {
 		k := &i.claimKinds[n]
 		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
@@ -108,9 +108,9 @@ func (i *installation) read(ctx context.Context) (err error) {
 	for n := range i.classKinds {
 		k := &i.classKinds[n]
 		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
-		var classes *selector.Classes
+		var classes *inventory.Classes
 		if err == nil {
-			kind := selector.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, i.claimKinds)...)
+			kind := inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, i.claimKinds)...)
 			classes, err = i.reader.Classes(ctx, kind)
 		}
 		switch {
@@ -140,7 +140,7 @@ func (i *installation) elsewhere() string {
 
 // classesOf returns those of the class kinds that serve a claim kind, also of those that
 // the server leaves out, and reports whether all were read.
-func (i *installation) classesOf(k *v1beta1.ClaimKind) (all []*selector.Classes, complete bool) {
+func (i *installation) classesOf(k *v1beta1.ClaimKind) (all []*inventory.Classes, complete bool) {
 	complete = true
 	for n := range i.classKinds {
 		ck := &i.classKinds[n]

@@ -27,7 +27,7 @@ import (
 	"github.com/classbind/classbind/certs/certtest"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 const (
@@ -171,14 +171,14 @@ func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (cluster
 	return found, nil
 }
 
-func (w *world) Classes(_ context.Context, kind *selector.ClassKind) (*selector.Classes, error) {
-	var all []*selector.Class
+func (w *world) Classes(_ context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
+	var all []*inventory.Class
 	for _, o := range append([]client.Object{w.gold}, w.more...) {
 		if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == kind.GroupVersionKind.Kind {
 			all = append(all, kind.NewClass(u, u.Object))
 		}
 	}
-	return selector.NewClasses(kind, all), w.refuse("Classes")
+	return inventory.NewClasses(kind, all), w.refuse("Classes")
 }
 
 // refuse to read a kind.

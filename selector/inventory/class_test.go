@@ -1,4 +1,4 @@
-package selector
+package inventory
 
 import (
 	"fmt"
@@ -208,19 +208,19 @@ func TestNewClass(t *testing.T) {
 		Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
 	}, nil)
 	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.drawHash, want.place, want.groupless, want.kindless = got.drawHash, got.place, got.groupless, got.kindless
+	want.DrawHash, want.Place, want.groupless, want.kindless = got.DrawHash, got.Place, got.groupless, got.kindless
 	assert.Equal(t, want, got, "We should read everything that choosing needs")
 
 	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1beta1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, drawHash: plain.drawHash, place: plain.place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
-	assert.NotEqual(t, got.drawHash, plain.drawHash, "We should tell classes of two namespaces apart")
+	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, DrawHash: plain.DrawHash, Place: plain.Place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
+	assert.NotEqual(t, got.DrawHash, plain.DrawHash, "We should tell classes of two namespaces apart")
 }
 
 func TestClassHash(t *testing.T) {
 	hash := func(gvk schema.GroupVersionKind, namespace, name string) uint64 {
 		k := newKind("rdsinstanceclasses.database.aws.crossplane.io", "")
 		k.GroupVersionKind = gvk
-		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).drawHash
+		return k.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: name}, nil).DrawHash
 	}
 	this := hash(schema.GroupVersionKind{Group: "example.org", Version: "v1alpha1", Kind: "Class"}, "", "gold")
 	cases := map[string]struct {

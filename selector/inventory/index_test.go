@@ -1,4 +1,4 @@
-package selector
+package inventory
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func TestIndexMatchesAsAScan(t *testing.T) {
 			}
 			require.Equal(t, names(want), visited(indexed, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
 			require.Equal(t, names(want), visited(scanned, claim.Namespace, claim.Selector), "We should find each class that %v is offered and matches, and once", claim)
-			require.Equal(t, most, indexed.lenOffered(claim.Namespace), "We should count the classes that %v is offered", claim)
+			require.Equal(t, most, indexed.LenOffered(claim.Namespace), "We should count the classes that %v is offered", claim)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func TestIndexPassesOverOtherNamespaces(t *testing.T) {
 			q := newQuery(s, &queryRoom{})
 			assert.Equal(t, tc.indexed, v.eachIndexed(tc.namespace, &q, func(*Class) {}), tc.reason)
 			looked := 0
-			v.Classes[0].eachOffered(&v.demand.Reach, tc.namespace, func(*Class) { looked++ })
+			v.Classes[0].EachOffered(&v.demand.Reach, tc.namespace, func(*Class) { looked++ })
 			assert.Equal(t, tc.offered, looked, tc.reason)
 		})
 	}

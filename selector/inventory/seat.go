@@ -1,4 +1,4 @@
-package selector
+package inventory
 
 import (
 	"cmp"
@@ -28,13 +28,13 @@ type Seat struct {
 // the partition of the class cannot be determined, or whether it can serve the kind.
 func (d *Demand) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	seat.ClaimKind = d.Name
-	if by, _, why := d.serves(c); by != nil {
+	if by, _, why := d.Unmet(c); by != nil {
 		if why != nil {
 			why = fmt.Errorf("the expression %s fails for %q: %w", by.Field, c, why)
 		}
 		return seat, false, why
 	}
-	if seat.Partition, err = d.partitionFor(c); err != nil {
+	if seat.Partition, err = d.PartitionFor(c); err != nil {
 		return seat, false, err
 	}
 	if c.Namespace != "" && d.Own() {
@@ -44,8 +44,8 @@ func (d *Demand) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	return seat, d.Offers("", c.Namespace), nil
 }
 
-// partitionFor which a class can be the default.
-func (d *Demand) partitionFor(c *Class) (string, error) {
+// PartitionFor which a class can be the default.
+func (d *Demand) PartitionFor(c *Class) (string, error) {
 	if d.PartitionClass == nil {
 		return "", nil
 	}
@@ -79,7 +79,7 @@ func (o *Offer) DefaultsOf(seat Seat) []*Class {
 			defaults = append(defaults, c)
 		}
 	})
-	slices.SortFunc(defaults, compare)
+	slices.SortFunc(defaults, Compare)
 	return defaults
 }
 
@@ -92,7 +92,7 @@ func (o *Offer) EachDefaultOf(namespace, partition string, visit func(*Class)) {
 	}
 	if o.index == nil {
 		o.eachDefaultIn(namespace, func(c *Class) {
-			if of, err := o.demand.partitionFor(c); err == nil && of == partition {
+			if of, err := o.demand.PartitionFor(c); err == nil && of == partition {
 				visit(c)
 			}
 		})

@@ -1,4 +1,4 @@
-package selector
+package inventory
 
 import (
 	"fmt"
@@ -26,10 +26,15 @@ func RevisionOf(registration metav1.Object) Revision {
 // Fault of a registration: the reason of its Ready condition, and a text.
 type Fault struct{ Reason, Text string }
 
+// Faultf is a fault with a text as fmt formats it.
+func Faultf(reason, format string, args ...any) *Fault {
+	return &Fault{reason, fmt.Sprintf(format, args...)}
+}
+
 func (f *Fault) Error() string { return f.Text }
 
-// faultOf a registration with invalid expressions, nil if there are none.
-func faultOf(what, name string, invalid []rules.Invalid) *Fault {
+// FaultOf a registration with invalid expressions, nil if there are none.
+func FaultOf(what, name string, invalid []rules.Invalid) *Fault {
 	if len(invalid) == 0 {
 		return nil
 	}
@@ -37,6 +42,6 @@ func faultOf(what, name string, invalid []rules.Invalid) *Fault {
 	for _, i := range invalid[:min(len(invalid), v1beta1.MaxErrors)] {
 		texts = append(texts, i.Error())
 	}
-	return &Fault{v1beta1.ReasonInvalidExpression, fmt.Sprintf("%s %q: %s", what, name,
-		truncate.String(strings.Join(texts, "; "), 2*v1beta1.MaxMessageBytes))}
+	return Faultf(v1beta1.ReasonInvalidExpression, "%s %q: %s", what, name,
+		truncate.String(strings.Join(texts, "; "), 2*v1beta1.MaxMessageBytes))
 }

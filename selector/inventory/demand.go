@@ -1,8 +1,7 @@
-package selector
+package inventory
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -48,7 +47,7 @@ func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string
 	if !bound || d.MayRebind(object) || to.Name == "" {
 		return nil, ""
 	}
-	for s, in := range d.named(classes, namespace, to) {
+	for s, in := range d.Named(classes, namespace, to) {
 		if class := s.find(className{in, to.Name}); class != nil {
 			return class, ""
 		}
@@ -64,9 +63,9 @@ func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string
 	return nil, missing
 }
 
-// named are the classes of the kinds that a reference may mean, and in which namespace, in the order in
+// Named are the classes of the kinds that a reference may mean, and in which namespace, in the order in
 // which the name is looked for.
-func (d *Demand) named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
+func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
 	if len(d.Precedence) > 0 {
 		at := func(s *Classes) uint { return uint(slices.Index(d.Precedence, s.Kind.Name)) } //nolint:gosec // -1 is the last.
 		classes = slices.SortedStableFunc(slices.Values(classes), func(a, b *Classes) int { return cmp.Compare(at(a), at(b)) })
@@ -91,7 +90,7 @@ func (d *Demand) named(classes []*Classes, namespace string, to claim.Target) it
 func (d *Demand) CountedAs(c *Class) uint64 {
 	switch d.Form.NamesKind {
 	case claim.GroupAndKind:
-		return c.place
+		return c.Place
 	case claim.KindAlone:
 		return c.groupless
 	default:
@@ -99,9 +98,9 @@ func (d *Demand) CountedAs(c *Class) uint64 {
 	}
 }
 
-// serves reports whether a class can serve claims of the kind. If not, by is the condition that
+// Unmet reports whether a class can serve claims of the kind. If not, by is the condition that
 // it does not meet, and term the part of it, and why an error.
-func (d *Demand) serves(c *Class) (by *rules.Fit, term *expression.Expression, why error) {
+func (d *Demand) Unmet(c *Class) (by *rules.Fit, term *expression.Expression, why error) {
 	return d.servesWithin(c, &expression.Budget{Left: v1beta1.MaxClassExpressionCost})
 }
 
@@ -118,7 +117,7 @@ func (d *Demand) servesWithin(c *Class, budget *expression.Budget) (by *rules.Fi
 
 // Serves reports whether a class can serve claims of the kind.
 func (d *Demand) Serves(c *Class) bool {
-	by, _, _ := d.serves(c)
+	by, _, _ := d.Unmet(c)
 	return by == nil
 }
 
@@ -137,10 +136,10 @@ func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	if !missesFit && classes.holds(d.LooksAtClass) && d.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
 		return nil
 	}
-	return &Fault{v1beta1.ReasonNotSynced, fmt.Sprintf(
+	return Faultf(v1beta1.ReasonNotSynced,
 		"the classes of %q are being read again, because the expressions of claim kind %q, or of the class kind, look at other fields; "+
 			"try again in a moment",
-		classes.Name, d.Name)}
+		classes.Name, d.Name)
 }
 
 // serving are the classes that can serve the claim kind. See NewOffer.

@@ -1,4 +1,4 @@
-package selector
+package inventory
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func (o *Offer) newDerivation() *derivation {
 		}
 	}
 	add(o.demand.Fits)
-	for _, s := range o.known {
+	for _, s := range o.All {
 		add(s.Kind.ForClaims.Fits)
 	}
 	if o.demand.PartitionClass != nil {
@@ -92,7 +92,7 @@ func (d *derivation) each(c *Class, visit func(keyed)) {
 		}
 	}
 	if d.partitions != nil && c.Default {
-		if partition, err := d.partitions.partitionFor(c); err == nil {
+		if partition, err := d.partitions.PartitionFor(c); err == nil {
 			key := unique.Make(string(partitionKey))
 			visit(keyed{partitionKey.Hash(), key, newLabel(key, partition)})
 		}

@@ -1,4 +1,6 @@
-package selector
+// Package inventory has the classes of each kind, finds those that a claim asks for by their labels
+// and fields, and knows which of them claims of one kind are offered. It chooses none.
+package inventory
 
 import (
 	"cmp"
@@ -36,7 +38,7 @@ type ClassKind struct {
 	Revision Revision
 	// GroupVersionKind as the API server prefers it.
 	GroupVersionKind schema.GroupVersionKind
-	// Namespaced classes are offered as the ClaimKind says: see ClaimKind.SeatOf.
+	// Namespaced classes are offered as the ClaimKind says: see Demand.SeatOf.
 	Namespaced bool
 	// ClaimKinds are the names of the claim kinds that the classes can satisfy.
 	ClaimKinds []string
@@ -71,7 +73,7 @@ func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced
 		weight:           newSource(k.Spec.Weight),
 	}
 	c.ForClaims = rules.NewForClasses(k)
-	c.Fault = faultOf("class kind", k.Name, c.ForClaims.Invalid)
+	c.Fault = FaultOf("class kind", k.Name, c.ForClaims.Invalid)
 	held := rules.FitLooks(c.ForClaims.Fits)
 	for _, claimKind := range claimKinds {
 		held = append(held, rules.NewForClaims(claimKind).LooksAtClass...)
@@ -110,11 +112,11 @@ type Class struct {
 	// The fields that the draw reads come first, so that they are mostly in one cache
 	// line.
 
-	// drawHash is a hash of group, kind, namespace and name, for the draw: the same in each
+	// DrawHash is a hash of group, kind, namespace and name, for the draw: the same in each
 	// replica.
-	drawHash uint64
-	// place is made of the same by placeOf, to find what this process keeps of the class.
-	place uint64
+	DrawHash uint64
+	// Place is made of the same by claim.PlaceOf, to find what this process keeps of the class.
+	Place uint64
 	// Weight is from 0 to 1000000.
 	Weight      int64
 	Default     bool
@@ -177,8 +179,8 @@ func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *
 	k.readWeight(c, weight, at)
 	c.evaluate(meta, seen)
 	// The version is left out, so that a new preferred version moves no claim.
-	c.drawHash = hashOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
-	c.place = claim.PlaceOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.DrawHash = Hash(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
+	c.Place = claim.PlaceOf(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.groupless = claim.PlaceOf("", k.GroupVersionKind.Kind, c.Namespace, c.Name)
 	c.kindless = claim.PlaceOf("", "", c.Namespace, c.Name)
 	c.stored.Store(storedAs(meta))
@@ -190,7 +192,7 @@ func storedAs(meta metav1.Object) uint64 {
 	if meta.GetResourceVersion() == "" {
 		return 0
 	}
-	return hashOf(string(meta.GetUID()), meta.GetResourceVersion())
+	return Hash(string(meta.GetUID()), meta.GetResourceVersion())
 }
 
 // Read returns a class as it is known, if it is stored unchanged, and reads it otherwise. No
@@ -211,9 +213,9 @@ func (k *ClassKind) readWeight(c *Class, weight any, at *field.Path) {
 	}
 }
 
-// hashOf texts joined by slashes, for the draw. Authors can make up many names with the
-// same hash, so tables use placeOf instead.
-func hashOf(texts ...string) uint64 {
+// Hash of texts joined by slashes, for the draw. Authors can make up many names with the
+// same hash, so tables use claim.PlaceOf instead.
+func Hash(texts ...string) uint64 {
 	var d xxhash.Digest
 	d.Reset()
 	for i, t := range texts {
@@ -259,8 +261,8 @@ func (c *Class) Uncordon(claimKind string) string {
 		c.Arguments(), v1beta1.CordonedAnnotation, claimKind)
 }
 
-// compare is the order of classes: by class kind, namespace and name.
-func compare(a, b *Class) int {
+// Compare is the order of classes: by class kind, namespace and name.
+func Compare(a, b *Class) int {
 	return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 

@@ -1,4 +1,4 @@
-package selector
+package inventory
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ type (
 type namespaced struct{ all, defaults classSet }
 
 // Hash is for sets of classes.
-func (c *Class) Hash() uint64 { return c.place }
+func (c *Class) Hash() uint64 { return c.Place }
 
 func (n className) Hash() uint64 { return maphash.Comparable(hamt.Seed, n) }
 
@@ -118,7 +118,7 @@ func (s *Classes) Find(namespace, name string) *Class { return s.find(className{
 func (s *Classes) All() []*Class {
 	all := make([]*Class, 0, s.Len())
 	s.Each(func(c *Class) { all = append(all, c) })
-	slices.SortFunc(all, compare)
+	slices.SortFunc(all, Compare)
 	return all
 }
 
@@ -211,11 +211,11 @@ func newClassSet(classes []*Class, belongs func(*Class) bool) classSet {
 func sorted(s classSet) []*Class {
 	all := make([]*Class, 0, s.Len())
 	s.Each(func(c *Class, _ struct{}) { all = append(all, c) })
-	slices.SortFunc(all, compare)
+	slices.SortFunc(all, Compare)
 	return all
 }
 
-// lenOffered is how many of the classes the claims of a namespace are offered.
+// LenOffered is how many of the classes the claims of a namespace are offered.
 func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
 	switch {
 	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
@@ -230,8 +230,8 @@ func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
 	return s.in(namespace).all.Len()
 }
 
-// eachOffered visits the classes that the claims of a namespace are offered.
-func (s *Classes) eachOffered(r *claim.Reach, namespace string, visit func(*Class)) {
+// EachOffered visits the classes that the claims of a namespace are offered.
+func (s *Classes) EachOffered(r *claim.Reach, namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	switch {
 	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:

@@ -1,8 +1,7 @@
-package selector
+package inventory
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -23,9 +22,9 @@ type Offer struct {
 	LeftOut []*ClassKind
 
 	demand *Demand
-	// known are the classes of the same kinds, in the same order, with those that do not
+	// All are the classes of the same kinds, in the same order, with those that do not
 	// serve the claim kind. Mostly, they are the same.
-	known []*Classes
+	All []*Classes
 	// derivation of keys of the index, nil if there are none.
 	derivation *derivation
 	// index of all classes, nil if it is not worth making one.
@@ -42,16 +41,16 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer,
 	if d.ConfusesKinds() && len(classes) > 1 {
 		o.leaveOut()
 	}
-	o.known = o.Classes
+	o.All = o.Classes
 	o.derivation = o.newDerivation()
-	for i, s := range o.known {
+	for i, s := range o.All {
 		if fault := d.Unlinked(s.Kind); fault != nil {
 			unlinked = cmp.Or(unlinked, fault)
 			continue
 		}
 		if serving := d.serving(s, before, live); serving != s {
-			if &o.Classes[0] == &o.known[0] {
-				o.Classes = slices.Clone(o.known)
+			if &o.Classes[0] == &o.All[0] {
+				o.Classes = slices.Clone(o.All)
 			}
 			o.Classes[i] = serving
 		}
@@ -77,7 +76,7 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 		return
 	}
 	for _, s := range o.Classes {
-		s.eachOffered(&o.demand.Reach, namespace, func(c *Class) {
+		s.EachOffered(&o.demand.Reach, namespace, func(c *Class) {
 			if q.matches(c.Labels) {
 				visit(c)
 			}
@@ -88,10 +87,10 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 // eachIndexed does the same with the index. It visits none, and returns false, if the
 // index saves no work.
 func (o *Offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
-	if !o.partly() {
+	if !o.Partly() {
 		return o.index.each(q, math.MaxInt, visit)
 	}
-	return o.index.each(q, o.lenOffered(namespace), func(c *Class) {
+	return o.index.each(q, o.LenOffered(namespace), func(c *Class) {
 		if o.demand.Offers(namespace, c.Namespace) {
 			visit(c)
 		}
@@ -142,8 +141,8 @@ func (o *Offer) withEqualities(q query, values Values) query {
 		}
 	}
 	add(o.demand.Fits)
-	if len(o.known) == 1 {
-		add(o.known[0].Kind.ForClaims.Fits)
+	if len(o.All) == 1 {
+		add(o.All[0].Kind.ForClaims.Fits)
 	}
 	return q
 }
@@ -151,7 +150,7 @@ func (o *Offer) withEqualities(q query, values Values) query {
 // Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind
 // that the view does not have.
 func (o *Offer) Known(classKind *ClassKind) *Classes {
-	for _, s := range o.known {
+	for _, s := range o.All {
 		if s.Kind == classKind {
 			return s
 		}
@@ -190,18 +189,18 @@ func NewChange(from, to *Classes, namespace, name string) *Change {
 
 // Apply the change to an offer, unless the classes are left out of it.
 func (c *Change) Apply(o *Offer) (changed bool) {
-	place := slices.Index(o.known, c.from)
+	place := slices.Index(o.All, c.from)
 	if place < 0 {
 		return false
 	}
 	old, judges := o.index, o.demand.mayExclude(c.to.Kind) // An unlinked offer may share the index, and not the next.
 	if twin := c.made[old]; twin != nil && !judges {
-		o.known, o.Classes, o.index = twin.known, twin.Classes, twin.index
+		o.All, o.Classes, o.index = twin.All, twin.Classes, twin.index
 		return true
 	}
 	before := o.Classes[place]
-	o.Classes, o.known = slices.Clone(o.Classes), slices.Clone(o.known)
-	o.known[place], o.Classes[place] = c.to, o.demand.servingAfter(before, c.to, c.name)
+	o.Classes, o.All = slices.Clone(o.Classes), slices.Clone(o.All)
+	o.All[place], o.Classes[place] = c.to, o.demand.servingAfter(before, c.to, c.name)
 	if old != nil {
 		o.index = old.changed(before, o.Classes[place], c.name)
 		if !judges {
@@ -262,8 +261,8 @@ func (o *Offer) Len() int {
 	return n
 }
 
-// lenOffered is how many classes the claims of a namespace are offered.
-func (o *Offer) lenOffered(namespace string) int {
+// LenOffered is how many classes the claims of a namespace are offered.
+func (o *Offer) LenOffered(namespace string) int {
 	n := 0
 	for _, s := range o.Classes {
 		n += s.lenOffered(&o.demand.Reach, namespace)
@@ -271,18 +270,18 @@ func (o *Offer) lenOffered(namespace string) int {
 	return n
 }
 
-// lenUnserving is how many classes the claims of a namespace would be offered, if these could
+// LenUnserving is how many classes the claims of a namespace would be offered, if these could
 // serve the claim kind.
-func (o *Offer) lenUnserving(namespace string) int {
-	n := -o.lenOffered(namespace)
-	for _, s := range o.known {
+func (o *Offer) LenUnserving(namespace string) int {
+	n := -o.LenOffered(namespace)
+	for _, s := range o.All {
 		n += s.lenOffered(&o.demand.Reach, namespace)
 	}
 	return n
 }
 
-// partly says that some claims may not be offered all classes.
-func (o *Offer) partly() bool {
+// Partly says that some claims may not be offered all classes.
+func (o *Offer) Partly() bool {
 	return o.demand.From != v1beta1.FromAll && slices.ContainsFunc(o.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
@@ -299,8 +298,8 @@ func (o *Offer) FaultOf(classKind string) *Fault {
 			forms = append(forms, string(f.Name))
 		}
 	}
-	return &Fault{v1beta1.ReasonAmbiguousReference, fmt.Sprintf(
+	return Faultf(v1beta1.ReasonAmbiguousReference,
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
 			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, o.demand.Name, o.demand.Form.Name, first.Name, strings.Join(forms, ", "))}
+		classKind, o.demand.Name, o.demand.Form.Name, first.Name, strings.Join(forms, ", "))
 }
