@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
@@ -68,30 +67,6 @@ func WatchesClaims(k *v1beta1.ClaimKind) bool {
 // CannotBindLater reports whether LateBinding is False on a ClaimKind.
 func CannotBindLater(k *v1beta1.ClaimKind) bool {
 	return meta.IsStatusConditionFalse(k.Status.Conditions, v1beta1.ConditionLateBinding)
-}
-
-// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
-// the kind asks for that.
-func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
-	if k.drawsAfresh(c) {
-		return fresh
-	}
-	return inventory.Hash(k.Name, c.Namespace, c.Name)
-}
-
-// Given says that the claim refers to its class already, so there is nothing to write. That
-// is so where claims.when is true for such a claim, too.
-func (d *Decision) Given() bool {
-	k, in := d.View.Kind, &d.Claim
-	if d.Class == nil || !k.Decides {
-		return false
-	}
-	to, has := k.RefersTo(in.Object)
-	if !has {
-		return false
-	}
-	counts := k.CountsFor(in.Namespace, to)
-	return counts[0] == k.CountedAs(d.Class) || counts[1] != 0 && counts[1] == k.CountedAs(d.Class)
 }
 
 // RelatedKinds are those whose objects the expressions of a claim kind look at, sorted.

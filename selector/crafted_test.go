@@ -12,7 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/hamt/hamttest"
+	"github.com/classbind/classbind/selector/claim/claimtest"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -29,7 +29,7 @@ func TestCraftedTally(t *testing.T) {
 			v := counting(0, func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
 			kind := v.Classes[0].Kind
 			var classes []*inventory.Class
-			for _, name := range hamttest.Crafted(t, tc.prefix)[:100] {
+			for _, name := range claimtest.Crafted(t, tc.prefix)[:100] {
 				classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name}, nil))
 				store(v, name, "", classes[0])
 			}
@@ -40,7 +40,7 @@ func TestCraftedTally(t *testing.T) {
 	t.Run("Claims", func(t *testing.T) {
 		v := counting(1)
 		gold := v.Classes[0].All()[0]
-		for _, name := range hamttest.Crafted(t, "team-a/")[:100] {
+		for _, name := range claimtest.Crafted(t, "team-a/")[:100] {
 			v.Kind.memory.commit(claim.Claim{Namespace: "team-a", Name: name}, gold, 0, time.Unix(0, 0))
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0))
@@ -73,7 +73,7 @@ func TestCraftedTally(t *testing.T) {
 
 func TestCraftedTurns(t *testing.T) {
 	classes := map[string][]string{}
-	for _, name := range hamttest.Crafted(t, "example.org/A//")[:4] {
+	for _, name := range claimtest.Crafted(t, "example.org/A//")[:4] {
 		classes[name] = []string{"any"}
 	}
 	view, got := tiers(inTurn(), classes), map[string]int{}

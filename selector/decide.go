@@ -368,6 +368,21 @@ func (r Record) String() string {
 
 func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts, d.View} }
 
+// Given says that the claim refers to its class already, so there is nothing to write. That
+// is so where claims.when is true for such a claim, too.
+func (d *Decision) Given() bool {
+	k, in := d.View.Kind, &d.Claim
+	if d.Class == nil || !k.Decides {
+		return false
+	}
+	to, has := k.RefersTo(in.Object)
+	if !has {
+		return false
+	}
+	counts := k.CountsFor(in.Namespace, to)
+	return counts[0] == k.CountedAs(d.Class) || counts[1] != 0 && counts[1] == k.CountedAs(d.Class)
+}
+
 // asks is what the claim asks for: nil is the default class.
 func (d *Decision) asks() labels.Selector { return d.View.Kind.Asks(d.Claim.Claim) }
 

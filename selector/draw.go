@@ -131,6 +131,15 @@ func newPolicy(k *v1beta1.ClaimKind) policy {
 
 func (p *policy) drawsAfresh(c claim.Claim) bool { return p.freshSeeds || c.Name == "" }
 
+// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
+// the kind asks for that.
+func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
+	if k.drawsAfresh(c) {
+		return fresh
+	}
+	return inventory.Hash(k.Name, c.Namespace, c.Name)
+}
+
 // compileFilters for the claims of a kind.
 func (k *ClaimKind) compileFilters() {
 	for _, f := range filters {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/hamt"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -198,9 +197,9 @@ func (t *Tally) reserve(claim claim.Claim, class uint64, now time.Time) {
 // were given the same class, for one.
 func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	if name != "" {
-		return maphash.Comparable(hamt.Seed, [...]string{namespace, name})
+		return maphash.Comparable(claim.Seed, [...]string{namespace, name})
 	}
-	return maphash.Comparable(hamt.Seed, struct {
+	return maphash.Comparable(claim.Seed, struct {
 		namespace, generateName string
 		class                   uint64
 	}{namespace, generateName, class})

@@ -69,11 +69,6 @@ type Handler struct {
 	Log logr.Logger
 }
 
-// isDryRun says that a request must have no effect beyond its answer.
-func isDryRun(request *admissionv1.AdmissionRequest) bool {
-	return request.DryRun != nil && *request.DryRun
-}
-
 // badRequest is a fault of the caller.
 type badRequest struct {
 	status int

@@ -13,7 +13,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
-	"github.com/classbind/classbind/selector/hamt"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -212,10 +211,15 @@ func (r *ClassReference) addFields(to []fields.Operation, given *Given, text fun
 	return to
 }
 
+// Seed of the hashes of keys. It differs from process to process: authors of classes and claims
+// choose names and labels, and must not choose their places in a trie or a table. Many in one
+// place would be searched one by one.
+var Seed = maphash.MakeSeed()
+
 // PlaceOf a class, whatever its version. What a form of reference does not name, group or
 // kind, is empty.
 func PlaceOf(group, kind, namespace, name string) uint64 {
-	return maphash.Comparable(hamt.Seed, [...]string{group, kind, namespace, name})
+	return maphash.Comparable(Seed, [...]string{group, kind, namespace, name})
 }
 
 // HasReference reports whether a claim has a class reference. One on which claims.when decides

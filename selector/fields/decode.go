@@ -236,3 +236,5 @@ func (s *scan) readAll(level, depth int) any {
 	}
 	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }
+
+func lengthOf(n int) uint64 { return 1 << min(n, 63) }

@@ -80,8 +80,6 @@ func (r *Plan) Compile(index int) *Plan {
 	return r
 }
 
-func lengthOf(n int) uint64 { return 1 << min(n, 63) }
-
 // AddForExpressions adds a field that expressions look at.
 func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
 	r.Add(p, AsWhole, maxBytes)

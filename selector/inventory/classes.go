@@ -7,7 +7,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/hamt"
 )
 
 // Classes are all classes of one kind. They are immutable; a copy with one class
@@ -15,10 +14,10 @@ import (
 type Classes struct {
 	Kind *ClassKind
 
-	byName   hamt.Map[className, *Class]
+	byName   trie[className, *Class]
 	defaults classSet
 	// byNamespace is empty for a cluster-scoped kind.
-	byNamespace hamt.Map[text, namespaced]
+	byNamespace trie[text, namespaced]
 	// malformed are the classes with a malformed weight.
 	malformed classSet
 	// invalidMark are the classes with a malformed mark.
@@ -30,7 +29,7 @@ type Classes struct {
 }
 
 type (
-	classSet  = hamt.Map[*Class, struct{}]
+	classSet  = trie[*Class, struct{}]
 	className struct{ namespace, name string }
 )
 
@@ -40,7 +39,7 @@ type namespaced struct{ all, defaults classSet }
 // Hash is for sets of classes.
 func (c *Class) Hash() uint64 { return c.Place }
 
-func (n className) Hash() uint64 { return maphash.Comparable(hamt.Seed, n) }
+func (n className) Hash() uint64 { return maphash.Comparable(claim.Seed, n) }
 
 // These say which sets a class belongs to.
 var (
@@ -54,25 +53,25 @@ var (
 
 // NewClasses of a kind. No two may have the same name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
-	byName := make([]hamt.Entry[className, *Class], len(classes))
+	byName := make([]entry[className, *Class], len(classes))
 	byNamespace := map[string][]*Class{}
 	for i, c := range classes {
-		byName[i] = hamt.Entry[className, *Class]{Key: c.name(), Value: c}
+		byName[i] = entry[className, *Class]{Key: c.name(), Value: c}
 		if kind.Namespaced {
 			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
 		}
 	}
 	s := &Classes{
-		Kind: kind, byName: hamt.New(byName), defaults: newClassSet(classes, isDefault),
+		Kind: kind, byName: newTrie(byName), defaults: newClassSet(classes, isDefault),
 		malformed: newClassSet(classes, isMalformed), invalidMark: newClassSet(classes, hasInvalidMark),
 		tooManyLabels: newClassSet(classes, hasTooManyLabels), failed: newClassSet(classes, isFailed),
 	}
-	namespaces := make([]hamt.Entry[text, namespaced], 0, len(byNamespace))
+	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
 		of := namespaced{all: newClassSet(all, isAny), defaults: newClassSet(all, isDefault)}
-		namespaces = append(namespaces, hamt.Entry[text, namespaced]{Key: text(namespace), Value: of})
+		namespaces = append(namespaces, entry[text, namespaced]{Key: text(namespace), Value: of})
 	}
-	s.byNamespace = hamt.New(namespaces)
+	s.byNamespace = newTrie(namespaces)
 	return s
 }
 
@@ -199,13 +198,13 @@ func (c *Class) name() className { return className{c.Namespace, c.Name} }
 
 // newClassSet of those of the classes that belong to it.
 func newClassSet(classes []*Class, belongs func(*Class) bool) classSet {
-	var entries []hamt.Entry[*Class, struct{}]
+	var entries []entry[*Class, struct{}]
 	for _, c := range classes {
 		if belongs(c) {
-			entries = append(entries, hamt.Entry[*Class, struct{}]{Key: c})
+			entries = append(entries, entry[*Class, struct{}]{Key: c})
 		}
 	}
-	return hamt.New(entries)
+	return newTrie(entries)
 }
 
 func sorted(s classSet) []*Class {

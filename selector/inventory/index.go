@@ -5,14 +5,14 @@ import (
 	"hash/maphash"
 	"unique"
 
-	"github.com/classbind/classbind/selector/hamt"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // index finds classes of several kinds by their labels. Like them, it is immutable.
 type index struct {
 	// classes counts all classes, with labels or without.
 	classes int
-	byKey   hamt.Map[text, keyClasses]
+	byKey   trie[text, keyClasses]
 	derived *derivation
 }
 
@@ -20,7 +20,7 @@ type index struct {
 type keyClasses struct {
 	key     unique.Handle[string]
 	classes int
-	byValue hamt.Map[text, valueClasses]
+	byValue trie[text, valueClasses]
 }
 
 // valueClasses are the classes that have one label.
@@ -32,7 +32,7 @@ type valueClasses struct {
 // text is a key or a value of a label.
 type text string
 
-func (t text) Hash() uint64 { return maphash.String(hamt.Seed, string(t)) }
+func (t text) Hash() uint64 { return maphash.String(claim.Seed, string(t)) }
 
 func newIndex(kinds []*Classes, derived *derivation) *index {
 	byLabel := map[unique.Handle[label]][]*Class{}
@@ -43,21 +43,21 @@ func newIndex(kinds []*Classes, derived *derivation) *index {
 			derived.each(c, func(l keyed) { byLabel[l.label] = append(byLabel[l.label], c) })
 		})
 	}
-	byValue := map[unique.Handle[string]][]hamt.Entry[text, valueClasses]{}
+	byValue := map[unique.Handle[string]][]entry[text, valueClasses]{}
 	for l, classes := range byLabel {
 		key, value := l.Value().key, text(l.Value().value)
-		byValue[key] = append(byValue[key], hamt.Entry[text, valueClasses]{Key: value, Value: valueClasses{l, newClassSet(classes, isAny)}})
+		byValue[key] = append(byValue[key], entry[text, valueClasses]{Key: value, Value: valueClasses{l, newClassSet(classes, isAny)}})
 	}
-	var byKey []hamt.Entry[text, keyClasses]
+	var byKey []entry[text, keyClasses]
 	for key, values := range byValue {
 		of := keyClasses{key: key}
 		for _, e := range values {
 			of.classes += e.Value.classes.Len()
 		}
-		of.byValue = hamt.New(values)
-		byKey = append(byKey, hamt.Entry[text, keyClasses]{Key: text(key.Value()), Value: of})
+		of.byValue = newTrie(values)
+		byKey = append(byKey, entry[text, keyClasses]{Key: text(key.Value()), Value: of})
 	}
-	return &index{all, hamt.New(byKey), derived}
+	return &index{all, newTrie(byKey), derived}
 }
 
 // changed returns the index after the class of this name changed.

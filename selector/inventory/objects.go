@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/selector/expression"
-	"github.com/classbind/classbind/selector/hamt"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -16,16 +15,16 @@ type Objects struct {
 	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
 	Namespaced bool
 
-	byName hamt.Map[className, *expression.Object]
+	byName trie[className, *expression.Object]
 }
 
 // NewObjects of a kind.
 func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedName]*expression.Object) *Objects {
-	byName := make([]hamt.Entry[className, *expression.Object], 0, len(objects))
+	byName := make([]entry[className, *expression.Object], 0, len(objects))
 	for name, o := range objects {
-		byName = append(byName, hamt.Entry[className, *expression.Object]{Key: nameOf(name.Namespace, name.Name), Value: o})
+		byName = append(byName, entry[className, *expression.Object]{Key: nameOf(name.Namespace, name.Name), Value: o})
 	}
-	return &Objects{kind, namespaced, hamt.New(byName)}
+	return &Objects{kind, namespaced, newTrie(byName)}
 }
 
 // nameOf an object. The objects of a namespace share its name.

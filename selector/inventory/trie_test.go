@@ -1,4 +1,4 @@
-package hamt
+package inventory
 
 import (
 	"maps"
@@ -25,11 +25,11 @@ func TestMap(t *testing.T) {
 
 func testMap[K interface {
 	~int
-	Key
+	trieKey
 }](t *testing.T, keys int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
-	d, model := Map[K, int]{}, map[K]int{}
+	d, model := trie[K, int]{}, map[K]int{}
 	for i := range 20 * keys {
 		before, size := d, d.size
 		k := K(random.IntN(keys))
@@ -60,7 +60,7 @@ func testMap[K interface {
 	require.Zero(t, d, "We should be left with nothing.")
 }
 
-func requireMap[K Key](t *testing.T, model map[K]int, d Map[K, int]) {
+func requireMap[K trieKey](t *testing.T, model map[K]int, d trie[K, int]) {
 	t.Helper()
 	all := map[K]int{}
 	d.Each(func(k K, v int) {
@@ -73,7 +73,7 @@ func requireMap[K Key](t *testing.T, model map[K]int, d Map[K, int]) {
 }
 
 // requireLean asserts that a Map that has shrunk looks as if it had never been larger.
-func requireLean[K Key, V any](t *testing.T, n *node[K, V], root bool) {
+func requireLean[K trieKey, V any](t *testing.T, n *node[K, V], root bool) {
 	t.Helper()
 	if n == nil {
 		return
@@ -85,7 +85,7 @@ func requireLean[K Key, V any](t *testing.T, n *node[K, V], root bool) {
 }
 
 func TestMapLeavesWhatWasBefore(t *testing.T) {
-	d := Map[number, int]{}
+	d := trie[number, int]{}
 	for k := range 1000 {
 		d = d.With(number(k), k)
 	}
@@ -100,7 +100,7 @@ func TestMapLeavesWhatWasBefore(t *testing.T) {
 }
 
 func TestMapSwaps(t *testing.T) {
-	d, model := Map[twin, int]{}, map[twin]int{}
+	d, model := trie[twin, int]{}, map[twin]int{}
 	for k := range 60 {
 		d, model[twin(k)] = d.With(twin(k), k), k
 		if k%2 > 0 { // The first of its hash may be an entry, and later ones are in a list.

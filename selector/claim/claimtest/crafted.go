@@ -1,5 +1,5 @@
-// Package hamttest plays authors who make up names, for the tests of tables.
-package hamttest
+// Package claimtest plays authors who make up names, for the tests of tables.
+package claimtest
 
 import (
 	"encoding/binary"
@@ -8,8 +8,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
-
-	"github.com/classbind/classbind/selector/hamt"
 )
 
 // Crafted returns 4096 names with the same XXH64 after a prefix, as anybody can make
@@ -104,14 +102,4 @@ func apart(d uint64, from int, carry uint64, low, high *[8]byte) bool {
 		}
 	}
 	return false
-}
-
-// Longest is the length of the longest list of keys with one hash.
-func Longest[K hamt.Key, V any](m hamt.Map[K, V]) (length int) {
-	same := map[uint64]int{}
-	m.Each(func(k K, _ V) {
-		same[k.Hash()]++
-		length = max(length, same[k.Hash()])
-	})
-	return length
 }
