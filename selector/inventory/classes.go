@@ -14,18 +14,28 @@ import (
 type Classes struct {
 	Kind *ClassKind
 
-	byName   trie[className, *Class]
-	defaults classSet
+	byName trie[className, *Class]
 	// byNamespace is empty for a cluster-scoped kind.
 	byNamespace trie[text, namespaced]
-	// malformed are the classes with a malformed weight.
-	malformed classSet
-	// invalidMark are the classes with a malformed mark.
-	invalidMark classSet
-	// tooManyLabels are the classes with TooManyLabels.
-	tooManyLabels classSet
-	// failed are the classes for which offerWhen fails.
-	failed classSet
+	// sets of classes that are shown, one for each of these properties.
+	sets [len(properties)]classSet
+}
+
+const (
+	defaults = iota
+	malformed
+	invalidMark
+	tooManyLabels
+	failed
+)
+
+// properties say which sets a class belongs to.
+var properties = [...]func(*Class) bool{
+	defaults:      isDefault,
+	malformed:     func(c *Class) bool { return c.WeightErr != nil },
+	invalidMark:   func(c *Class) bool { return c.MarkErr != nil },
+	tooManyLabels: func(c *Class) bool { return c.TooManyLabels },
+	failed:        func(c *Class) bool { return c.OfferErr != nil },
 }
 
 type (
@@ -41,15 +51,8 @@ func (c *Class) Hash() uint64 { return c.Place }
 
 func (n className) Hash() uint64 { return maphash.Comparable(claim.Seed, n) }
 
-// These say which sets a class belongs to.
-var (
-	isAny            = func(*Class) bool { return true }
-	isDefault        = func(c *Class) bool { return c.Default }
-	isMalformed      = func(c *Class) bool { return c.WeightErr != nil }
-	hasInvalidMark   = func(c *Class) bool { return c.MarkErr != nil }
-	hasTooManyLabels = func(c *Class) bool { return c.TooManyLabels }
-	isFailed         = func(c *Class) bool { return c.OfferErr != nil }
-)
+func isAny(*Class) bool       { return true }
+func isDefault(c *Class) bool { return c.Default }
 
 // NewClasses of a kind. No two may have the same name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
@@ -61,10 +64,9 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
 		}
 	}
-	s := &Classes{
-		Kind: kind, byName: newTrie(byName), defaults: newClassSet(classes, isDefault),
-		malformed: newClassSet(classes, isMalformed), invalidMark: newClassSet(classes, hasInvalidMark),
-		tooManyLabels: newClassSet(classes, hasTooManyLabels), failed: newClassSet(classes, isFailed),
+	s := &Classes{Kind: kind, byName: newTrie(byName)}
+	for i, belongs := range properties {
+		s.sets[i] = newClassSet(classes, belongs)
 	}
 	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
@@ -125,26 +127,24 @@ func (s *Classes) All() []*Class {
 func (s *Classes) Each(call func(*Class)) { s.byName.Each(func(_ className, c *Class) { call(c) }) }
 
 // Defaults are the classes marked default, sorted.
-func (s *Classes) Defaults() []*Class { return sorted(s.defaults) }
+func (s *Classes) Defaults() []*Class { return sorted(s.sets[defaults]) }
 
 // Malformed are the classes with a malformed weight, sorted.
-func (s *Classes) Malformed() []*Class { return sorted(s.malformed) }
+func (s *Classes) Malformed() []*Class { return sorted(s.sets[malformed]) }
 
 // WithInvalidMark are the classes with a malformed mark, sorted.
-func (s *Classes) WithInvalidMark() []*Class { return sorted(s.invalidMark) }
+func (s *Classes) WithInvalidMark() []*Class { return sorted(s.sets[invalidMark]) }
 
 // WithTooManyLabels are the classes with TooManyLabels, sorted.
-func (s *Classes) WithTooManyLabels() []*Class { return sorted(s.tooManyLabels) }
+func (s *Classes) WithTooManyLabels() []*Class { return sorted(s.sets[tooManyLabels]) }
 
 // Failed are the classes with an OfferErr, sorted.
-func (s *Classes) Failed() []*Class { return sorted(s.failed) }
+func (s *Classes) Failed() []*Class { return sorted(s.sets[failed]) }
 
 // SameSummary reports whether both have the same kind and number of classes, and the
 // same default, malformed, invalidMark, tooManyLabels and failed ones.
 func (s *Classes) SameSummary(o *Classes) bool {
-	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults &&
-		s.malformed == o.malformed && s.invalidMark == o.invalidMark && s.tooManyLabels == o.tooManyLabels &&
-		s.failed == o.failed
+	return s.Kind == o.Kind && s.Len() == o.Len() && s.sets == o.sets
 }
 
 func (s *Classes) find(n className) *Class {
@@ -165,11 +165,9 @@ func (s *Classes) exchange(old, c *Class) {
 			s.byNamespace = s.byNamespace.Without(text(namespace))
 		}
 	}
-	s.defaults = exchanged(s.defaults, old, c, isDefault)
-	s.malformed = exchanged(s.malformed, old, c, isMalformed)
-	s.invalidMark = exchanged(s.invalidMark, old, c, hasInvalidMark)
-	s.tooManyLabels = exchanged(s.tooManyLabels, old, c, hasTooManyLabels)
-	s.failed = exchanged(s.failed, old, c, isFailed)
+	for i, belongs := range properties {
+		s.sets[i] = exchanged(s.sets[i], old, c, belongs)
+	}
 }
 
 // exchanged returns a set with another version of a class, if they belong to it. Either may

@@ -173,7 +173,7 @@ func TestCraftedClasses(t *testing.T) {
 			}
 			classes := NewClasses(kind, all)
 			assert.LessOrEqual(t, longest(classes.byName), 2, tc.reason)
-			assert.LessOrEqual(t, longest(classes.defaults), 2, tc.reason)
+			assert.LessOrEqual(t, longest(classes.sets[defaults]), 2, tc.reason)
 			assert.LessOrEqual(t, longest(classes.in("team").all), 2, tc.reason)
 		})
 	}

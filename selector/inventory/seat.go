@@ -120,7 +120,7 @@ func (o *Offer) eachDefaultIn(namespace string, visit func(*Class)) {
 				s.in(name).defaults.Each(visitKey)
 			}
 		default:
-			s.defaults.Each(visitKey)
+			s.sets[defaults].Each(visitKey)
 		}
 	}
 }
