@@ -25,7 +25,7 @@ type derivedPath struct {
 // partitionKey is the key of the partition of a default class.
 const partitionKey text = "="
 
-func (o *Offer) newDerivation() *derivation {
+func newDerivation(demand *Demand, known []*Classes) *derivation {
 	d := &derivation{}
 	add := func(fits []*rules.Fit) {
 		for _, f := range fits {
@@ -36,12 +36,12 @@ func (o *Offer) newDerivation() *derivation {
 			}
 		}
 	}
-	add(o.demand.Fits)
-	for _, s := range o.All {
+	add(demand.Fits)
+	for _, s := range known {
 		add(s.Kind.ForClaims.Fits)
 	}
-	if o.demand.PartitionClass != nil {
-		d.partitions = o.demand
+	if demand.PartitionClass != nil {
+		d.partitions = demand
 	}
 	if len(d.paths) == 0 && d.partitions == nil {
 		return nil

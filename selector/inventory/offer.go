@@ -42,7 +42,7 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer,
 		o.leaveOut()
 	}
 	o.All = o.Classes
-	o.derivation = o.newDerivation()
+	o.derivation = newDerivation(o.demand, o.All)
 	for i, s := range o.All {
 		if fault := d.Unlinked(s.Kind); fault != nil {
 			unlinked = cmp.Or(unlinked, fault)
@@ -64,7 +64,12 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 	q := newQuery(asked, &room)
 	if o.derivation != nil {
 		q = o.withEqualities(q, values)
-		visit = o.visitEqual(values, visit)
+		all := visit
+		visit = func(c *Class) {
+			if o.equals(values, c) {
+				all(c)
+			}
+		}
 	}
 	switch {
 	case o.index == nil:
@@ -110,15 +115,6 @@ func (o *Offer) equals(values Values, c *Class) bool {
 		}
 	}
 	return true
-}
-
-// visitEqual visits the classes that meet the equality terms.
-func (o *Offer) visitEqual(values Values, visit func(*Class)) func(*Class) {
-	return func(c *Class) {
-		if o.equals(values, c) {
-			visit(c)
-		}
-	}
 }
 
 // withEqualities adds the equality terms of the claim kind that the index can answer. Those of
