@@ -240,13 +240,10 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
 		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
 	}
-	var registrations []*unstructured.Unstructured
 	for _, name := range append(p.needs, p.name) {
 		folder := filepath.Join(w.deploy, "kinds", name)
 		i.folders = append(i.folders, folder)
-		rendered := w.rendered(t, folder)
-		registrations = append(registrations, rendered...)
-		i.installCRDs(t, rendered, source)
+		i.installCRDs(t, w.rendered(t, folder), source)
 		w.kubectl(t, "apply", "-k", folder)
 		t.Cleanup(func() {
 			_, _, err := w.Kubectl(context.Background(), nil, "delete", "--ignore-not-found", "-k", folder)
