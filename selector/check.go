@@ -44,11 +44,14 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 		return in, nil, err
 	}
 	to, _ := v.Kind.RefersTo(object)
-	refused := &Refused{truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes), reasonOtherKind,
-		"of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
+	refused := &Refused{
+		truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes), reasonOtherKind,
+		"of a kind whose classes no claim of " + v.Kind.Name + " is offered",
+	}
 	for s, namespace := range v.Kind.Named(v.All, in.Namespace, to) {
 		if !v.Kind.Offers(in.Namespace, namespace) { // Whether it is there is not for the author to know.
-			refused.Reason, refused.Text = "NotOffered", fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
+			refused.Reason = "NotOffered"
+			refused.Text = fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
 			continue
 		}
 		c := s.Find(namespace, to.Name)

@@ -38,7 +38,7 @@ func (r *resolver) resolve() error {
 	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
 		return err
 	}
-	if k.AsksOthers() && !(in.Named && k.Decides) {
+	if k.AsksOthers() && (!in.Named || !k.Decides) {
 		ok, err := f.bool(k.BindWhen)
 		if r.fails("spec.claims.when", k.BindWhen, err) {
 			return nil

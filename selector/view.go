@@ -102,6 +102,7 @@ func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 		if s.Kind.Namespaced {
 			in = cmp.Or(c.Namespace, k.ClassNamespace, namespace)
 		}
-		return slices.Contains(before, s.Kind.Name) && k.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) && s.Find(in, c.Name) != nil
+		return slices.Contains(before, s.Kind.Name) &&
+			k.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) && s.Find(in, c.Name) != nil
 	})
 }

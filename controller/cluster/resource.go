@@ -48,7 +48,8 @@ type Resource struct {
 // Names are those that kubectl takes for a resource, <plural>.<group>, the first in full.
 func (r Resource) Names(name string) []string {
 	plural, _, _ := strings.Cut(name, ".")
-	return slices.DeleteFunc(append([]string{name, plural, r.Kind}, strings.Split(r.Aliases, ",")...), func(n string) bool { return n == "" })
+	all := append([]string{name, plural, r.Kind}, strings.Split(r.Aliases, ",")...)
+	return slices.DeleteFunc(all, func(n string) bool { return n == "" })
 }
 
 // Means reports whether text is one of the names of a resource, alone or with the group.
@@ -178,7 +179,8 @@ func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) e
 			err = json.Unmarshal(answer, review)
 		}
 		if err != nil {
-			return fmt.Errorf("cannot tell whether classbind may %s %q: %s", verb, name, truncate.Error(err).Error()) // A refusal of the question is no answer.
+			// A refusal of the question is no answer, so the error is not wrapped.
+			return fmt.Errorf("cannot tell whether classbind may %s %q: %s", verb, name, truncate.Error(err).Error())
 		}
 		if !review.Status.Allowed {
 			return apierrors.NewForbidden(resource, "", fmt.Errorf("classbind may not %s it", verb))

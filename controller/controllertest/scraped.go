@@ -25,7 +25,8 @@ func Scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				key = append(key, l.GetName()+"="+l.GetValue())
 			}
-			values[strings.Join(key, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			observed := float64(m.GetHistogram().GetSampleCount())
+			values[strings.Join(key, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + observed
 		}
 	}
 	return values

@@ -218,7 +218,7 @@ func (c Client) WriteClass(
 	case err != nil:
 		return nil, "", fmt.Errorf("cannot read %q, whose class was written: %w", name, err)
 	case !kind.NamesClass(object):
-		return nil, "", fmt.Errorf("cannot write the class of %q at %s: %w", name, kind.ReferencePath(), ErrReferenceRemoved)
+		return nil, "", fmt.Errorf("cannot write the class of %q at %s: %w", name, "."+kind.ClassRef.String(), ErrReferenceRemoved)
 	}
 	return object, head.Metadata.ResourceVersion, nil
 }

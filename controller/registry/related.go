@@ -147,7 +147,8 @@ var errRelatedVersion = errors.New("the API server does not serve this version")
 // relatedErr is the error of a look-up for who wrote the related objects of a ClaimKind.
 func relatedErr(version string, err error) error {
 	if errors.Is(err, cluster.ErrVersionNotServed) {
-		return fmt.Errorf("%w, %q: set the version in spec.classes.related to one that is served, or leave it out", errRelatedVersion, version)
+		const way = "set the version in spec.classes.related to one that is served, or leave it out"
+		return fmt.Errorf("%w, %q: "+way, errRelatedVersion, version)
 	}
 	return err
 }

@@ -63,7 +63,8 @@ func (w *Configurator) writeClasses(ctx context.Context) error {
 	}
 	slices.SortFunc(claimKinds.Items, func(a, b v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
 	for _, k := range claimKinds.Items {
-		if bound := current.ClaimEntry(k.Name); k.Spec.Reference.Explicit == v1beta1.CheckExplicit && bound != nil && len(bound.Rules) == 1 {
+		bound := current.ClaimEntry(k.Name)
+		if k.Spec.Reference.Explicit == v1beta1.CheckExplicit && bound != nil && len(bound.Rules) == 1 {
 			e := w.checkEntry(&k, bound.Rules[0], ca)
 			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name})
 		}

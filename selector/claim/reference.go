@@ -79,9 +79,6 @@ func (r *ClassReference) ReferenceFields(class Target) iter.Seq2[string, string]
 	return r.Form.written(class)
 }
 
-// ReferencePath is the path of the reference, with a leading dot.
-func (r *ClassReference) ReferencePath() string { return "." + r.ClassRef.String() }
-
 // BoundTo reports whether a claim has its class reference, and for which classes it counts.
 // A reference without a namespace may name a cluster-scoped class, or one in the
 // namespace whose classes the claim is offered. A class kind has only one of the two.
@@ -161,16 +158,16 @@ func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests 
 	} else {
 		operations = append(operations, r.AddReference(in.Parents, r.Form.write(class)))
 	}
-	return fields.Patch(r.annotate(operations, in.Annotated, decision)...)
+	return fields.Patch(annotate(operations, r.ClassRef, in.Annotated, decision)...)
 }
 
 // annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one
 // is none.
-func (r *ClassReference) annotate(to []fields.Operation, isAnnotated bool, text string) []fields.Operation {
+func annotate(to []fields.Operation, reference fields.Path, isAnnotated bool, text string) []fields.Operation {
 	switch {
 	case text == "":
 		return to
-	case isAnnotated, r.ClassRef.IsKey() && r.ClassRef[1] == decision[1]: // Then the reference was added before.
+	case isAnnotated, reference.IsKey() && reference[1] == decision[1]: // Then the reference was added before.
 		return append(to, fields.Add(decision.Pointer(), fields.AppendText(nil, text)))
 	}
 	return append(to, fields.Add(decision[:2].Pointer(), fmt.Appendf(nil, `{"%s":%s}`, decision[2], fields.AppendText(nil, text))))

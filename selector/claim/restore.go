@@ -103,7 +103,7 @@ func (r *Reader) restoreDecision(before, object map[string]any, to ...fields.Ope
 	}
 	annotations, _ := decision[:2].Lookup(object)
 	_, isAnnotated := annotations.(map[string]any)
-	return r.annotate(to, isAnnotated, text)
+	return annotate(to, r.ClassRef, isAnnotated, text)
 }
 
 // addsFields reports whether the reference of an update has other fields than the form and these:

@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -30,7 +31,7 @@ var typed = sync.OnceValue(func() *cel.Env {
 	return e
 })
 
-// CheckTypes returns an *Error if the expression fails for objects that their schemas allow: it looks at a field that
+// CheckTypes returns an error, mostly an *Error, if the expression fails for objects that their schemas allow: it looks at a field that
 // none of them has, or at one whose type a function does not take. What evaluates without an error is not wrong: a field
 // that has() asks for may be missing, and values of any types may be compared for equality.
 //
@@ -49,7 +50,7 @@ func (e *Expression) CheckTypes(of TypeOf) error {
 	}
 	tree, err := ast.ToProto(copied)
 	if err != nil {
-		return nil // It is for the programs of others alone that a tree has no such form.
+		return fmt.Errorf("cannot check the types of an expression: %w", err)
 	}
 	checked, issues := typed().Check(cel.CheckedExprToAst(tree))
 	if issues.Err() != nil {

@@ -1,11 +1,11 @@
 package fields
 
 import (
-	"github.com/go-json-experiment/json/jsontext"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 

@@ -73,7 +73,8 @@ func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) it
 	return func(yield func(*Classes, string) bool) {
 		for _, s := range classes {
 			kind, in := s.Kind.GroupVersionKind, ""
-			if d.Form.NamesKind == claim.GroupAndKind && kind.Group != to.Group || d.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
+			isOfGroup := d.Form.NamesKind != claim.GroupAndKind || kind.Group == to.Group
+			if !isOfGroup || d.Form.NamesKind != claim.NoKind && kind.Kind != to.Kind {
 				continue
 			}
 			if s.Kind.Namespaced {

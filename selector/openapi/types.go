@@ -114,13 +114,14 @@ func (s *Schema) typeOf(variable string, p fields.Path) (string, error) {
 	case errors.Is(f.Err, ErrMissing):
 		return "", missingField(variable, p, maps.Keys(s.At(p[:len(p)-1]).Schema.Properties))
 	case errors.As(f.Err, &mistyped):
-		return "", fmt.Errorf("%s is of type %s, and has no fields", shown(variable, f.UpTo), truncate.String(mistyped.is, v1beta1.MaxShownBytes))
+		is := truncate.String(mistyped.is, v1beta1.MaxShownBytes)
+		return "", fmt.Errorf("%s is of type %s, and has no fields", shown(variable, f.UpTo), is)
 	case errors.Is(f.Err, errList):
 		return "", fmt.Errorf("%s is a list: its elements have the fields", shown(variable, f.UpTo))
-	case f.Err != nil, f.Schema.IntOrString:
-		return "", nil
+	case f.Err == nil && !f.Schema.IntOrString:
+		return f.Schema.Type, nil
 	}
-	return f.Schema.Type, nil
+	return "", nil
 }
 
 func missingField(variable string, p fields.Path, others iter.Seq[string]) error {

@@ -30,8 +30,11 @@ func TestBindRefuses(t *testing.T) {
 		"EmptyNamespace": {"We should refuse an unset variable.", []string{"Database", "-n", ""}, `--namespace="": `},
 		"Own":            {"We should refuse what cannot be a namespace.", []string{"Database", "--classbind-namespace", "A"}, `--classbind-namespace="A": `},
 		"Output":         {"We should say which formats there are.", []string{"Database", "-o", "wide"}, `--output="wide": must be table, json or yaml`},
-		"DryRunOfKubectl": {"We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
-			[]string{"Database", "--dry-run=none"}, `invalid argument "none" for "--dry-run" flag`},
+		"DryRunOfKubectl": {
+			"We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
+			[]string{"Database", "--dry-run=none"},
+			`invalid argument "none" for "--dry-run" flag`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := NewCommand()

@@ -215,9 +215,9 @@ func (i *Item) whyLeftAlone(v *view, k *v1beta1.ClaimKind, in claim.Intake, obje
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
 	case claim.ParentAbsent:
-		return "the parent of " + v.Kind.ReferencePath() + " is absent, and whenParentAbsent is LeaveAlone"
+		return "the parent of " + "." + v.Kind.ClassRef.String() + " is absent, and whenParentAbsent is LeaveAlone"
 	case claim.ReferenceAbsent:
-		return v.Kind.ReferencePath() + " is absent, and reference.whenAbsent is LeaveAlone"
+		return "." + v.Kind.ClassRef.String() + " is absent, and reference.whenAbsent is LeaveAlone"
 	case claim.NotYet:
 		return "not bound now, because " + evaluationText(i.BindWhen)
 	case claim.NoSelector:

@@ -41,7 +41,8 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (strin
 		}
 		spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}
 		reference["whenEmpty"] = v1beta1.BindEmpty
-		comments = append(comments, fmt.Sprintf("The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
+		comments = append(comments, fmt.Sprintf(
+			"The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
 	}
 	if before, ok := strings.CutSuffix(p.path[len(p.path)-1], "Ref"); ok {
 		selectorPath := slices.Concat(p.path[:len(p.path)-1], []string{before + "Selector"})
@@ -60,8 +61,8 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (strin
 		if err != nil {
 			return "", err
 		}
-		if note := fmt.Sprintf("The preset %s registers these claims, and knows more of them: classbind kinds %[1]s.", preset); preset != "" &&
-			!slices.Contains(comments, note) {
+		note := fmt.Sprintf("The preset %s registers these claims, and knows more of them: classbind kinds %[1]s.", preset)
+		if preset != "" && !slices.Contains(comments, note) {
 			comments = append(comments, note)
 		}
 		classSpec := map[string]any{}
@@ -74,7 +75,9 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (strin
 	objects[0] = registration("ClaimKind", of.name, spec)
 	var role []any
 	for _, group := range slices.Sorted(maps.Keys(rules)) {
-		role = append(role, map[string]any{"apiGroups": []string{group}, "resources": rules[group], "verbs": []string{"get", "list", "watch"}})
+		role = append(role, map[string]any{
+			"apiGroups": []string{group}, "resources": rules[group], "verbs": []string{"get", "list", "watch"},
+		})
 	}
 	objects = append(objects, map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": role,
@@ -126,7 +129,8 @@ func guesses(of kind, classes []kind, places []place) (comments []string) {
 		}
 		for _, other := range classes[:i] {
 			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
-				comments = append(comments, fmt.Sprintf("A reference of the form %s cannot tell a %s from a %s: claims are offered those of one kind.",
+				comments = append(comments, fmt.Sprintf(
+					"A reference of the form %s cannot tell a %s from a %s: claims are offered those of one kind.",
 					p.form.Name, other.Kind, class.Kind))
 			}
 		}
