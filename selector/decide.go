@@ -412,7 +412,7 @@ func (d *Decision) DroppedText() string {
 }
 
 // droppedBy reports whether the filter with this reason dropped a class.
-func (d *Decision) droppedBy(reason string) bool {
+func droppedBy(d *Decision, reason string) bool {
 	i := slices.IndexFunc(d.View.Kind.filters, func(f compiledFilter) bool { return f.reason == reason })
 	return i >= 0 && d.Dropped[i] > 0
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
@@ -65,7 +67,7 @@ func (d *Decision) severalDefaults() string {
 // unmatched says what the claim asked for, among which classes, and what would help.
 func (d *Decision) unmatched() string {
 	kind := d.View.Kind
-	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, d.selectorText()),
+	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector)),
 		"change the selector, or create or label a class", "when a class matches"
 	switch {
 	case d.asks() == nil:
@@ -75,7 +77,7 @@ func (d *Decision) unmatched() string {
 		remedy, later = "create a class", "when there is a class"
 	}
 	what += d.equalText()
-	if d.droppedBy(claim.OtherReference) {
+	if droppedBy(d, claim.OtherReference) {
 		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.ClassRef, remedy)
 	}
 	switch {
@@ -181,12 +183,12 @@ func valueText(value any) string {
 }
 
 // selectorText is short, so that clients do not cut off the end of a warning.
-func (d *Decision) selectorText() string {
-	if d.Claim.Selector == nil {
+func selectorText(selector labels.Selector) string {
+	if selector == nil {
 		return ""
 	}
 	const most = 200
-	text := d.Claim.Selector.String() // Labels are ASCII.
+	text := selector.String() // Labels are ASCII.
 	if len(text) > most {
 		return text[:most] + "..."
 	}
