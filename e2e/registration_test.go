@@ -288,20 +288,20 @@ func TestSchema(t *testing.T) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1beta1.ClaimKindSpec{
 			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
-			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenParentAbsent: v1beta1.CreateParent, OnUnbind: v1beta1.RestoreReference},
+			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
 			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
 			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}},
-			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim, Annotate: v1beta1.AnnotateNothing},
 			WhenUnmatched: v1beta1.Admit,
 			Admission:     v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook, Order: v1beta1.OrderLast, FailurePolicy: v1beta1.Fail},
 		}, got.Spec, "We should have a default for everything.")
 		for spec, want := range map[string]v1beta1.ClaimKindSpec{
 			"{reference: {path: .spec.x}, selector: {path: .spec.s}}": {
-				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.x"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenParentAbsent: v1beta1.CreateParent, OnUnbind: v1beta1.RestoreReference},
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.x"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
 				Selector:  v1beta1.ClassSelector{Path: ".spec.s", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
 			},
 			"{reference: {label: l, form: Name}, selector: {annotation: a}}": {
-				Reference: v1beta1.Reference{Place: v1beta1.Place{Label: "l"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenParentAbsent: v1beta1.CreateParent, OnUnbind: v1beta1.RestoreReference},
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Label: "l"}, Form: v1beta1.Name, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
 				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: "a", WhenAbsent: v1beta1.NoSelectorDefault},
 			},
 		} {

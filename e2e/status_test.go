@@ -190,7 +190,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 			breaks: func(t *testing.T) { patch(t, sampleRedis, `{"reference": {"path": ".spec.clasRef"}}`) },
 			mends:  func(t *testing.T) { patch(t, sampleRedis, `{"reference": {"path": ".spec.classRef"}}`) },
 			want: []string{"kinds: claimkind/" + sampleRedis + ": PathsValid is False (ReferencePruned): no claim is bound, because the API server would remove the reference to its class: " +
-				"reference.path: the schema has no field .spec.clasRef: correct spec.reference.path and spec.reference.form, or the schema"},
+				"reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?): correct spec.reference.path and spec.reference.form, or the schema"},
 		},
 		{
 			name: "TwoDefaults",

@@ -69,11 +69,9 @@ func TestWrongRegistrations(t *testing.T) {
 		},
 		"ReferenceRefused":      {field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1), spec: "{}", reason: v1beta1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`},
 		"VersionNotServed":      {spec: "{claims: {version: v2}}", reason: v1beta1.ReasonVersionNotServed, message: "v2", served: "write the paths for a version that is served"},
-		"ExpressionInvalid":     {spec: "{claims: {when: 'claim.spec ++'}}", reason: v1beta1.ReasonInvalidExpression, message: "when", served: "when"},
 		"NoClassKind":           {spec: "{}", withoutClassKind: true, reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
 		"ClassKindNotInstalled": {spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"), reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
 		"ClassKindNotPermitted": {spec: "{}", withoutRight: true, reason: v1beta1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
-		"ClassKindInvalid":      {spec: "{}", withoutClassKind: true, others: classKind("classes.%[1]s", "{claimKinds: [{name: claims.%[1]s}], offerWhen: 'class.spec ++'}"), reason: v1beta1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -94,8 +95,8 @@ func TestCheck(t *testing.T) {
 // newNamed is a class with annotations.
 func newNamed(kind *inventory.ClassKind, name string, annotations ...string) *inventory.Class {
 	m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
-	for i := 0; i < len(annotations); i += 2 {
-		m.Annotations[annotations[i]] = annotations[i+1]
+	for pair := range slices.Chunk(annotations, 2) {
+		m.Annotations[pair[0]] = pair[len(pair)-1]
 	}
 	return kind.NewClass(m, map[string]any{"metadata": map[string]any{"name": name}})
 }

@@ -39,8 +39,8 @@ func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selec
 	case err != nil:
 		return &inventory.Fault{Reason: ReasonFor(err), Text: err.Error()}
 	case len(view.Classes) == 0 && len(view.Unread) > 0:
-		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "classbind can read the classes of no class kind that serves it: " +
-			"see the condition " + v1beta1.ConditionClassKindsRead + NotEnforced}
+		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "classbind can read the classes of no class kind that serves it" +
+			": see the condition " + v1beta1.ConditionClassKindsRead + NotEnforced}
 	case len(view.Classes) == 0:
 		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "no class kind serves it: " +
 			"create a ClassKind for it, which names it in spec.claimKinds or which it names in spec.classes.kinds, " +

@@ -67,7 +67,7 @@ func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string
 // which the name is looked for.
 func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
 	if len(d.Precedence) > 0 {
-		at := func(s *Classes) uint { return uint(slices.Index(d.Precedence, s.Kind.Name)) } //nolint:gosec // -1 is the last.
+		at := func(s *Classes) uint { return uint(slices.Index(d.Precedence, s.Kind.Name)) } // -1 is the last.
 		classes = slices.SortedStableFunc(slices.Values(classes), func(a, b *Classes) int { return cmp.Compare(at(a), at(b)) })
 	}
 	return func(yield func(*Classes, string) bool) {

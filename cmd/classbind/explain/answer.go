@@ -275,7 +275,8 @@ func (o *options) noteDecision(
 	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
 	was := selector.Record{}
 	if json.Unmarshal([]byte(text), &was) == nil {
-		item.note("it was bound to %q at %s: %s, one of %d candidates, by %s", was.Class, was.Time, was.Reason, was.Candidates, was.Strategy)
+		item.note("it was bound to %q at %s: %s, one of %d candidates, by %s",
+			was.Class, was.Time, was.Reason, was.Candidates, was.Strategy)
 	}
 	unbound := runtime.DeepCopyJSON(object)
 	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)

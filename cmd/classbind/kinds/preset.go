@@ -166,7 +166,8 @@ func manifestOf(presets []preset, example bool) ([]byte, error) {
 	}
 	text := join(texts)
 	if len(text) == 0 {
-		return nil, fmt.Errorf("%s has no example of its own: name a preset that needs it, such as %s", presets[0].name, presets[0].users[0])
+		first := presets[0]
+		return nil, fmt.Errorf("%s has no example of its own: name a preset that needs it, such as %s", first.name, first.users[0])
 	}
 	return text, nil
 }
