@@ -290,7 +290,7 @@ func TestSchema(t *testing.T) {
 			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
 			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.LeaveEmptyAlone, WhenAbsent: v1beta1.BindAbsent, WhenParentAbsent: v1beta1.CreateParent, Explicit: v1beta1.AllowExplicit, OnUnbind: v1beta1.RestoreReference},
 			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: v1beta1.ClassSelectorAnnotation, WhenAbsent: v1beta1.NoSelectorDefault},
-			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}},
+			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}, Precedence: v1beta1.PrecedenceName},
 			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim, Annotate: v1beta1.AnnotateNothing},
 			WhenUnmatched: v1beta1.Admit,
 			Admission:     v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook, Order: v1beta1.OrderLast, FailurePolicy: v1beta1.Fail},

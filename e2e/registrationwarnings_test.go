@@ -134,7 +134,7 @@ func TestRegistrationWarnings(t *testing.T) {
 			t.Parallel()
 			group := strings.ToLower(name) + ".warn.test"
 			in := func(text string) string { return strings.ReplaceAll(text, "%[1]s", group) }
-			w.apply(t, fmt.Sprintf(schemaOfClaims, group, wholeReference))
+			w.apply(t, fmt.Sprintf(schemaOfClaims, group, "plan: {type: string}\n              a: {type: string}\n              b: {type: string}\n              c: {type: string}\n              "+wholeReference))
 			w.resources(t, "Class classes."+group+" Cluster", "Class classes.bare."+group+" Cluster", "Other others.bare."+group+" Namespaced")
 			w.apply(t, strings.ReplaceAll(lateVendor(group), "\n  name: ", "\n  name: warn-")+in(tc.before))
 			manifest := in(tc.manifest)

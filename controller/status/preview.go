@@ -38,11 +38,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	}
 	serving := rules.Serving(k, classKinds.Items)
 	kind := selector.NewClaimKind(k, serving...)
-	mistyped, err := p.Registration.MistypedOfClaims(ctx, k) // As far as the schemas are read before the deadline of the review.
-	if err != nil {
-		problems = append(problems, fmt.Sprintf("cannot check the types of expressions: %v", err))
-	}
-	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), mistyped))...)
+	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), nil))...)
 	paths := p.Registration.ComparePaths(ctx, k)
 	if paths.Err != nil {
 		paths.Check = selector.PathsCheck{} // Of what is stored.
@@ -71,7 +67,11 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	case selector.WatchesClaims(k):
 		problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, k, "list", "watch")))...)
 	}
-	return problems
+	mistyped, err := p.Registration.MistypedOfClaims(ctx, k) // Last: many schemas may use up the deadline of the review.
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("cannot check the types of expressions: %v", err))
+	}
+	return append(problems, unmet(expressionsValid(nil, mistyped))...)
 }
 
 // view of the claims of a kind, without a class, and the states of the class kinds that serve it.
