@@ -35,7 +35,7 @@ type Paths struct {
 // whoever may write the status must not stop claims.
 func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) Paths {
 	before := r.claimKind(k.Name)
-	paths := Paths{Check: before.paths.Check, Version: r.versionOf(ctx, k), served: before.paths.served}
+	paths := Paths{Check: before.paths.Check, Version: versionOf(ctx, r, k), served: before.paths.served}
 	found, err := r.LookUpClaims(ctx, k, "create")
 	if err != nil {
 		paths.Err = err
@@ -59,7 +59,7 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) P
 
 // versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
 // API server prefers.
-func (r *Registration) versionOf(ctx context.Context, k *v1beta1.ClaimKind) string {
+func versionOf(ctx context.Context, r *Registration, k *v1beta1.ClaimKind) string {
 	return cmp.Or(r.memory(ctx).VersionOf(k), r.claimKind(k.Name).paths.served)
 }
 
@@ -69,7 +69,7 @@ func (r *Registration) LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, v
 	if err := cluster.CheckBindable(k); err != nil {
 		return cluster.Resource{}, err
 	}
-	return r.lookUp(ctx, k.Resource(), r.versionOf(ctx, k), verbs...)
+	return r.lookUp(ctx, k.Resource(), versionOf(ctx, r, k), verbs...)
 }
 
 // recheckAfter is when the schema is to be read again.

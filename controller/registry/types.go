@@ -21,7 +21,7 @@ func (r *Registration) MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKin
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()
-	return r.schemas(ctx).MistypedOfClaims(k, classKinds), nil
+	return schemas(ctx, r).MistypedOfClaims(k, classKinds), nil
 }
 
 // MistypedOfClasses are those of a ClassKind.
@@ -32,10 +32,10 @@ func (r *Registration) MistypedOfClasses(ctx context.Context, k *v1beta1.ClassKi
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()
-	return r.schemas(ctx).MistypedOfClasses(k, claimKinds), nil
+	return schemas(ctx, r).MistypedOfClasses(k, claimKinds), nil
 }
 
-func (r *Registration) schemas(ctx context.Context) openapi.Source {
+func schemas(ctx context.Context, r *Registration) openapi.Source {
 	of := func(name, version string) *openapi.Schema {
 		found, err := r.lookUp(ctx, name, version)
 		if err != nil {
@@ -47,6 +47,6 @@ func (r *Registration) schemas(ctx context.Context) openapi.Source {
 		return nil
 	}
 	return openapi.Source{
-		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), r.versionOf(ctx, k)) },
+		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), versionOf(ctx, r, k)) },
 	}
 }
