@@ -230,6 +230,34 @@ func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta m
 	return true
 }
 
+// TestBindLeavesAlone has a claim with a reference that would be replaced while it is created, and one that needs no class.
+func TestBindLeavesAlone(t *testing.T) {
+	t.Parallel()
+	if inPods() {
+		t.Skip("It needs the kubeconfig of an admin.")
+	}
+	w := sharedWorld(t)
+	const group, kind = "leaves.test", "claims.leaves.test"
+	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
+	w.apply(t, `{apiVersion: leaves.test/v1, kind: Claim, metadata: {namespace: default, name: preset}, spec: {classRef: {apiVersion: leaves.test/v1, kind: Class, name: usual}, classSelector: {}}}
+---
+{apiVersion: leaves.test/v1, kind: Claim, metadata: {namespace: default, name: none}, spec: {}}
+`)
+	w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "gold", "")+
+		claimKind(kind, "{claims: {when: \"claim.?spec.classRef.name.orValue('') in ['', 'usual']\"}, selector: {whenAbsent: DefaultIfAny}}"))
+	w.awaitClasses(t, "classes."+group, 1)
+	w.awaitClaims(t, kind)
+	before := w.claimsIn(t, group, "")
+	claims, summary, exit, stderr := w.bind(t, w.plane.Kubeconfig, kind, "--all-namespaces")
+	assert.Zero(t, exit, stderr)
+	assert.Equal(t, 1, summary.HaveClass, "We should keep a class that may be in use: %v", claims)
+	assert.Equal(t, "LeftAlone", claims["none"].Outcome, "We should not call it a failure that a claim does without a class.")
+	assert.Equal(t, before, w.claimsIn(t, group, ""), "We should write to none.")
+	out, _, _, err := w.classbind(t.Context(), "status", "--kubeconfig="+w.plane.Kubeconfig)
+	require.NoError(t, err)
+	assert.NotContains(t, out, "classbind bind "+kind, "We should not recommend a command that does nothing.")
+}
+
 // TestBindInterfered binds 150 claims, two pages, while others interfere: the API server asks to wait, and forgets the list, authors
 // change claims, delete them and bind them, and the classes change.
 func TestBindInterfered(t *testing.T) {

@@ -85,7 +85,7 @@ func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
 type Stored struct {
 	UID     types.UID
 	Version string
-	// Bound claims have a class, and count for Classes. What they ask for is not read.
+	// Bound claims name a class, and count for Classes. What they ask for is not read.
 	Bound   bool
 	Classes [2]uint64
 	claim.Intake
@@ -103,7 +103,10 @@ func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
 	if err != nil {
 		return s, fmt.Errorf("cannot read the claim: %w", err)
 	}
-	if s.Classes, s.Bound = kind.BoundTo(m.Namespace, object); !s.Bound {
+	s.Classes, s.Bound = kind.BoundTo(m.Namespace, object)
+	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
+	// is stored, it may be in use.
+	if s.Bound = s.Bound || kind.NamesClass(object); !s.Bound {
 		s.Intake = kind.Read(m.Namespace, m.Name, object)
 	}
 	return s, nil

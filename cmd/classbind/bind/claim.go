@@ -16,31 +16,41 @@ import (
 // maxAttempts limits how often a claim is read again that others change meanwhile.
 const maxAttempts = 5
 
+// unreadable is the reason for a claim that is not read as the kind has it. Others are read nevertheless.
+const unreadable = "Unreadable"
+
 // bindNamed binds the claim of a name.
 func (b *binder) bindNamed(ctx context.Context, namespace, name string) error {
 	s, found, err := b.read(ctx, namespace, name)
 	switch {
 	case err != nil:
 		return err
+	case s == nil: // It is reported.
+		return nil
 	case !found:
-		b.report.print(b.claim(s).failed("NotFound", errors.New("there is none of this name")))
+		b.report.print(b.claim(s).failed("NotFound", errors.New("there is no claim of this name")))
 		return nil
 	}
 	return b.bind(ctx, s)
 }
 
-// read a claim as it is now, false if there is none.
+// read a claim as it is now, false if there is none. One that cannot be read is reported, and nil.
 func (b *binder) read(ctx context.Context, namespace, name string) (*latebinding.Stored, bool, error) {
 	raw, err := b.claims.Get(ctx, b.kind.Resource, namespace, name)
 	if err != nil || raw == nil {
 		return &latebinding.Stored{Intake: claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: name}}}, false, err
 	}
 	s, err := latebinding.ReadStored(b.kind.Kind, raw)
-	return &s, true, err
+	if err != nil {
+		b.report.print(b.claim(&s).failed(unreadable, err))
+		return nil, true, nil
+	}
+	return &s, true, nil
 }
 
 // bind one claim, and report what became of it. With an error, there is no use in going on with others.
 func (b *binder) bind(ctx context.Context, s *latebinding.Stored) error {
+	var last error
 	for range maxAttempts {
 		c, err := b.attempt(ctx, s)
 		if c != nil {
@@ -49,15 +59,17 @@ func (b *binder) bind(ctx context.Context, s *latebinding.Stored) error {
 		if c != nil || err != nil && !latebinding.IsOutdated(err) {
 			return err
 		}
+		last = err
 		found := false
 		if s, found, err = b.read(ctx, s.Namespace, s.Name); err != nil {
 			return err
 		}
-		if !found { // It was deleted meanwhile.
+		if s == nil || !found { // It is reported, or was deleted meanwhile.
 			return nil
 		}
 	}
-	b.report.print(b.claim(s).failed("Changing", errors.New("others change the claim all the time: run the command again")))
+	// A webhook that denies every patch may answer like an outdated version.
+	b.report.print(b.claim(s).failed("NotWritten", fmt.Errorf("others change the claim all the time, or refuse the change: %w", last)))
 	return nil
 }
 
@@ -85,6 +97,8 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 		return c.leftAlone(d.Claim.LeftAlone, "classbind explain shows why"), nil
 	case len(d.Claim.Problems) > 0:
 		return c.failed(d.Reason(), errors.New(d.Warning())), nil
+	case d.Unneeded():
+		return c.leftAlone(d.Reason(), "it asks for no class, and none is the default"), nil
 	case d.Class == nil:
 		return c.end(Unmatched, d.Reason(), d.Warning()), nil
 	case d.Given():
@@ -93,6 +107,12 @@ func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, er
 	class := selector.NameOf(d.Class)
 	c.Class, c.class = &class, d.Class.String()
 	if b.dryRun {
+		if b.tally != nil { // As if it were stored, so that the next claims see it, and nothing stays in flight.
+			target := d.Class.Target()
+			classes := b.kind.Kind.CountsFor(s.Namespace, target)
+			b.tallied(classes)
+			b.tally.Seen(s.Namespace, s.Name, "", classes)
+		}
 		return c.end(Bound, d.Reason(), ""), nil
 	}
 	object, _, err := b.claims.WriteClass(ctx, b.kind.Resource, s.UID, s.Version, &d)

@@ -34,8 +34,9 @@ Ignore.
 KIND is the name of a ClaimKind, or any name that kubectl takes for the kind of the
 claims. The command binds the claims of one namespace, of all with -A, or those that
 you name. It decides as late binding does, with the classes as they are now. It adds
-the class reference alone, and only to the version of the claim that it has read.
-Claims that have a class, that claims.when or another field settles, or whose
+the class reference, and with choice.annotate the annotation, to the version of the
+claim that it has read, and changes nothing else. Claims that name a class, if only by
+a default of their schema, that claims.when or another field settles, or whose
 namespace is not selected, stay as they are.
 
 It prints a line for each claim without a class. It reads the claims page by page, and
@@ -43,7 +44,7 @@ writes one at a time. If it is interrupted, run it again: it goes on with those 
 still have no class. It may run beside classbind.
 
 The command does not know which classes the replicas gave last. So with RoundRobin,
-its turns are its own, and begin again with each page of 100 claims. With LeastClaims,
+it starts a rotation of its own with each page of 100 claims. With LeastClaims,
 it counts the claims of all namespaces first. It cannot bind claims of a kind whose
 expressions look at who creates the claim.
 

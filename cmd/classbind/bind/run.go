@@ -26,7 +26,7 @@ type binder struct {
 	claims latebinding.Client
 	report *reporter
 
-	// kind is read again after each page, and resource is that of the first one. tally counts its claims by class, nil
+	// kind is read again before a page is bound, and resource is that of the first one. tally counts its claims by class, nil
 	// where its strategy needs no counts.
 	kind     *explain.Kind
 	resource schema.GroupVersionResource
@@ -95,7 +95,7 @@ func (b *binder) run(ctx context.Context, names []string) error {
 		s, err := latebinding.ReadStored(b.kind.Kind, raw)
 		switch {
 		case err != nil:
-			b.report.print(b.claim(&s).failed("Unreadable", err))
+			b.report.print(b.claim(&s).failed(unreadable, err))
 		case s.Bound, s.LeftAlone == claim.Settled:
 			b.report.HaveClass++
 		default:
@@ -103,20 +103,23 @@ func (b *binder) run(ctx context.Context, names []string) error {
 		}
 		return nil
 	}, func() error {
+		if len(unbound) == 0 {
+			return nil
+		}
+		if err := b.renew(ctx); err != nil {
+			return err
+		}
 		for i := range unbound {
 			if err := b.bind(ctx, &unbound[i]); err != nil {
 				return err
 			}
 		}
-		if len(unbound) == 0 {
-			return nil
-		}
 		unbound = nil
-		return b.renew(ctx)
+		return nil
 	})
 }
 
-// pages calls each for all claims of a namespace, or of all, and after at the end of each page, when the API server waits for nothing.
+// pages calls each for all claims of a namespace, or of all, and after at the end of each page, when no response is open.
 func (b *binder) pages(ctx context.Context, namespace string, each func(raw []byte) error, after func() error) error {
 	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
 	for {
@@ -136,7 +139,7 @@ func (b *binder) pages(ctx context.Context, namespace string, each func(raw []by
 	}
 }
 
-// renew reads the registrations and the classes again: they may have changed while a page was written.
+// renew reads the registrations and the classes again: they may have changed since the last claim without a class.
 func (b *binder) renew(ctx context.Context) error {
 	kinds, err := explain.Kinds(ctx, b.config, b.own, b.kind.Kind.Name)
 	if err != nil {

@@ -99,11 +99,13 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.Claim
 			return item, nil
 		}
 	}
-	if o.unbound && selector.NewClaimKind(k).HasReference(object) { // What an author has set of an empty one stays.
+	compiled := selector.NewClaimKind(k)
+	named := compiled.NamesClass(object)
+	if o.unbound && compiled.HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
 	}
 	err := o.decide(ctx, r, k, item, object, found)
-	if item.Outcome == Bound && d.stored && !o.unbound {
+	if item.Outcome == Bound && d.stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
 		if item.Claim.Namespace != "" {
 			item.Do += " --namespace " + item.Claim.Namespace

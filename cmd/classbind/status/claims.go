@@ -154,7 +154,8 @@ func (c *claims) add(object *unstructured.Unstructured) {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}
 	in := c.compiled.Read(namespace, name, object.Object)
-	if in.LeftAlone != "" || len(in.Problems) > 0 {
+	needsNone := c.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorDefaultIfAny && c.compiled.Asks(in.Claim) == nil
+	if in.LeftAlone != "" || len(in.Problems) > 0 || needsNone || c.compiled.NamesClass(object.Object) {
 		return
 	}
 	switch {
