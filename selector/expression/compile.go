@@ -97,11 +97,25 @@ func Compile(text string, result Result, scope Scope) (*Expression, error) {
 		err.Source = text
 		return nil, err
 	}
-	checked, issues := env().Check(parsed)
-	if err := issues.Err(); err != nil {
-		return nil, newError(text, issues, scope)
+	checked, err := check(env(), parsed, text, scope)
+	if err != nil {
+		return nil, err
 	}
 	return compile(text, checked.NativeRep(), result, scope)
+}
+
+// check the types of an expression. The validator of literals panics at an optional value of type dyn.
+func check(in *cel.Env, parsed *cel.Ast, text string, scope Scope) (checked *cel.Ast, err error) {
+	defer func() {
+		if recover() != nil {
+			err = &Error{1, 1, "cannot be checked: leave out optional elements, such as [?claim.spec.x]", text}
+		}
+	}()
+	checked, issues := in.Check(parsed)
+	if issues.Err() != nil {
+		return nil, newError(text, issues, scope)
+	}
+	return checked, nil
 }
 
 // compile an expression whose types are checked.

@@ -38,6 +38,10 @@ func TestCompileErrors(t *testing.T) {
 				"line 1, column 81: optMap must follow a shorter expression: use has() and ?: instead; " +
 				"line 1, column 133: optMap must follow a shorter expression: use has() and ?: instead", "",
 		},
+		"OptionalElement": {
+			"We should refuse an optional element of a list, at which CEL's validator panics", "[?claim.spec.x].size() > 0", Bool, ofClaim,
+			"line 1, column 1: cannot be checked: leave out optional elements, such as [?claim.spec.x]", "[?claim.spec.x].size() > 0\n^",
+		},
 		"SecondLine": {
 			"We should show the line of the error alone", "true &&\n\tclaim.spec.a + 'ä' + 1 + claim.b == 2", Bool, ofClaim,
 			"line 2, column 21: found no matching overload for '_+_' applied to '(string, int)'", "\tclaim.spec.a + 'ä' + 1 + claim.b == 2\n\t                   ^",

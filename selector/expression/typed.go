@@ -20,11 +20,11 @@ import (
 // object. The error says that no object has the field.
 type TypeOf func(variable string, p fields.Path) (string, error)
 
-// typed has a variable for each type of a field that has no parts. No expression can name it.
+// typed has a variable for each type of a field that has no parts. No expression can name it. A number has none: in an
+// object, it is an integer or not.
 var typed = sync.OnceValue(func() *cel.Env {
 	e, err := env().Extend(
-		cel.Variable("@string", cel.StringType), cel.Variable("@integer", cel.IntType),
-		cel.Variable("@number", cel.DoubleType), cel.Variable("@boolean", cel.BoolType))
+		cel.Variable("@string", cel.StringType), cel.Variable("@integer", cel.IntType), cel.Variable("@boolean", cel.BoolType))
 	if err != nil {
 		panic(err) // It depends on nothing but env.
 	}
@@ -52,9 +52,9 @@ func (e *Expression) CheckTypes(of TypeOf) error {
 	if err != nil {
 		return fmt.Errorf("cannot check the types of an expression: %w", err)
 	}
-	checked, issues := typed().Check(cel.CheckedExprToAst(tree))
-	if issues.Err() != nil {
-		return newError(e.text, issues, e.scope)
+	checked, err := check(typed(), cel.CheckedExprToAst(tree), e.text, e.scope)
+	if err != nil {
+		return err
 	}
 	if is := checked.OutputType(); !e.result.is(is) {
 		return &Error{1, 1, "must be " + e.result.words() + ", is of type " + is.String(), e.text}
@@ -109,11 +109,19 @@ func (t *typer) visit(e ast.Expr, in locals) (p part) {
 	case ast.CallKind:
 		p = t.visitCall(e, in)
 	case ast.ListKind:
-		p.isTyped = t.anyOf(e.AsList().Elements(), in)
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			p.isTyped = t.anyOf([]ast.Expr{entry.AsMapEntry().Key(), entry.AsMapEntry().Value()}, in) || p.isTyped
+		if len(e.AsList().OptionalIndices()) == 0 { // The checker takes no dyn for an optional value.
+			p.isTyped = t.anyOf(e.AsList().Elements(), in)
 		}
+	case ast.MapKind:
+		var keys, values []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			if entry.AsMapEntry().IsOptional() {
+				return p
+			}
+			keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
+		}
+		p.isTyped = t.anyOf(keys, in)
+		p.isTyped = t.anyOf(values, in) || p.isTyped
 	case ast.ComprehensionKind:
 		p.isTyped = t.visitComprehension(e.AsComprehension(), in)
 	default:
@@ -134,19 +142,21 @@ func (t *typer) visitCall(e ast.Expr, in locals) (p part) {
 		if !isField {
 			name = fields.Element
 		}
-		if call.FunctionName() != operators.Index { // It yields an optional value.
+		if call.FunctionName() != operators.Index { // It asks for the field, and yields an optional value.
+			t.ask(p.field, name)
 			p.field = nil
 		}
 		p.field = t.child(e, p.field, name)
 		return p
 	}
-	if call.FunctionName() == operators.In && args[0].Kind() == ast.LiteralKind {
-		if name, ok := args[0].AsLiteral().(types.String); ok {
-			t.ask(t.visit(args[1], in).field, string(name))
-		}
-	}
 	if !isStrict(call.FunctionName()) {
-		p.isTyped = t.anyOf(args, in)
+		parts := t.visitAll(args, in)
+		if call.FunctionName() == operators.In && args[0].Kind() == ast.LiteralKind {
+			if name, ok := args[0].AsLiteral().(types.String); ok {
+				t.ask(parts[1].field, string(name))
+			}
+		}
+		p.isTyped = t.untyped(args, parts)
 		return p
 	}
 	for _, arg := range args {
@@ -158,9 +168,11 @@ func (t *typer) visitCall(e ast.Expr, in locals) (p part) {
 // isStrict reports whether a function fails for an argument of another type than it declares. One with a parameter for a
 // type, such as equality, may do with others.
 func isStrict(function string) bool {
-	f, ok := env().Functions()[function]
+	f, ok := declared()[function]
 	return ok && (function == operators.Add || !slices.ContainsFunc(f.OverloadDecls(), hasTypeParams))
 }
+
+var declared = sync.OnceValue(func() map[string]*decls.FunctionDecl { return env().Functions() })
 
 func hasTypeParams(o *decls.OverloadDecl) bool { return len(o.TypeParams()) > 0 }
 
@@ -186,14 +198,24 @@ func (t *typer) visitComprehension(c ast.ComprehensionExpr, in locals) (isTyped 
 	return t.visit(c.Result(), inside).isTyped || isTyped
 }
 
-// anyOf visits parts that may be of any type, and reports whether one has typed parts. CEL's checker is not to compare
-// their types with others.
-func (t *typer) anyOf(all []ast.Expr, in locals) (isTyped bool) {
+// anyOf visits parts that may be of any type, and reports whether one has typed parts.
+func (t *typer) anyOf(all []ast.Expr, in locals) bool { return t.untyped(all, t.visitAll(all, in)) }
+
+func (t *typer) visitAll(all []ast.Expr, in locals) []part {
+	parts := make([]part, len(all))
+	for i, e := range all {
+		parts[i] = t.visit(e, in)
+	}
+	return parts
+}
+
+// untyped takes their types from all of some parts if one has typed parts: CEL's checker would compare the types with
+// each other. It reports whether one has.
+func (t *typer) untyped(all []ast.Expr, parts []part) bool {
+	if !slices.ContainsFunc(parts, func(p part) bool { return p.isTyped }) {
+		return false
+	}
 	for _, e := range all {
-		if !t.visit(e, in).isTyped {
-			continue
-		}
-		isTyped = true
 		t.lastID++
 		inner := ast.NewExprFactory().NewUnspecifiedExpr(t.lastID)
 		inner.SetKindCase(e)
@@ -202,16 +224,16 @@ func (t *typer) anyOf(all []ast.Expr, in locals) (isTyped bool) {
 			t.ast.SourceInfo().SetOffsetRange(inner.ID(), at)
 		}
 	}
-	return isTyped
+	return true
 }
 
-// takes says that the type of a part matters, and reports whether it has typed parts.
+// takes writes its type into a part of which a function needs it, and reports whether it has typed parts.
 func (t *typer) takes(e ast.Expr, p part) bool {
 	if p.field == nil {
 		return p.isTyped
 	}
 	name := "@" + t.typeOf(p.field)
-	if !slices.Contains([]string{"@string", "@integer", "@number", "@boolean"}, name) {
+	if !slices.Contains([]string{"@string", "@integer", "@boolean"}, name) {
 		return p.isTyped
 	}
 	e.SetKindCase(ast.NewExprFactory().NewIdent(e.ID(), name))
