@@ -212,6 +212,10 @@ const (
 	// one field of a claim. It protects the leader from a circle. Beyond it, nothing is
 	// known of the field.
 	MaxSchemaReferences = 8
+	// MaxCheckedSchemas limits the schemas with which the expressions of one registration are
+	// compared. It protects memory. Beyond it, nothing is known of the others, and they call no
+	// expression wrong.
+	MaxCheckedSchemas = 16
 
 	// MaxEntryBytes limits one entry of a webhook configuration, counted as in
 	// MaxEntriesBytes. It protects the other entries of the configuration. Beyond it, the

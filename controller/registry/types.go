@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -13,36 +14,57 @@ import (
 // then is not checked.
 const checkTypesTimeout = 10 * time.Second
 
-// MistypedOfClaims are the expressions of a ClaimKind that fail by the schemas of what they look at.
-func (r *Registration) MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKind) ([]rules.Invalid, error) {
+// Types are what the schemas say of the expressions of a registration.
+type Types struct {
+	// Mistyped are the expressions that fail by the schemas of what they look at.
+	Mistyped []rules.Invalid
+	// Read are the resources whose schemas were asked for.
+	Read map[string]bool
+	// Err is why a schema could not be read, so that more may be mistyped. A resource that is not served has none.
+	Err error
+}
+
+// TypesOfClaims checks the expressions of a ClaimKind.
+func (r *Registration) TypesOfClaims(ctx context.Context, k *v1beta1.ClaimKind) (types Types) {
 	classKinds, err := classKindsServing(ctx, r.reader, k)
 	if err != nil || !k.Spec.HasExpressions() {
-		return nil, err
+		return Types{Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()
-	return schemas(ctx, r).MistypedOfClaims(k, classKinds), nil
+	types.Mistyped = schemas(ctx, r, &types).MistypedOfClaims(ctx, k, classKinds)
+	return types
 }
 
-// MistypedOfClasses are those of a ClassKind.
-func (r *Registration) MistypedOfClasses(ctx context.Context, k *v1beta1.ClassKind) ([]rules.Invalid, error) {
+// TypesOfClasses checks those of a ClassKind.
+func (r *Registration) TypesOfClasses(ctx context.Context, k *v1beta1.ClassKind) (types Types) {
 	claimKinds, err := claimKindsServed(ctx, r.reader, k)
 	if err != nil || !k.Spec.HasExpressions() {
-		return nil, err
+		return Types{Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()
-	return schemas(ctx, r).MistypedOfClasses(k, claimKinds), nil
+	types.Mistyped = schemas(ctx, r, &types).MistypedOfClasses(ctx, k, claimKinds)
+	return types
 }
 
-func schemas(ctx context.Context, r *Registration) openapi.Source {
+// schemas of one check, which notes in types what it reads. The schemas of a check are in memory together, so it reads
+// MaxCheckedSchemas at most: others are not known.
+func schemas(ctx context.Context, r *Registration, types *Types) openapi.Source {
+	types.Read = map[string]bool{}
 	of := func(name, version string) *openapi.Schema {
-		found, err := r.lookUp(ctx, name, version)
-		if err != nil {
+		if types.Read[name] = true; len(types.Read) > v1beta1.MaxCheckedSchemas {
 			return nil
 		}
-		if s, err := r.schema(ctx, name, found); err == nil {
-			return s
+		found, err := r.lookUp(ctx, name, version)
+		if err == nil {
+			var s *openapi.Schema
+			if s, err = r.schema(ctx, name, found); err == nil {
+				return s
+			}
+		}
+		if !NotInstalledOrUnsuitable(err) && !errors.Is(err, openapi.ErrNoSchema) {
+			types.Err = err
 		}
 		return nil
 	}

@@ -165,8 +165,9 @@ func classKindsRead(unread []selector.UnreadKind, message func(classKind string)
 // describeExpressions writes whether the expressions of a claim kind compile, and whether the
 // objects that its claims name are known.
 func (s *Writer) describeExpressions(k *v1beta1.ClaimKind, view *selector.View) {
+	mistyped, known := s.claimTypes.of(k)
 	if k.Spec.HasExpressions() {
-		setCondition(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions(), s.claimTypes.of(k)), k.Generation)
+		setExpressionsValid(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions(), mistyped), known, k.Generation)
 	} else {
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
-func describeClasses(k *v1beta1.ClassKind, classes *inventory.Classes, mistyped []rules.Invalid) {
+func describeClasses(k *v1beta1.ClassKind, classes *inventory.Classes, mistyped []rules.Invalid, known bool) {
 	if classes != nil {
 		for _, c := range []metav1.Condition{weightsValid(classes), marksValid(classes), labelsHeld(classes)} {
 			setCondition(&k.Status.Conditions, c, k.Generation)
@@ -28,9 +28,9 @@ func describeClasses(k *v1beta1.ClassKind, classes *inventory.Classes, mistyped 
 	case !k.Spec.HasExpressions():
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	case classes == nil:
-		setCondition(&k.Status.Conditions, expressionsValid(rules.InvalidOfClasses(k), mistyped), k.Generation)
+		setExpressionsValid(&k.Status.Conditions, expressionsValid(rules.InvalidOfClasses(k), mistyped), known, k.Generation)
 	default: // Classes are not read by expressions that do not compile.
-		setCondition(&k.Status.Conditions, expressionsSucceed(classes, mistyped), k.Generation)
+		setExpressionsValid(&k.Status.Conditions, expressionsSucceed(classes, mistyped), known, k.Generation)
 	}
 }
 
@@ -97,6 +97,14 @@ func expressionsValid(invalid, mistyped []rules.Invalid) metav1.Condition {
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, strings.Join(texts, "; ")
 	return c
+}
+
+// setExpressionsValid keeps the condition of the last leader, or of the last revision, until the types are known.
+func setExpressionsValid(conditions *[]metav1.Condition, c metav1.Condition, typesKnown bool, generation int64) {
+	isThere := meta.FindStatusCondition(*conditions, c.Type) != nil
+	if typesKnown || c.Status == metav1.ConditionFalse || !isThere {
+		setCondition(conditions, c, generation)
+	}
 }
 
 // met is a condition that is True.

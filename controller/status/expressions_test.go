@@ -1,6 +1,7 @@
 package status
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,7 +62,9 @@ func TestDescribeExpressions(t *testing.T) {
 			k.Spec, k.Generation = tc.spec, 7
 			status := &k.Status
 			status.Conditions = append([]metav1.Condition{}, before...)
-			(&Writer{Registration: fixed{related: tc.related}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
+			w := &Writer{Registration: fixed{related: tc.related}}
+			w.claimTypes.checked(k, registry.Types{})
+			w.describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
 			var got []string
 			for _, c := range status.Conditions {
 				assert.EqualValues(t, 7, c.ObservedGeneration)
@@ -76,6 +79,34 @@ func TestDescribeExpressions(t *testing.T) {
 	c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionExpressionsValid)
 	assert.Equal(t, v1beta1.MaxErrors, strings.Count(c.Message, "name a field of class"), "We should not write errors without end.")
 	assert.True(t, strings.HasSuffix(c.Message, "; and 2 more"), c.Message)
+}
+
+// TestTypeChecks has a registration changed, checked with a schema missing, and replaced.
+func TestTypeChecks(t *testing.T) {
+	checks, k := &typeChecks{}, controllertest.NewClaimKind("claims.example.org")
+	k.Spec = v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}}
+	k.UID, k.Generation = "a", 1
+	wrong := registry.Types{Mistyped: []rules.Invalid{{Field: "spec.claims.when", Err: &expression.Error{Text: "no"}}}, Read: map[string]bool{"claims.example.org": true}}
+	changes := 0
+	checks.changed.Add(t.Context(), func(string) { changes++ })
+	_, known := checks.of(k)
+	assert.False(t, known, "We should not call right what nobody has checked.")
+	for range 2 {
+		checks.checked(k, wrong)
+	}
+	assert.Equal(t, 1, changes, "We should write no status for what is known.")
+	checks.checked(k, registry.Types{Err: errors.New("timeout")})
+	found, known := checks.of(k)
+	assert.True(t, known)
+	assert.Equal(t, wrong.Mistyped, found, "We should not turn green because a schema was not read.")
+	checks.checked(k, wrong)
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
+	assert.Len(t, checks.readers(t.Context(), crd), 1)
+	crd.Name = "others.example.org"
+	assert.Empty(t, checks.readers(t.Context(), crd), "We should not check all registrations at each change of a CRD.")
+	k.UID = "b"
+	_, known = checks.of(k)
+	assert.False(t, known, "We should not take the findings of one that is deleted for those of another.")
 }
 
 func TestDescribeClassExpressions(t *testing.T) {
@@ -112,7 +143,7 @@ func TestDescribeClassExpressions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.kind.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}
-			describeClasses(tc.kind, tc.classes, tc.mistyped)
+			describeClasses(tc.kind, tc.classes, tc.mistyped, true)
 			c := meta.FindStatusCondition(tc.kind.Status.Conditions, v1beta1.ConditionExpressionsValid)
 			if tc.want == "" {
 				assert.Nil(t, c, tc.reason)

@@ -67,11 +67,8 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	case selector.WatchesClaims(k):
 		problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, k, "list", "watch")))...)
 	}
-	mistyped, err := p.Registration.MistypedOfClaims(ctx, k) // Last: many schemas may use up the deadline of the review.
-	if err != nil {
-		problems = append(problems, fmt.Sprintf("cannot check the types of expressions: %v", err))
-	}
-	return append(problems, unmet(expressionsValid(nil, mistyped))...)
+	// Last: many schemas may use up the deadline of the review.
+	return append(problems, mistyped(p.Registration.TypesOfClaims(ctx, k))...)
 }
 
 // view of the claims of a kind, without a class, and the states of the class kinds that serve it.
@@ -115,11 +112,7 @@ func conflicts(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) (problems []string
 
 // ClassKind returns what is wrong with a ClassKind.
 func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string {
-	mistyped, err := p.Registration.MistypedOfClasses(ctx, k)
-	problems := unmet(expressionsValid(rules.InvalidOfClasses(k), mistyped))
-	if err != nil {
-		problems = append(problems, fmt.Sprintf("cannot check the types of expressions: %v", err))
-	}
+	problems := unmet(expressionsValid(rules.InvalidOfClasses(k), nil))
 	if state := p.Registration.ProbeClasses(ctx, k); state.Classes == nil {
 		problems = append(problems, state.Message)
 	}
@@ -127,11 +120,21 @@ func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string 
 	for i, named := range k.Spec.ClaimKinds {
 		names[i] = named.Name
 	}
-	return append(problems, p.unregistered(ctx, "spec.claimKinds", names, &v1beta1.ClaimKind{})...)
+	problems = append(problems, p.unregistered(ctx, "spec.claimKinds", names, &v1beta1.ClaimKind{})...)
+	return append(problems, mistyped(p.Registration.TypesOfClasses(ctx, k))...)
+}
+
+// mistyped says which expressions fail by the schemas, and if not all schemas were read before the deadline of the review.
+func mistyped(types registry.Types) []string {
+	problems := unmet(expressionsValid(nil, types.Mistyped))
+	if types.Err != nil {
+		problems = append(problems, fmt.Sprintf("not all expressions are compared with the schemas: %v", types.Err))
+	}
+	return problems
 }
 
 // unregistered says which of these names in a field no registration of a kind has, of maxProbed names at most.
-func (p *Preview) unregistered(ctx context.Context, field string, names []string, registration client.Object) []string {
+func (p *Preview) unregistered(ctx context.Context, field string, names []string, registration client.Object) (problems []string) {
 	kind, asked, missing := "ClaimKind", 0, []string(nil)
 	if _, ok := registration.(*v1beta1.ClassKind); ok {
 		kind = "ClassKind"
@@ -148,13 +151,13 @@ func (p *Preview) unregistered(ctx context.Context, field string, names []string
 		case apierrors.IsNotFound(err):
 			missing = append(missing, name)
 		case err != nil:
-			return []string{fmt.Sprintf("cannot tell whether there is a %s %q: %v", kind, name, err)}
+			problems = append(problems, fmt.Sprintf("cannot tell whether there is a %s %q: %v", kind, name, err))
 		}
 	}
-	if len(missing) == 0 {
-		return nil
+	if len(missing) > 0 {
+		problems = append(problems, unregistered(field, kind, missing))
 	}
-	return []string{unregistered(field, kind, missing)}
+	return problems
 }
 
 // unmet is the message of a condition that is not met, or of which nobody could find out whether it is. A schema that

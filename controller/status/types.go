@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -14,67 +15,89 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
 // maxTypeChecks is how many registrations are checked at once.
 const maxTypeChecks = 4
 
-// typeChecks are the expressions of the ClaimKinds, or of the ClassKinds, that fail by the schemas of what they look at. They
-// have a controller of their own, so that an API server that does not answer delays no status.
+// typeChecks are what the schemas say of the expressions of the ClaimKinds, or of the ClassKinds. They have a controller of their
+// own, so that an API server that does not answer delays no status.
 type typeChecks struct {
-	found   sync.Map // mistyped by name
+	found   sync.Map // typeCheck by name
 	changed loop.Listeners[string]
 }
 
-// mistyped expressions of a registration of this generation.
-type mistyped struct {
-	generation int64
-	all        []rules.Invalid
+type typeCheck struct {
+	revision inventory.Revision
+	mistyped []rules.Invalid
+	read     map[string]bool // resources
 }
 
-// of a registration; none while it is not checked.
-func (t *typeChecks) of(k client.Object) []rules.Invalid {
+// of a registration; false while it is not checked.
+func (t *typeChecks) of(k client.Object) (mistyped []rules.Invalid, known bool) {
 	found, _ := t.found.Load(k.GetName())
-	if m, ok := found.(mistyped); ok && m.generation == k.GetGeneration() {
-		return m.all
+	c, ok := found.(typeCheck)
+	if !ok || c.revision != inventory.RevisionOf(k) {
+		return nil, false
 	}
-	return nil
+	return c.mistyped, true
 }
 
-// checked reports what was found of a registration.
-func (t *typeChecks) checked(k client.Object, all []rules.Invalid) {
-	next := mistyped{k.GetGeneration(), all}
-	if before, _ := t.found.Swap(k.GetName(), next); len(all) > 0 || before != nil && !reflect.DeepEqual(before, next) {
+// checked has the listeners hear of what was found of a registration, if it is new. What could not be checked this time, because
+// a schema could not be read, stays as it was.
+func (t *typeChecks) checked(k client.Object, found registry.Types) {
+	next := typeCheck{inventory.RevisionOf(k), found.Mistyped, found.Read}
+	before, known := t.of(k)
+	if known && found.Err != nil && len(found.Mistyped) < len(before) {
+		next.mistyped = before
+	}
+	t.found.Store(k.GetName(), next)
+	if !known || !reflect.DeepEqual(before, next.mistyped) {
 		t.changed.Notify(k.GetName())
 	}
 }
 
-// setupTypeChecks adds a controller that checks one kind of registration, of which all requests every one, when it, one of the other
-// kind, or a CRD changes.
+// readers requests the registrations whose last check read the schema of a CRD.
+func (t *typeChecks) readers(_ context.Context, crd client.Object) (requests []ctrl.Request) {
+	t.found.Range(func(name, found any) bool {
+		if found.(typeCheck).read[crd.GetName()] { //nolint:forcetypeassert // It has nothing else.
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name.(string)}}) //nolint:forcetypeassert // Nor other keys.
+		}
+		return true
+	})
+	return requests
+}
+
+// setupTypeChecks adds a controller that checks the registrations of one kind. It checks one again when its spec or a schema
+// changes, and all when one of the other kind changes.
 func setupTypeChecks[K any, P interface {
 	*K
 	client.Object
 }](
 	mgr ctrl.Manager, name string, checks *typeChecks, other client.Object, all handler.EventHandler,
-	check func(context.Context, P) ([]rules.Invalid, error),
+	check func(context.Context, P) registry.Types,
 ) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxTypeChecks}).
 		For(P(new(K)), loop.RevisionChanged).
 		Watches(other, all, loop.RevisionChanged).
-		WatchesMetadata(cluster.CRD(), all).
+		WatchesMetadata(cluster.CRD(), handler.EnqueueRequestsFromMapFunc(checks.readers)).
 		Complete(loop.ByName(func(ctx context.Context, name string) (ctrl.Result, error) {
 			k := P(new(K))
 			if err := mgr.GetClient().Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 				checks.found.Delete(name)
 				return ctrl.Result{}, client.IgnoreNotFound(err)
 			}
-			found, err := check(ctx, k)
-			if err != nil {
-				return ctrl.Result{}, err
-			}
+			found := check(ctx, k)
 			checks.checked(k, found)
+			switch {
+			case errors.Is(found.Err, registry.ErrCRDNotServed):
+				return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
+			case found.Err != nil:
+				return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil
+			}
 			return ctrl.Result{RequeueAfter: registry.RecheckSchemas}, nil // One that is not a CRD's changes without an event.
 		}))
 	if err != nil {

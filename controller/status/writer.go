@@ -29,7 +29,6 @@ import (
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -77,8 +76,8 @@ type registration interface {
 	PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
 	Served(ctx context.Context, k *v1beta1.ClassKind) bool
 	OnRegistered(ctx context.Context, call func(claimKind string))
-	MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKind) ([]rules.Invalid, error)
-	MistypedOfClasses(ctx context.Context, k *v1beta1.ClassKind) ([]rules.Invalid, error)
+	TypesOfClaims(ctx context.Context, k *v1beta1.ClaimKind) registry.Types
+	TypesOfClasses(ctx context.Context, k *v1beta1.ClassKind) registry.Types
 }
 
 // claims knows the watched claims.
@@ -107,8 +106,8 @@ type policies interface {
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	claimKinds, classKinds := s.all(&v1beta1.ClaimKindList{}), s.all(&v1beta1.ClassKindList{})
 	err := errors.Join(
-		setupTypeChecks(mgr, "claimkind-expressions", &s.claimTypes, &v1beta1.ClassKind{}, claimKinds, s.Registration.MistypedOfClaims),
-		setupTypeChecks(mgr, "classkind-expressions", &s.classTypes, &v1beta1.ClaimKind{}, classKinds, s.Registration.MistypedOfClasses))
+		setupTypeChecks(mgr, "claimkind-expressions", &s.claimTypes, &v1beta1.ClassKind{}, claimKinds, s.Registration.TypesOfClaims),
+		setupTypeChecks(mgr, "classkind-expressions", &s.classTypes, &v1beta1.ClaimKind{}, classKinds, s.Registration.TypesOfClasses))
 	if err != nil {
 		return err
 	}
@@ -205,7 +204,8 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		ready.Status = metav1.ConditionTrue
 		named.qualify(&ready)
 	}
-	describeClasses(k, state.Classes, s.classTypes.of(k))
+	mistyped, known := s.classTypes.of(k)
+	describeClasses(k, state.Classes, mistyped, known)
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}

@@ -30,7 +30,6 @@ import (
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
-	"github.com/classbind/classbind/selector/rules"
 )
 
 // TestSetDefaults has classes that are marked default. Each is written KIND/NAME or KIND/NAMESPACE/NAME, where the claim
@@ -318,12 +317,12 @@ func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 
 func (fixed) OnRegistered(context.Context, func(string)) {}
 
-func (fixed) MistypedOfClaims(context.Context, *v1beta1.ClaimKind) ([]rules.Invalid, error) {
-	return nil, nil
+func (fixed) TypesOfClaims(context.Context, *v1beta1.ClaimKind) registry.Types {
+	return registry.Types{}
 }
 
-func (fixed) MistypedOfClasses(context.Context, *v1beta1.ClassKind) ([]rules.Invalid, error) {
-	return nil, nil
+func (fixed) TypesOfClasses(context.Context, *v1beta1.ClassKind) registry.Types {
+	return registry.Types{}
 }
 
 func (fixed) OnRelatedChange(context.Context, func(string)) {}

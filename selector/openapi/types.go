@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"context"
 	"cmp"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ type Source struct {
 }
 
 // MistypedOfClaims are the expressions of a ClaimKind that fail by the schemas of what they look at.
-func (s Source) MistypedOfClaims(k *v1beta1.ClaimKind, classKinds []*v1beta1.ClassKind) []rules.Invalid {
+func (s Source) MistypedOfClaims(ctx context.Context, k *v1beta1.ClaimKind, classKinds []*v1beta1.ClassKind) []rules.Invalid {
 	of := rules.NewForClaims(k)
 	types := Types{}
 	if len(of.LooksAtClaim) > 0 {
@@ -75,11 +76,11 @@ func (s Source) MistypedOfClaims(k *v1beta1.ClaimKind, classKinds []*v1beta1.Cla
 			types[expression.Class] = append(types[expression.Class], s.Of(c.Name, ""))
 		}
 	}
-	return of.Mistyped(types.TypeOf)
+	return of.Mistyped(ctx, types.TypeOf)
 }
 
 // MistypedOfClasses are those of a ClassKind, which serves some ClaimKinds.
-func (s Source) MistypedOfClasses(k *v1beta1.ClassKind, claimKinds []*v1beta1.ClaimKind) []rules.Invalid {
+func (s Source) MistypedOfClasses(ctx context.Context, k *v1beta1.ClassKind, claimKinds []*v1beta1.ClaimKind) []rules.Invalid {
 	of := rules.NewForClasses(k)
 	types := Types{expression.Class: {s.Of(k.Name, "")}}
 	if len(of.LooksAtClaim) > 0 {
@@ -87,7 +88,7 @@ func (s Source) MistypedOfClasses(k *v1beta1.ClassKind, claimKinds []*v1beta1.Cl
 			types[expression.Claim] = append(types[expression.Claim], s.OfClaims(c))
 		}
 	}
-	return of.Mistyped(types.TypeOf)
+	return of.Mistyped(ctx, types.TypeOf)
 }
 
 // ofMetadata are the fields of an object's metadata, with the types of those that have no parts.

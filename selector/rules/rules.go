@@ -2,6 +2,7 @@
 package rules
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -183,8 +184,11 @@ func looksAtStatus(e *expression.Expression) bool {
 
 // Mistyped are the expressions that fail for objects which the schemas of their kinds allow. Such an
 // expression is evaluated nevertheless: it may do for others.
-func (l *looks) Mistyped(of expression.TypeOf) (all []Invalid) {
+func (l *looks) Mistyped(ctx context.Context, of expression.TypeOf) (all []Invalid) {
 	for _, c := range l.compiled {
+		if ctx.Err() != nil {
+			break
+		}
 		if wrong := (*expression.Error)(nil); errors.As(c.CheckTypes(of), &wrong) {
 			all = append(all, Invalid{c.field, wrong})
 		}

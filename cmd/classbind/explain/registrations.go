@@ -239,11 +239,11 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 		v.note("the registration does not fit the schema of the claims: %s", problem)
 	}
 	schemas := r.schemaSource(ctx)
-	for _, e := range append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(k, serving)...) {
+	for _, e := range append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...) {
 		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
 	}
 	for _, ck := range serving {
-		for _, e := range schemas.MistypedOfClasses(ck, rules.Served(ck, r.claimKinds)) {
+		for _, e := range schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, r.claimKinds)) {
 			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
 		}
 	}
