@@ -6,6 +6,7 @@ package register
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,9 +15,10 @@ import (
 
 const (
 	long = `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
-ClassKinds, and the ClusterRole that lets classbind read the classes.
+ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
+the cluster has is left out.
 
-Kinds are named as in kubectl, by PLURAL.GROUP, by the plural or by the Kind. The field
+Kinds are named as in kubectl. The field
 with the reference, and its form, follow from the schemas, which the cluster has, or the
 CRDs in files. Where that is a guess, a comment says so and names the other fields. Read
 what is printed before you apply it. Nothing is changed.
@@ -24,7 +26,7 @@ what is printed before you apply it. Nothing is changed.
 A label or an annotation is in no schema: set spec.reference by hand then.`
 
 	examples = `  # Have Certificates bound to ClusterIssuers alone:
-  classbind register certificates.cert-manager.io ClusterIssuer | kubectl apply -f -
+  classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
 
   # Without a cluster, from the CRDs in a folder:
   classbind register Backup BackupStorageLocation -f velero/crds
@@ -73,6 +75,9 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	var errs []error
 	for i, arg := range args {
 		kinds[i], err = find(w, arg)
+		if err == nil && slices.ContainsFunc(kinds[:i], func(k kind) bool { return k.name == kinds[i].name }) {
+			err = fmt.Errorf("%q: %s is named already", arg, kinds[i].name)
+		}
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -86,7 +91,7 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := manifest(s, kinds[0], kinds[1:], places)
+	text, err := manifest(s, kinds[0], kinds[1:], places, w.registered)
 	if err == nil {
 		_, err = c.OutOrStdout().Write([]byte(text))
 	}

@@ -8,9 +8,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/near"
@@ -23,16 +26,12 @@ type kind struct {
 	name string // <plural>.<group>
 }
 
-// names by which a user may mean it.
-func (k kind) names() []string {
-	plural, _, _ := strings.Cut(k.name, ".")
-	return []string{k.name, plural, k.Kind}
-}
-
 // world has kinds, and their schemas.
 type world struct {
 	kinds  []kind
 	schema func(context.Context, kind) (*openapi.Schema, error)
+	// registered are the names of ClassKinds that the cluster has.
+	registered map[string]bool
 	// absent says what helps if a kind is not there.
 	absent string
 }
@@ -57,12 +56,24 @@ func (o *options) world(c *cobra.Command) (world, error) {
 	if len(lists) == 0 { // One that is incomplete may have what is asked for.
 		return world{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
 	}
-	w := world{absent: "install its CRD"}
+	api, err := connect.Client(config)
+	if err != nil {
+		return world{}, err
+	}
+	_, classKinds, err := connect.Registrations(c.Context(), api)
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // Without classbind, there are none.
+		return world{}, err
+	}
+	w := world{absent: "install its CRD", registered: map[string]bool{}}
+	for _, k := range classKinds {
+		w.registered[k.Name] = true
+	}
 	for _, list := range lists {
 		version, _ := schema.ParseGroupVersion(list.GroupVersion) // It was served under it.
 		for _, r := range list.APIResources {
 			name := schema.GroupResource{Group: version.Group, Resource: r.Name}.String()
-			w.kinds = append(w.kinds, kind{cluster.Resource{GroupVersionKind: version.WithKind(r.Kind), Namespaced: r.Namespaced}, name})
+			aliases := strings.Join(append(r.ShortNames, r.SingularName), ",")
+			w.kinds = append(w.kinds, kind{cluster.Resource{version.WithKind(r.Kind), r.Namespaced, aliases}, name})
 		}
 	}
 	w.schema = func(ctx context.Context, k kind) (*openapi.Schema, error) {
@@ -100,11 +111,11 @@ func find(w world, arg string) (kind, error) {
 	var found []kind
 	var names, all []string
 	for _, k := range w.kinds {
-		all = append(all, k.names()...)
+		all = append(all, k.Names(k.name)...)
 		if k.name == arg {
 			return k, nil
 		}
-		if slices.ContainsFunc(k.names(), func(name string) bool { return strings.EqualFold(name, arg) }) {
+		if k.Means(arg, k.name) {
 			found, names = append(found, k), append(names, k.name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -85,11 +86,14 @@ func claimKind(of kind, at fields.Path) *selector.ClaimKind {
 	return selector.NewClaimKind(k)
 }
 
+// isField matches the names that a FieldPath may have.
+var isField = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
 // walk the fields of a claim that its author sets, level by level.
 func walk(s *openapi.Schema) func(yield func(fields.Path) bool) {
 	return func(yield func(fields.Path) bool) {
 		queue := []fields.Path{nil}
-		for n := 0; n < len(queue) && n < maxFields; n++ {
+		for n := 0; n < len(queue); n++ {
 			at := queue[n]
 			if len(at) > 0 && !yield(at) {
 				return
@@ -97,7 +101,7 @@ func walk(s *openapi.Schema) func(yield func(fields.Path) bool) {
 			if f := s.At(at); f.Err == nil && len(at) < maxDepth {
 				for _, name := range slices.Sorted(maps.Keys(f.Schema.Properties)) {
 					ofAll := len(at) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name)
-					if !ofAll && !strings.Contains(name, ".") {
+					if !ofAll && isField.MatchString(name) && len(queue) < maxFields {
 						queue = append(queue, at.Below(name))
 					}
 				}

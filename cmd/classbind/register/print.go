@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,10 +14,17 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/kinds"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// isExpression matches the fields of an object as an expression writes them, and isName the name of an object.
+var (
+	isExpression = regexp.MustCompile(`^[A-Za-z0-9_.?]+$`)
+	isName       = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 )
 
 // manifest of the registrations: the reference is at the first of the places.
-func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (string, error) {
+func manifest(s *openapi.Schema, of kind, classes []kind, places []place, registered map[string]bool) (string, error) {
 	p := places[0]
 	spec := map[string]any{}
 	reference := map[string]any{"path": p.String(), "form": p.form.Name}
@@ -34,15 +42,19 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (strin
 		comments = append(comments, "The schema requires the reference, so a claim that no class matches is refused.")
 	}
 	if given := givenName(f.Schema.Default); given != "" {
-		last := len(p.path) - 1
-		at := strings.Join(append([]string{"claim"}, p.path[:last]...), ".") + ".?" + p.path[last]
+		at := "claim." + p.path[0] + ".?" + strings.Join(p.path[1:], ".") // All that follows is optional, too.
 		if len(p.form.Fields) > 0 {
 			at += ".name"
 		}
-		spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}
 		reference["whenEmpty"] = v1beta1.BindEmpty
-		comments = append(comments, fmt.Sprintf(
-			"The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
+		if len(p.path) > 1 && isExpression.MatchString(at) && isName.MatchString(given) {
+			spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}
+			comments = append(comments, fmt.Sprintf(
+				"The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
+		} else {
+			comments = append(comments, fmt.Sprintf(
+				"The schema has a default, %q, which claims have before classbind sees them: write spec.claims.when, or none is bound.", given))
+		}
 	}
 	if before, ok := strings.CutSuffix(p.path[len(p.path)-1], "Ref"); ok {
 		selectorPath := slices.Concat(p.path[:len(p.path)-1], []string{before + "Selector"})
@@ -65,6 +77,10 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (strin
 		if preset != "" && !slices.Contains(comments, note) {
 			comments = append(comments, note)
 		}
+		if registered[class.name] { // Applied, ours would take from it what it says.
+			comments = append(comments, fmt.Sprintf("The ClassKind %s is registered already, and stays as it is.", class.name))
+			continue
+		}
 		classSpec := map[string]any{}
 		if mark != (v1beta1.Source{}) {
 			classSpec["default"] = mark
@@ -85,7 +101,7 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place) (strin
 	})
 	var b strings.Builder
 	for _, comment := range comments {
-		b.WriteString("# " + comment + "\n")
+		b.WriteString("# " + truncate.Printable(comment) + "\n") // It has names of a vendor.
 	}
 	for i, object := range objects {
 		text, err := yaml.Marshal(object)
@@ -124,8 +140,8 @@ func guesses(of kind, classes []kind, places []place) (comments []string) {
 	}
 	for i, class := range classes {
 		if class.Namespaced && !of.Namespaced {
-			comments = append(comments, fmt.Sprintf("A guess is left to you: a %s has a namespace, and a %s has none: "+
-				"set spec.classes.namespaces of the ClaimKind.", class.Kind, of.Kind))
+			comments = append(comments, fmt.Sprintf("Set spec.classes.namespaces of the ClaimKind: a %s has a namespace, and a %s has none.",
+				class.Kind, of.Kind))
 		}
 		for _, other := range classes[:i] {
 			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
