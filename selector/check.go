@@ -14,12 +14,14 @@ import (
 
 // Reasons for which a claim may not have a class that it names, beside those of filters.
 const (
-	reasonNotFound  = "NotFound"
-	reasonOtherKind = "OtherKind"
+	reasonNotFound   = "NotFound"
+	reasonNotOffered = "NotOffered"
+	reasonOtherKind  = "OtherKind"
 )
 
-// drawOnly are the reasons of filters that keep a class from the draw alone: a claim may name it.
-var drawOnly = []string{"TooManyLabels", reasonWeightZero, reasonNoScore}
+// drawOnly are the reasons of filters that keep a class from the draw alone: a claim may name it. Names are looked for
+// in the order of the kinds, so the class of one is not shadowed by what is known.
+var drawOnly = []string{"TooManyLabels", reasonWeightZero, reasonNoScore, reasonShadowed}
 
 // Refused is why a claim may not have the class that it names.
 type Refused struct{ Class, Reason, Text string }
@@ -50,22 +52,34 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	}
 	for s, namespace := range v.Kind.Named(v.All, in.Namespace, to) {
 		if !v.Kind.Offers(in.Namespace, namespace) { // Whether it is there is not for the author to know.
-			refused.Reason = "NotOffered"
+			refused.Reason = reasonNotOffered
 			refused.Text = fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
 			continue
 		}
-		c := s.Find(namespace, to.Name)
-		if c == nil && d.Class != nil {
+		refused.Reason, refused.Text = reasonNotFound, "not there"
+		if s.Kind.Namespaced && namespace == "" { // Of a claim without a namespace, and no class is there.
+			continue
+		}
+		c, known := s.Find(namespace, to.Name), (*Refused)(nil)
+		if c != nil {
+			if known = v.refuses(subject, c); known == nil {
+				return in, nil, nil
+			}
+		}
+		if d.Class != nil { // The watch may be behind that of the replica that gave the class, or behind who just mended it.
 			if c, err = d.Class(ctx, in.Namespace, s.Kind, namespace, to.Name); err != nil {
 				return in, nil, err
 			}
+			if c != nil {
+				return in, v.refuses(subject, c), nil
+			}
 		}
-		if c != nil {
-			return in, v.refuses(subject, c), nil
+		if known != nil {
+			return in, known, nil
 		}
-		refused.Reason, refused.Text = reasonNotFound, "not there"
 	}
-	if len(v.Unread) > 0 && refused.Reason != "NotOffered" { // Nobody knows.
+	namesKind := refused.Reason == reasonNotFound && v.Kind.Form.NamesKind == claim.GroupAndKind
+	if len(v.Unread) > 0 && refused.Reason != reasonNotOffered && !namesKind { // Nobody knows.
 		return in, nil, nil
 	}
 	return in, refused, nil

@@ -335,6 +335,7 @@ func (d *Decision) Denied() bool {
 // nothing to tell.
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
+		d.Candidates == 0 && d.Dropped == (Dropped{}) && len(d.Refused) == 0 && // A default that it cannot get is to be told.
 		d.View.Kind.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
 }
 

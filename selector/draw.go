@@ -57,7 +57,7 @@ var filters = [...]filter{
 			return c.NotOffered, nil
 		}
 	}},
-	{"Shadowed", "of a name that means a class of another kind", func(k *ClaimKind) drops {
+	{reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) drops {
 		if len(k.Precedence) == 0 {
 			return nil
 		}
@@ -78,6 +78,7 @@ var filters = [...]filter{
 const (
 	reasonCordoned   = "Cordoned"
 	reasonWeightZero = "WeightZero"
+	reasonShadowed   = "Shadowed"
 )
 
 // has makes the filter of a property of classes that matters to all claims.

@@ -149,7 +149,8 @@ func (l *LiveReads) Class(
 func (l *LiveReads) NamedClass(
 	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
 ) (*inventory.Class, error) {
-	if len(name) > v1beta1.MaxNameBytes || len(apimachineryvalidation.NameIsDNSSubdomain(name, false)) > 0 {
+	isName := len(name) <= v1beta1.MaxNameBytes && len(apimachineryvalidation.NameIsDNSSubdomain(name, false)) == 0
+	if !isName || namespace != "" && len(apimachineryvalidation.ValidateNamespaceName(namespace, false)) > 0 {
 		return nil, nil // No class has it, and it goes into a URL.
 	}
 	done, err := l.namedLimiter.Take(ctx, claimNamespace)

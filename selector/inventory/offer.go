@@ -220,8 +220,10 @@ func (o *Offer) ShareIndex(other *Offer) bool {
 
 // leaveOut those of the class kinds that no reference can tell from one whose name comes
 // first, so that a restore from a backup, which creates them in another order, changes nothing.
+// The listed kinds come before all others: who reads the claims looks in these.
 func (o *Offer) leaveOut() {
-	all := o.Classes
+	all := slices.Clone(o.Classes)
+	slices.SortStableFunc(all, func(a, b *Classes) int { return cmp.Compare(o.unlisted(a), o.unlisted(b)) })
 	o.Classes = nil
 	for _, s := range all {
 		if o.insteadOf(s.Kind) == nil {
@@ -230,6 +232,16 @@ func (o *Offer) leaveOut() {
 			o.LeftOut = append(o.LeftOut, s.Kind)
 		}
 	}
+	slices.SortFunc(o.Classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
+	slices.SortFunc(o.LeftOut, func(a, b *ClassKind) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// unlisted is 0 for one of the kinds whose order decides, and 1 for others.
+func (o *Offer) unlisted(s *Classes) int {
+	if slices.Contains(o.demand.Precedence, s.Kind.Name) {
+		return 0
+	}
+	return 1
 }
 
 // insteadOf a class kind, claims are offered the classes of the one that it returns, nil
