@@ -79,6 +79,18 @@ func (m Mode) reads() bool { return m == Admit || m == DryRun }
 // Commits reports whether a decision counts: the claim gets the class.
 func (m Mode) Commits() bool { return m == Admit || m == Later }
 
+// uncounted is the mode of the same decision that does not count.
+func (m Mode) uncounted() Mode {
+	switch m {
+	case Admit:
+		return DryRun
+	case Later:
+		return Preview
+	default:
+		return m
+	}
+}
+
 // Gate is asked what no filter can tell about the class that a claim would get: whether
 // its author may use it, whether there is room. If it refuses, the next class is drawn.
 type Gate struct {
@@ -110,11 +122,15 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 		}
 		decision.facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
 	}
+	lacks := view.Kind.LacksCompany(in.Parents)
+	if lacks != nil { // No class will have the claim, so none is to count it.
+		mode = mode.uncounted()
+	}
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
 		err = d.drawLive(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
-	if lacks := view.Kind.LacksCompany(in.Parents); lacks != nil && decision.Class != nil {
+	if lacks != nil && decision.Class != nil {
 		decision.Class, decision.Claim.Problems = nil, field.ErrorList{lacks}
 		return decision, err
 	}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fair"
 )
 
 // CheckPattern is the pattern of the paths that check what claims name.
@@ -64,6 +66,8 @@ func (b *Binder) check(
 	defer cancel()
 	in, refused, err := b.Decider.Check(ctx, view, in, object)
 	switch {
+	case errors.Is(err, errTooManyOfNamespace), errors.Is(err, fair.ErrKeyFull): // As in Review.
+		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
 	case err != nil:
 		return nil, err
 	case len(in.Problems) > 0:

@@ -308,6 +308,7 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *se
 		if problem := s.ClaimEntries.Problem(); problem != "" {
 			ready.Message += "; a change of the registration may not be in force: " + problem
 		}
+		s.describeCheck(k, &ready)
 	case s.ClaimEntries.TooLarge(k.Name) != "":
 		ready.Reason, ready.Message = v1beta1.ReasonTooLarge, "claims are not bound: "+s.ClaimEntries.TooLarge(k.Name)
 	default:
@@ -322,6 +323,19 @@ func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *se
 		}
 	}
 	return ready, nil
+}
+
+// describeCheck says of a claim kind whose claims are bound if the API server does not ask about the classes that they name.
+func (s *Writer) describeCheck(k *v1beta1.ClaimKind, ready *metav1.Condition) {
+	if k.Spec.Reference.Explicit != v1beta1.CheckExplicit {
+		return
+	}
+	if why := s.ClassEntries.TooLarge(k.Name + v1beta1.CheckSuffix); why != "" {
+		ready.Status, ready.Reason = metav1.ConditionFalse, v1beta1.ReasonTooLarge
+		ready.Message = "claims are bound, but the classes that they name are not checked: " + why
+	} else if problem := s.ClassEntries.Problem(); problem != "" {
+		ready.Message += "; the classes that claims name may not be checked: " + problem
+	}
 }
 
 // conditionsOfClaims and conditionsOfClasses are the types that the status of a ClaimKind and of a

@@ -650,3 +650,15 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		})
 	}
 }
+
+func TestDescribeCheck(t *testing.T) {
+	for explicit, want := range map[v1beta1.Explicit]string{
+		v1beta1.AllowExplicit: "True/Served: bound",
+		v1beta1.CheckExplicit: "False/TooLarge: claims are bound, but the classes that they name are not checked: no room",
+	} {
+		k, ready := controllertest.NewClaimKind("claims.example.org"), met(v1beta1.ConditionReady, v1beta1.ReasonServed, "bound")
+		k.Spec.Reference.Explicit = explicit
+		(&Writer{ClassEntries: said{tooLarge: "no room"}}).describeCheck(k, &ready)
+		assert.Equal(t, want, conditionText(&ready), "We should not be green while claims may name any class.")
+	}
+}
