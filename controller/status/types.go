@@ -92,13 +92,13 @@ func setupTypeChecks[K any, P interface {
 			}
 			found := check(ctx, k)
 			checks.checked(k, found)
-			switch {
-			case errors.Is(found.Err, registry.ErrCRDNotServed):
-				return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
-			case found.Err != nil:
-				return ctrl.Result{RequeueAfter: registry.RetryAfter}, nil
+			after := registry.RecheckSchemas // One that is not a CRD's changes without an event.
+			if errors.Is(found.Err, registry.ErrCRDNotServed) {
+				after = registry.RetryCRDAfter
+			} else if found.Err != nil {
+				after = registry.RetryAfter
 			}
-			return ctrl.Result{RequeueAfter: registry.RecheckSchemas}, nil // One that is not a CRD's changes without an event.
+			return ctrl.Result{RequeueAfter: after}, nil
 		}))
 	if err != nil {
 		return fmt.Errorf("cannot set up the checks of expressions: %w", err)

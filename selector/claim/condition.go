@@ -40,7 +40,9 @@ func conditionsOf(s *v1beta1.ClaimKindSpec) []condition {
 	}
 	if s.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
 		const name = "class-reference-is-begun"
-		all = append(all, condition{name: name, reason: ReferenceAbsent, places: []fields.Path{reference}, mustBeSet: true, ofCreation: true})
+		all = append(all, condition{
+			name: name, reason: ReferenceAbsent, places: []fields.Path{reference}, mustBeSet: true, ofCreation: true,
+		})
 	}
 	if s.Selector.WhenAbsent == v1beta1.NoSelectorLeaveAlone && s.Selector.Expression == "" {
 		all = append(all, condition{

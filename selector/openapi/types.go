@@ -1,8 +1,8 @@
 package openapi
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"iter"

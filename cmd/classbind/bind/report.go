@@ -143,7 +143,8 @@ func (r *reporter) write(object any, line func() string) {
 func (r *reporter) note(k *explain.Kind) {
 	notes := k.Notes
 	if s := k.Kind.Strategy; s.Depends != "" && !s.Counted {
-		notes = append(notes, fmt.Sprintf("%s depends on %s, which this command does not know: it starts a rotation of its own", s.Name, s.Depends))
+		notes = append(notes, fmt.Sprintf(
+			"%s depends on %s, which this command does not know: it starts a rotation of its own", s.Name, s.Depends))
 	}
 	for _, note := range notes {
 		_, _ = fmt.Fprintln(r.progress, "note:", truncate.Printable(note))

@@ -73,7 +73,9 @@ func (o *options) world(c *cobra.Command) (world, error) {
 		for _, r := range list.APIResources {
 			name := schema.GroupResource{Group: version.Group, Resource: r.Name}.String()
 			aliases := strings.Join(append(r.ShortNames, r.SingularName), ",")
-			w.kinds = append(w.kinds, kind{cluster.Resource{version.WithKind(r.Kind), r.Namespaced, aliases}, name})
+			w.kinds = append(w.kinds, kind{name: name, Resource: cluster.Resource{
+				GroupVersionKind: version.WithKind(r.Kind), Namespaced: r.Namespaced, Aliases: aliases,
+			}})
 		}
 	}
 	w.schema = func(ctx context.Context, k kind) (*openapi.Schema, error) {

@@ -53,7 +53,8 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 				"The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
 		} else {
 			comments = append(comments, fmt.Sprintf(
-				"The schema has a default, %q, which claims have before classbind sees them: write spec.claims.when, or none is bound.", given))
+				"The schema has a default, %q, which claims have before classbind sees them: write spec.claims.when, or "+
+					"none is bound.", given))
 		}
 	}
 	if before, ok := strings.CutSuffix(p.path[len(p.path)-1], "Ref"); ok {
@@ -140,8 +141,8 @@ func guesses(of kind, classes []kind, places []place) (comments []string) {
 	}
 	for i, class := range classes {
 		if class.Namespaced && !of.Namespaced {
-			comments = append(comments, fmt.Sprintf("Set spec.classes.namespaces of the ClaimKind: a %s has a namespace, and a %s has none.",
-				class.Kind, of.Kind))
+			comments = append(comments, fmt.Sprintf(
+				"Set spec.classes.namespaces of the ClaimKind: a %s has a namespace, and a %s has none.", class.Kind, of.Kind))
 		}
 		for _, other := range classes[:i] {
 			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
