@@ -186,7 +186,7 @@ func boundAlone(t *testing.T, before, after *unstructured.Unstructured) {
 	managed := after.GetManagedFields()
 	if i := slices.IndexFunc(managed, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == v1beta1.FieldManager }); assert.GreaterOrEqual(t, i, 0, "%+v", managed) {
 		own := map[string]map[string]any{}
-		assert.NoError(t, json.Unmarshal(managed[i].FieldsV1.Raw, &own))
+		assert.NoError(t, json.Unmarshal(managed[i].FieldsV1.GetRawBytes(), &own))
 		assert.Len(t, own, 1)
 		assert.Len(t, own["f:spec"], 1)
 		assert.Contains(t, own["f:spec"], "f:classRef", "We should own the reference alone.")
@@ -225,7 +225,8 @@ func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta m
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, ListMeta: meta, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason),
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, ListMeta: meta, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reason, Message: string(reason), //nolint:gosec // It is a code of HTTP.
 	})
 	return true
 }

@@ -189,7 +189,7 @@ func TestDocsRunners(t *testing.T) {
 					dry := exec.CommandContext(t.Context(), "bash", "-c", line+" --dry-run") //nolint:gosec // It is in our documents.
 					dry.Dir = ".."
 					out, err := dry.CombinedOutput()
-					assert.NoError(t, err, "%s: %s: %s", b.at, line, out)
+					require.NoError(t, err, "%s: %s: %s", b.at, line, out)
 				}
 			case strings.HasPrefix(b.by, "Test") && tests[b.by] == "":
 				t.Errorf("%s: there is no test %s in e2e", b.at, b.by)

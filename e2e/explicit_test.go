@@ -30,8 +30,8 @@ func TestExplicit(t *testing.T) {
 	for class, text := range map[string]string{"none": "not there", "small": "too small", "closed": "cordoned"} {
 		_, _, err := w.create(t, of("refused", class))
 		assert.True(t, apierrors.IsForbidden(err), "%s: %v", class, err)
-		assert.ErrorContains(t, err, fmt.Sprintf(`it names the class "Class/%s", which is %s`, class, text))
-		assert.ErrorContains(t, err, "classbind explain -f FILE --unbound")
+		require.ErrorContains(t, err, fmt.Sprintf(`it names the class "Class/%s", which is %s`, class, text))
+		require.ErrorContains(t, err, "classbind explain -f FILE --unbound")
 	}
 	w.binds(t, of("drawn", ""), "Class/large", "We should let pass what we drew ourselves.")
 	claim := w.binds(t, of("named", "large"), "Class/large", "We should let pass a class that fits.")

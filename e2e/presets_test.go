@@ -603,7 +603,7 @@ func TestKinds(t *testing.T) {
 		presets++
 		printed, stderr, _, err := w.classbind(t.Context(), "kinds", e.Name())
 		require.NoError(t, err)
-		for _, note := range strings.Split(strings.TrimSpace(stderr), "\n") {
+		for note := range strings.SplitSeq(strings.TrimSpace(stderr), "\n") {
 			require.True(t, note == "" || strings.HasPrefix(note, "note: "+e.Name()), "We should print %s: %s", e.Name(), note)
 		}
 		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), documents(t, printed),

@@ -96,20 +96,21 @@ func (k kinds) all() []string {
 
 // registrations of the kinds, with the role that a vendor adds, and the default class.
 func (k kinds) registrations() string {
-	manifest := classbind.Vendor(group)
+	var manifest strings.Builder
+	manifest.WriteString(classbind.Vendor(group))
 	var claims []string
 	for _, kind := range k.claims {
 		claims = append(claims, resource(kind))
-		manifest += classbind.ClaimKind(resource(kind), "{}")
+		manifest.WriteString(classbind.ClaimKind(resource(kind), "{}"))
 	}
 	for _, kind := range k.classes {
-		manifest += classbind.Serving(resource(kind), claims...)
+		manifest.WriteString(classbind.Serving(resource(kind), claims...))
 	}
 	if k.defaulted != "" {
 		standard := `metadata: {name: standard, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}`
-		manifest += classbind.ClaimKind(resource(k.defaulted), "{admission: {defaulting: Policy}}") +
+		manifest.WriteString(classbind.ClaimKind(resource(k.defaulted), "{admission: {defaulting: Policy}}") +
 			classbind.Serving(resource(defaultClass), resource(k.defaulted)) +
-			fmt.Sprintf("---\napiVersion: %s/%s\nkind: %s\n%s\n", group, version, defaultClass, standard)
+			fmt.Sprintf("---\napiVersion: %s/%s\nkind: %s\n%s\n", group, version, defaultClass, standard))
 	}
-	return manifest
+	return manifest.String()
 }

@@ -121,7 +121,8 @@ func scale(ctx context.Context, command string, settings Settings) (_ *Scale, er
 // with a replica that has just become ready, and is killed in the end, as by a node that dies.
 func (h *held) with(ctx context.Context, do func(*replica) error) (err error) {
 	var r *replica
-	err = progress.During(h.settings.Progress, fmt.Sprintf("starting classbind, which is to hold %d classes", h.classes), func() (err error) {
+	what := fmt.Sprintf("starting classbind, which is to hold %d classes", h.classes)
+	err = progress.During(h.settings.Progress, what, func() (err error) {
 		address := strings.TrimPrefix(h.url, "https://")
 		r, err = h.serve(ctx, "--webhook-url="+h.url, "--webhook-bind-address="+address, "--pprof-bind-address="+h.pprof)
 		return err
@@ -161,7 +162,8 @@ func (h *held) measure(ctx context.Context, r *replica, s *Scale) error {
 	if h.classes < h.settings.Held {
 		return nil
 	}
-	return progress.During(h.settings.Progress, fmt.Sprintf("measuring the CPU of %d changes", h.settings.SingleChanges), func() (err error) {
+	what := fmt.Sprintf("measuring the CPU of %d changes", h.settings.SingleChanges)
+	return progress.During(h.settings.Progress, what, func() (err error) {
 		s.Changed, err = h.changed(ctx, r)
 		return err
 	})

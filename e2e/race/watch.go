@@ -33,7 +33,8 @@ func (l *lane) watch(ctx context.Context) error {
 
 // Follow what a watch shows from a resourceVersion on, until the context ends.
 func Follow(
-	ctx context.Context, version string, start func(context.Context, metav1.ListOptions) (watch.Interface, error), observe func(watch.Event),
+	ctx context.Context, version string, start func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	observe func(watch.Event),
 ) error {
 	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: start})
 	if err != nil {
