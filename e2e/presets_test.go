@@ -260,7 +260,7 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 				applied := client.ApplyConfigurationFromUnstructured(class.DeepCopy())
 				require.NoError(c, w.Apply(t.Context(), applied, client.ForceOwnership, client.FieldOwner("kubectl")))
 			}, patience, 50*time.Millisecond, "We should guard classes once the replica has heard of a claim kind that was there before.")
-			t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), class))) })
+			w.deleteAfter(t, class)
 		}
 	}
 	if p.prepare != nil {
