@@ -29,6 +29,7 @@ func TestComposition(t *testing.T) {
 	w.apply(t, classKind(classes, "{}"))
 	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	w.awaitBound(t, claim(other, "alone"), "Class/only", "We should need no name on the other side.")
+	w.awaitGuard(t, group, "Class", classes)
 	_, _, err := w.create(t, class(group, "Class", "first", isDefault))
 	require.NoError(t, err)
 	_, _, err = w.create(t, class(group, "Class", "second", isDefault))
