@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,31 +45,32 @@ type preset struct {
 
 func presets() []preset {
 	return []preset{
-		{name: "argo-cd"},
+		{name: "argo-cd", project: "argoproj/argo-cd"},
 		{name: "cert-manager", project: "cert-manager/cert-manager"},
+		{name: "cloudnative-pg", project: "cloudnative-pg/cloudnative-pg"},
 		{name: "cluster-api", project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
 			w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
 		}},
 		{name: "cluster-api-ipam", project: "kubernetes-sigs/cluster-api"},
 		{name: "crossplane-compositions", project: "crossplane/crossplane"},
-		{name: "crossplane-packages"},
+		{name: "crossplane-packages", project: "crossplane/crossplane"},
 		{name: "crossplane-v1", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
 		{name: "crossplane-v2", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
 		{name: "external-secrets", project: "external-secrets/external-secrets"},
-		{name: "flux"},
+		{name: "flux", project: "fluxcd/notification-controller"},
 		{name: "gateway-api", project: "kubernetes-sigs/gateway-api"},
 		{name: "ingress"},
-		{name: "jobset", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
+		{name: "jobset", project: "kubernetes-sigs/jobset", needs: []string{"kueue-queues"}},
 		{name: "karpenter", project: "kubernetes-sigs/karpenter"},
-		{name: "kserve"},
-		{name: "kubeflow-trainer"},
+		{name: "kserve", project: "kserve/kserve"},
+		{name: "kubeflow-trainer", project: "kubeflow/trainer"},
 		{name: "kubevirt"},
 		{name: "kueue", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
 		{name: "kueue-queues", project: "kubernetes-sigs/kueue"},
 		{name: "object-storage", project: "kubernetes-sigs/container-object-storage-interface"},
 		{name: "persistent-volumes"},
-		{name: "service-fabrik"},
-		{name: "tekton"},
+		{name: "service-fabrik", project: "cloudfoundry/service-fabrik-broker"},
+		{name: "tekton", project: "tektoncd/pipeline"},
 		{name: "velero"},
 		{name: "volume-snapshots", project: "kubernetes-csi/external-snapshotter"},
 	}
@@ -182,6 +184,73 @@ func (w *world) composes(t *testing.T, pair [2]preset, source *crdSource) {
 	}
 }
 
+// TestRegister registers the kinds of the presets by what the command prints from their CRDs alone. What a label or an
+// annotation names is in no schema, and a JobSet takes the label of a Job.
+func TestRegister(t *testing.T) {
+	long(t)
+	t.Parallel()
+	if inPods() {
+		t.Skip("It needs the kubeconfig of an admin.")
+	}
+	w := newWorld(t, controlplane.Options{})
+	w.serve(t)
+	source := newCRDSource(t)
+	registered, guessed := 0, 0
+	for _, p := range presets() {
+		i := w.preparePreset(t, p, source)
+		for _, k := range i.claimKinds {
+			if k.Spec.Reference.Path == "" {
+				continue
+			}
+			registered++
+			t.Run(k.Name, func(t *testing.T) {
+				guesses := i.registers(t, k)
+				t.Log(guesses)
+				guessed += len(guesses)
+			})
+		}
+	}
+	assert.GreaterOrEqual(t, registered, 30)
+	t.Logf("%d kinds registered, %d guesses", registered, guessed)
+}
+
+// registers a claim kind of a preset by what the command prints for it, and binds a claim. It returns the comments about guesses.
+func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses []string) {
+	t.Helper()
+	args := []string{"register", "--kubeconfig=" + i.plane.Kubeconfig, k.Resource()}
+	for _, name := range slices.Sorted(maps.Keys(i.classKinds)) {
+		if c := i.classKinds[name]; c.Serves(&k) {
+			args = append(args, name)
+		}
+	}
+	printed, stderr, exit, err := i.classbind(t.Context(), args...)
+	require.NoError(t, err)
+	require.Zero(t, exit, stderr)
+	file := filepath.Join(t.TempDir(), "kinds.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(printed), 0o600))
+	i.kubectl(t, "apply", "-f", file)
+	t.Cleanup(func() {
+		_, _, err := i.Kubectl(context.Background(), nil, "delete", "-f", file)
+		assert.NoError(t, err)
+	})
+	objects := documents(t, printed)
+	alone := *i
+	alone.claimKinds = some[v1beta1.ClaimKind](t, objects, "ClaimKind")
+	require.Len(t, alone.claimKinds, 1, printed)
+	alone.classKinds = map[string]v1beta1.ClassKind{}
+	for _, c := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
+		alone.classKinds[c.Name] = c
+	}
+	alone.awaitServed(t)
+	alone.newTrial(t, alone.claimKinds[0]).awaitCalls(t)
+	for line := range strings.Lines(printed) {
+		if strings.HasPrefix(line, "#") && strings.Contains(line, "A guess:") {
+			guesses = append(guesses, strings.TrimSpace(line))
+		}
+	}
+	return guesses
+}
+
 // TestPresetsAreAll proves that no folder is without a test.
 func TestPresetsAreAll(t *testing.T) {
 	t.Parallel()
@@ -233,8 +302,8 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 	}
 }
 
-// installPreset until the test ends.
-func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
+// preparePreset installs the CRDs of a preset, and reads its example.
+func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *installedPreset {
 	t.Helper()
 	i := &installedPreset{
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
@@ -244,37 +313,58 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 		folder := filepath.Join(w.deploy, "kinds", name)
 		i.folders = append(i.folders, folder)
 		i.installCRDs(t, w.rendered(t, folder), source)
+	}
+	i.readExample(t)
+	return i
+}
+
+// applyClasses of the example until the test ends. They are guarded for the claim kinds, of which a replica must have heard.
+func (i *installedPreset) applyClasses(t *testing.T) {
+	t.Helper()
+	for _, classes := range i.classes {
+		for _, class := range classes {
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				applied := client.ApplyConfigurationFromUnstructured(class.DeepCopy())
+				require.NoError(c, i.Apply(t.Context(), applied, client.ForceOwnership, client.FieldOwner("kubectl")))
+			}, patience, 50*time.Millisecond, "We should guard classes once the replica has heard of a claim kind that was there before.")
+			i.deleteAfter(t, class)
+		}
+	}
+	if i.prepare != nil {
+		i.prepare(t, i.world)
+	}
+}
+
+// installPreset until the test ends.
+func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
+	t.Helper()
+	i := w.preparePreset(t, p, source)
+	for _, folder := range i.folders {
 		w.kubectl(t, "apply", "-k", folder)
 		t.Cleanup(func() {
 			_, _, err := w.Kubectl(context.Background(), nil, "delete", "--ignore-not-found", "-k", folder)
 			assert.NoError(t, err)
 		})
 	}
-	i.readExample(t)
-	for n := range i.claimKinds {
-		i.awaitReady(t, &i.claimKinds[n])
-	}
-	for _, classes := range i.classes { // They are guarded for the claim kinds, of which a replica must have heard.
-		for _, class := range classes {
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				applied := client.ApplyConfigurationFromUnstructured(class.DeepCopy())
-				require.NoError(c, w.Apply(t.Context(), applied, client.ForceOwnership, client.FieldOwner("kubectl")))
-			}, patience, 50*time.Millisecond, "We should guard classes once the replica has heard of a claim kind that was there before.")
-			w.deleteAfter(t, class)
-		}
-	}
-	if p.prepare != nil {
-		p.prepare(t, w)
-	}
-	for name, k := range i.classKinds {
-		i.awaitReady(t, &k)
-		w.awaitClasses(t, name, i.count(t, name))
-		i.classKinds[name] = k
-	}
+	i.awaitServed(t)
 	for _, folder := range i.folders {
 		w.noWarnings(t, w.rendered(t, folder))
 	}
 	return i
+}
+
+// awaitServed applies the example's classes once the claims are bound, and waits until all are known.
+func (i *installedPreset) awaitServed(t *testing.T) {
+	t.Helper()
+	for n := range i.claimKinds {
+		i.awaitReady(t, &i.claimKinds[n])
+	}
+	i.applyClasses(t)
+	for name, k := range i.classKinds {
+		i.awaitReady(t, &k)
+		i.awaitClasses(t, name, i.count(t, name))
+		i.classKinds[name] = k
+	}
 }
 
 // count the objects of a resource, <plural>.<group>, in the cluster.

@@ -52,7 +52,7 @@ func TestList(t *testing.T) {
 		assert.LessOrEqual(t, len(columns[1]), 70, "We should say what %s does in a short line.", columns[0])
 	}
 	assert.Equal(t, []string{
-		"argo-cd", "cert-manager", "cluster-api", "cluster-api-ipam", "crossplane-compositions", "crossplane-packages", "crossplane-v1", "crossplane-v2",
+		"argo-cd", "cert-manager", "cloudnative-pg", "cluster-api", "cluster-api-ipam", "crossplane-compositions", "crossplane-packages", "crossplane-v1", "crossplane-v2",
 		"external-secrets", "flux", "gateway-api", "ingress", "jobset", "karpenter", "kserve", "kubeflow-trainer", "kubevirt", "kueue", "kueue-queues",
 		"object-storage", "persistent-volumes", "service-fabrik", "tekton", "velero", "volume-snapshots",
 	}, names, "We should list every preset.")
@@ -156,7 +156,7 @@ func TestRefuses(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Unknown": {reason: "We should name what there is.", args: []string{"gateways"}, want: `there is no preset "gateways": name one of argo-cd, cert-manager, cluster-api, `},
+		"Unknown": {reason: "We should name what there is.", args: []string{"gateways"}, want: `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `},
 		"OneOfThree": {
 			reason: "We should name all that are wrong, and print no part.",
 			args:   []string{"queues", "ingress", "gateways"}, want: `there is no preset "gateways", "queues": name one of `,
