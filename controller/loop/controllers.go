@@ -33,6 +33,21 @@ func RequestAfterUpdate(delay time.Duration) handler.EventHandler {
 	}}
 }
 
+// ForNames requests the cluster-scoped objects of these names after an event of another object.
+func ForNames(names func(ctx context.Context, of client.Object) []string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, of client.Object) (requests []ctrl.Request) {
+		for _, name := range names(ctx, of) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
+		}
+		return requests
+	})
+}
+
+// ForRound requests one name after any event: all that a controller writes is written in one round.
+func ForRound(name string) handler.EventHandler {
+	return ForNames(func(context.Context, client.Object) []string { return []string{name} })
+}
+
 // Everywhere runs something on every replica, leader or not.
 func Everywhere(r manager.Runnable) manager.Runnable { return onEveryReplica{r} }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -76,22 +76,31 @@ func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind str
 	r.registered.Add(ctx, call)
 }
 
-// classKindsServing are the ClassKinds that serve a ClaimKind, as the cache has them: nobody may change them.
-func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.ClaimKind) ([]*v1beta1.ClassKind, error) {
-	all := &v1beta1.ClassKindList{}
-	if err := cache.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("cannot list class kinds: %w", err)
+// List returns all registrations, by name, as a cache or the API server has them: nobody may change them. A cache has no order, and
+// every new order would be a change of what is written.
+func List(ctx context.Context, from client.Reader) (claimKinds []v1beta1.ClaimKind, classKinds []v1beta1.ClassKind, err error) {
+	claims, classes := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
+	if err := from.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("cannot list claim kinds: %w", err)
 	}
-	return rules.Serving(k, all.Items), nil
+	if err := from.List(ctx, classes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("cannot list class kinds: %w", err)
+	}
+	slices.SortFunc(claims.Items, func(a, b v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(classes.Items, func(a, b v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
+	return claims.Items, classes.Items, nil
 }
 
-// claimKindsServed are the ClaimKinds that a ClassKind serves, in the same way: the guard asks for each class.
+// classKindsServing are the ClassKinds that serve a ClaimKind.
+func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.ClaimKind) ([]*v1beta1.ClassKind, error) {
+	_, all, err := List(ctx, cache)
+	return rules.Serving(k, all), err
+}
+
+// claimKindsServed are the ClaimKinds that a ClassKind serves.
 func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.ClassKind) ([]*v1beta1.ClaimKind, error) {
-	all := &v1beta1.ClaimKindList{}
-	if err := cache.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("cannot list claim kinds: %w", err)
-	}
-	return rules.Served(k, all.Items), nil
+	all, _, err := List(ctx, cache)
+	return rules.Served(k, all), err
 }
 
 // classSource is what a class kind is compiled from.
@@ -129,32 +138,32 @@ func looksAtClasses(k *v1beta1.ClaimKind) bool {
 }
 
 // claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
-func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (requests []ctrl.Request) {
+func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (names []string) {
 	k, ok := classKind.(*v1beta1.ClassKind)
 	if !ok || len(k.Spec.Fits) == 0 {
 		return nil
 	}
 	served, _ := claimKindsServed(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
 	for _, c := range served {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+		names = append(names, c.Name)
 	}
-	return requests
+	return names
 }
 
 // classKindsLookedAt requests the ClassKinds that a ClaimKind names, and those whose classes it may look at.
-func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.Object) (requests []ctrl.Request) {
+func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.Object) (names []string) {
 	k, ok := claimKind.(*v1beta1.ClaimKind)
 	if !ok {
 		return nil
 	}
 	for _, named := range k.Spec.Classes.Kinds {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: named.Name}})
+		names = append(names, named.Name)
 	}
 	if looksAtClasses(k) {
 		serving, _ := classKindsServing(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
 		for _, c := range serving {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+			names = append(names, c.Name)
 		}
 	}
-	return requests
+	return names
 }

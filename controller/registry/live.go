@@ -31,7 +31,7 @@ type LiveReads struct {
 	client      *classClient
 	reads       *reads
 	readLimiter *fair.Limiter
-	// namedLimiter is for classes that claims name.
+	// namedLimiter is for classes that claims name, by the namespace of the claim.
 	namedLimiter *fair.Limiter
 	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
@@ -40,7 +40,7 @@ type LiveReads struct {
 func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
 	l := &LiveReads{
 		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client,
-		readLimiter: newReadLimiter(), namedLimiter: newNamedLimiter(),
+		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
 	}
 	l.reads = newReads(l.read)
 	return l

@@ -89,19 +89,16 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 			gauge(viewAge, time.Since(state.confirmed).Seconds(), name)
 		}
 	}
-	for resource, k := range m.relatedStates() {
-		gauge(relatedReady, number(k.ready), resource)
-		gauge(relatedObjects, float64(k.objects), resource)
-	}
+	m.eachRelated(func(resource string, s RelatedState, objects int) {
+		gauge(relatedReady, number(s.Known && s.Reason != v1beta1.ReasonStale), resource)
+		gauge(relatedObjects, float64(objects), resource)
+	})
 	// The cache does not answer until it is filled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	claimKinds := &v1beta1.ClaimKindList{}
-	if err := m.reader.List(ctx, claimKinds); err != nil {
-		return
-	}
-	for i := range claimKinds.Items {
-		k := &claimKinds.Items[i]
+	claimKinds, _, _ := List(ctx, m.reader)
+	for i := range claimKinds {
+		k := &claimKinds[i]
 		gauge(claimKindReady, number(meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady)), k.Name)
 		gauge(claimKindUnserved, number(unserved(k)), k.Name)
 	}
@@ -113,28 +110,18 @@ func unserved(k *v1beta1.ClaimKind) bool {
 		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1beta1.ReasonNotInstalled
 }
 
-// relatedNumbers are those of one related kind.
-type relatedNumbers struct {
-	ready   bool
-	objects int
-}
-
-func (r *RelatedKinds) relatedStates() map[string]relatedNumbers {
+func (r *RelatedKinds) eachRelated(visit func(resource string, s RelatedState, objects int)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := map[string]relatedNumbers{}
 	for key, k := range r.related {
-		if k.kind == nil { // It is about to be forgotten.
-			continue
-		}
-		s := k.state(k.kind)
-		n := relatedNumbers{ready: s.Known && s.Reason != v1beta1.ReasonStale}
+		objects := 0
 		if k.objects != nil {
-			n.objects = k.objects.Len()
+			objects = k.objects.Len()
 		}
-		all[key.String()] = n
+		if k.kind != nil { // Else it is about to be forgotten.
+			visit(key.String(), k.state(k.kind), objects)
+		}
 	}
-	return all
 }
 
 func number(b bool) float64 {

@@ -64,13 +64,13 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing []missingKind, ok 
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
 	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
-		a, err := o.awaited(ctx)
+		awaited, kinds, err := o.awaited(ctx)
 		if err != nil {
 			began = time.Time{} // Without the registrations, nobody knows what is missing.
 		} else if began.IsZero() {
 			began = time.Now()
 		}
-		why := errors.Join(err, a.problem())
+		why := errors.Join(err, errors.Join(awaited[:min(len(awaited), 1)]...))
 		if why == nil {
 			return true, nil
 		}
@@ -81,15 +81,10 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing []missingKind, ok 
 		if err != nil || time.Since(began) < v1beta1.StartPatience {
 			return false, nil //nolint:nilerr // It is logged, and tried again.
 		}
-		for _, k := range a.related {
-			log.Info("Starting without objects that claims name: claims of the kind are not bound until they are known",
-				"claimKind", k.claimKind, "because", k.why)
+		for _, why := range awaited {
+			log.Info("Starting without what is not known yet: claims that need it are not bound until it is", "because", why.Error())
 		}
-		for _, k := range a.classKinds {
-			log.Info("Starting without a class kind: claims of the kinds that it serves are not bound until it is known",
-				"classKind", k.Name, "claimKinds", k.ClaimKinds, "because", k.why)
-		}
-		missing = a.classKinds
+		missing = kinds
 		return true, nil
 	})
 	return missing, err == nil
@@ -105,12 +100,12 @@ func (o *Opening) followMissing(ctx context.Context, missing []missingKind) {
 			return
 		case <-time.After(missingInterval):
 		}
-		a, err := o.awaited(ctx)
+		_, kinds, err := o.awaited(ctx)
 		if err != nil {
 			continue
 		}
 		// Kinds that were registered since are not waited for.
-		still := slices.DeleteFunc(a.classKinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
+		still := slices.DeleteFunc(kinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
 		o.setMissing(still, missing)
 		missing = still
 	}
@@ -143,23 +138,12 @@ func (o *Opening) Ready(ctx context.Context) error {
 	if o.inventory.Snapshot() != nil {
 		return nil
 	}
-	a, err := o.awaited(ctx)
-	if err = errors.Join(err, a.problem()); err != nil {
-		return err
+	awaited, _, err := o.awaited(ctx)
+	if err != nil || len(awaited) > 0 {
+		return errors.Join(append(awaited[:min(len(awaited), 1)], err)...)
 	}
 	return errors.New("all registered kinds are known, and take effect soon")
 }
-
-// awaited are the registered kinds that are not in the inventory yet.
-type awaited struct {
-	claimKinds []string
-	related    []missingRelated
-	classKinds []missingKind
-}
-
-// missingRelated is a claim kind whose claims were bound before, and name objects that are not
-// known yet.
-type missingRelated struct{ claimKind, why string }
 
 // missingKind is a class kind that was offered before and is not known yet.
 type missingKind struct {
@@ -173,46 +157,32 @@ func (k missingKind) equal(o missingKind) bool {
 	return k.Name == o.Name && k.why == o.why && slices.Equal(k.ClaimKinds, o.ClaimKinds)
 }
 
-// problem names the first awaited kind, nil if there is none.
-func (a awaited) problem() error {
-	switch {
-	case len(a.claimKinds) > 0:
-		return fmt.Errorf("claim kind %q is not registered yet", a.claimKinds[0])
-	case len(a.related) > 0:
-		return fmt.Errorf("objects that claims of %q name are not known yet: %s", a.related[0].claimKind, a.related[0].why)
-	case len(a.classKinds) > 0:
-		return fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", a.classKinds[0].Name, a.classKinds[0].why)
-	}
-	return nil
-}
-
-// awaited compares the registrations in the cache with the inventory.
-func (o *Opening) awaited(ctx context.Context) (a awaited, err error) {
-	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
-	if err := o.reader.List(ctx, claimKinds); err != nil {
-		return a, fmt.Errorf("cannot list claim kinds: %w", truncate.Error(err))
-	}
-	if err := o.reader.List(ctx, classKinds); err != nil {
-		return a, fmt.Errorf("cannot list class kinds: %w", truncate.Error(err))
+// awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing
+// class kinds among them.
+func (o *Opening) awaited(ctx context.Context) (awaited []error, missing []missingKind, err error) {
+	claimKinds, classKinds, err := List(ctx, o.reader)
+	if err != nil {
+		return nil, nil, truncate.Error(err)
 	}
 	memory := o.resources.memory(ctx)
-	for i := range claimKinds.Items {
-		k := &claimKinds.Items[i]
+	for i := range claimKinds {
+		k := &claimKinds[i]
 		if o.inventory.ClaimKind(k.Name) == nil {
-			a.claimKinds = append(a.claimKinds, k.Name)
+			awaited = append(awaited, fmt.Errorf("claim kind %q is not registered yet", k.Name))
 		}
 		if s := o.related.RelatedState(k.Name); s.pending() && memory.ServedClaims(k) {
-			a.related = append(a.related, missingRelated{k.Name, s.Message})
+			awaited = append(awaited, fmt.Errorf("objects that claims of %q name are not known yet: %s", k.Name, s.Message))
 		}
 	}
-	for i := range classKinds.Items {
-		k := &classKinds.Items[i]
+	for i := range classKinds {
+		k := &classKinds[i]
 		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k) {
-			served := rules.ServedNames(k, rules.Served(k, claimKinds.Items))
-			a.classKinds = append(a.classKinds, missingKind{&inventory.ClassKind{Name: k.Name, ClaimKinds: served}, s.Message})
+			served := rules.ServedNames(k, rules.Served(k, claimKinds))
+			missing = append(missing, missingKind{&inventory.ClassKind{Name: k.Name, ClaimKinds: served}, s.Message})
+			awaited = append(awaited, fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", k.Name, s.Message))
 		}
 	}
-	return a, nil
+	return awaited, missing, nil
 }
 
 // Pending reports whether a class kind has yet to join the view. A replica waits for it if

@@ -79,7 +79,10 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 // follow watches the classes of a kind, and starts again if its registration changed.
 // It is false if the API server answers the watch with 404.
 func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
-	if old := c.watched(source.object.Name); old != nil && old.source.same(source) {
+	c.mu.Lock()
+	old := c.kinds[source.object.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	c.mu.Unlock()
+	if old != nil && old.watch != nil && old.source.same(source) {
 		return old.served()
 	}
 	kind := inventory.NewClassKind(source.object, source.found.GroupVersionKind, source.found.Namespaced, source.claimKinds...)
@@ -90,7 +93,7 @@ func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := &registered{source: source, kind: kind}
-	if old := c.kinds[kind.Name]; old != nil {
+	if old != nil {
 		old.stop()
 		entry.objects, entry.offered = old.objects, old.offered
 	}

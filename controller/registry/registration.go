@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -99,8 +101,8 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
 		For(&v1beta1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
 		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.remembered), memoryChanged).
-		Watches(&v1beta1.ClassKind{}, handler.EnqueueRequestsFromMapFunc(r.claimKindsLookedAt), loop.RevisionChanged).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, loop.ForNames(r.remembered), memoryChanged).
+		Watches(&v1beta1.ClassKind{}, loop.ForNames(r.claimKindsLookedAt), loop.RevisionChanged).
 		Complete(loop.ByName(r.reconcileClaimKind))
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
@@ -108,7 +110,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
 		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
-		Watches(&v1beta1.ClaimKind{}, handler.EnqueueRequestsFromMapFunc(r.classKindsLookedAt), loop.RevisionChanged).
+		Watches(&v1beta1.ClaimKind{}, loop.ForNames(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
 		WatchesRawSource(loop.RequestsFrom(r.requeued.Add, 0)).
 		Complete(loop.ByName(r.reconcileClassKind))
@@ -117,7 +119,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
-		WatchesMetadata(cluster.CRD(), handler.EnqueueRequestsFromMapFunc(r.relatedOfCRD)).
+		WatchesMetadata(cluster.CRD(), loop.ForNames(r.relatedOfCRD)).
 		WatchesRawSource(loop.Requests(r.requestRelated)).
 		Complete(loop.ByName(r.reconcileRelated))
 	if err != nil {
@@ -130,29 +132,28 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 
 // ClaimKindsOfCRD requests the ClaimKinds of the resource that a CRD defines.
 func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, crd client.Object) (requests []ctrl.Request) {
-		kinds := &v1beta1.ClaimKindList{}
-		_ = registrations.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
-		for i := range kinds.Items {
-			if k := &kinds.Items[i]; k.Resource() == crd.GetName() {
-				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
+	return loop.ForNames(func(ctx context.Context, crd client.Object) (names []string) {
+		kinds, _, _ := List(ctx, registrations) // From the cache; what fails here fails in the reconciliation, too.
+		for i := range kinds {
+			if k := &kinds[i]; k.Resource() == crd.GetName() {
+				names = append(names, k.Name)
 			}
 		}
-		return requests
+		return names
 	})
 }
 
 // remembered requests the ClaimKinds whose paths are written for another version than this replica took.
-func (r *Registration) remembered(ctx context.Context, configuration client.Object) (requests []ctrl.Request) {
-	memory, kinds := MemoryOf(configuration), &v1beta1.ClaimKindList{}
-	_ = r.reader.List(ctx, kinds) // From the cache; what fails here fails in the reconciliation, too.
-	for i := range kinds.Items {
-		k := &kinds.Items[i]
+func (r *Registration) remembered(ctx context.Context, configuration client.Object) (names []string) {
+	memory := MemoryOf(configuration)
+	kinds, _, _ := List(ctx, r.reader) // From the cache; what fails here fails in the reconciliation, too.
+	for i := range kinds {
+		k := &kinds[i]
 		if version := memory.VersionOf(k); version != "" && version != r.claimKind(k.Name).paths.Version {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(k)})
+			names = append(names, k.Name)
 		}
 	}
-	return requests
+	return names
 }
 
 // memoryChanged ignores updates of the configuration that do not change the Memory in it.
@@ -188,4 +189,25 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		return ctrl.Result{RequeueAfter: paths.recheckAfter()}, nil
 	}
 	return ctrl.Result{}, nil
+}
+
+// Tallies has those of all claim kinds.
+type Tallies struct{ tallies sync.Map } // *selector.Tally by name
+
+// Tally returns the tally of a claim kind, which outlives its watches and registrations.
+func (t *Tallies) Tally(claimKind string) *selector.Tally {
+	tally, _ := t.tallies.LoadOrStore(claimKind, &selector.Tally{})
+	return tally.(*selector.Tally) //nolint:forcetypeassert // It has nothing else.
+}
+
+// expireInFlight forgets claims in flight until the context ends.
+func (t *Tallies) expireInFlight(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(context.Context) {
+		t.tallies.Range(func(claimKind, _ any) bool {
+			// A panic is logged; nothing else can fail.
+			_ = loop.Recovered(func() error { t.Tally(claimKind.(string)).Expire(time.Now()); return nil }) //nolint:forcetypeassert // Nor other keys.
+			return true
+		})
+	}, time.Second)
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -115,15 +116,15 @@ func (r *RelatedKinds) requestRelated(ctx context.Context, request func(key stri
 }
 
 // relatedOfCRD requests the related kinds that a CRD defines.
-func (r *RelatedKinds) relatedOfCRD(_ context.Context, crd client.Object) (requests []ctrl.Request) {
+func (r *RelatedKinds) relatedOfCRD(_ context.Context, crd client.Object) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key := range r.related {
 		if key.Resource == crd.GetName() {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: key.String()}})
+			names = append(names, key.String())
 		}
 	}
-	return requests
+	return names
 }
 
 func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.Result, error) {
@@ -281,21 +282,14 @@ func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err err
 
 // notifyRelated tells that the state of a related kind changed.
 func (r *RelatedKinds) notifyRelated(key rules.Key) {
-	for _, name := range r.claimKindsOf(key) {
-		r.relatedChanged.Notify(name)
-	}
-}
-
-// claimKindsOf are the names of the claim kinds that need a related kind.
-func (r *RelatedKinds) claimKindsOf(key rules.Key) (names []string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, k := range r.claimKinds {
+	claimKinds := maps.Clone(r.claimKinds)
+	r.mu.Unlock()
+	for name, k := range claimKinds {
 		if slices.ContainsFunc(k.kind.RelatedKinds(), func(needed *rules.Kind) bool { return needed.Key() == key }) {
-			names = append(names, name)
+			r.relatedChanged.Notify(name)
 		}
 	}
-	return names
 }
 
 // OnRelatedChange calls a function with the name of each claim kind whose RelatedState

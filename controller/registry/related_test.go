@@ -284,7 +284,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
 					assert.Equal(t, tc.pending, s.pending(), tc.reason)
-					assert.Equal(t, s.Known, w.relatedStates()[rules.Key{Resource: plansResource, Version: tc.version}.String()].ready, tc.reason)
+					w.eachRelated(func(_ string, of RelatedState, _ int) { assert.Equal(t, s, of, tc.reason) })
 				}
 				check(false)
 

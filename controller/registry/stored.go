@@ -84,20 +84,12 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// newReadLimiter limits the reads that reviews cause. Anybody who reaches our port can cause
+// newReadLimiter limits the reads that reviews cause, and those of one key to a part. Anybody who reaches our port can cause
 // them, with made-up names.
-func newReadLimiter() *fair.Limiter {
+func newReadLimiter(part int) *fair.Limiter {
 	return fair.NewLimiter(fair.Limits{
-		Running: v1beta1.MaxRegistrationReads, RunningOfKey: v1beta1.MaxRegistrationReads,
-		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: v1beta1.MaxWaitingRegistrationReads,
-	})
-}
-
-// newNamedLimiter limits the reads of classes that claims name, each by the namespace of the claim.
-func newNamedLimiter() *fair.Limiter {
-	return fair.NewLimiter(fair.Limits{
-		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/4, 1),
-		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: max(v1beta1.MaxWaitingRegistrationReads/4, 1),
+		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/part, 1),
+		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: max(v1beta1.MaxWaitingRegistrationReads/part, 1),
 	})
 }
 
@@ -109,19 +101,11 @@ func (l *LiveReads) getInTurn(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// watched is a kind whose classes are watched, nil if they are not.
-func (c *ClassKinds) watched(classKind string) *registered {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k := c.kinds[classKind]; k != nil && k.watch != nil {
-		return k
-	}
-	return nil
-}
-
 // Watched returns a class kind as its classes are watched, nil if they are not.
 func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
-	if k := c.watched(classKind); k != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.kinds[classKind]; k != nil {
 		return k.kind
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/rules"
@@ -24,34 +26,12 @@ type Types struct {
 	Err error
 }
 
-// TypesOfClaims checks the expressions of a ClaimKind.
-func (r *Registration) TypesOfClaims(ctx context.Context, k *v1beta1.ClaimKind) (types Types) {
-	classKinds, err := classKindsServing(ctx, r.reader, k)
-	if err != nil || !k.Spec.HasExpressions() {
-		return Types{Err: err}
-	}
+// Types checks the expressions of a registration. The schemas of a check are in memory together, so it reads MaxCheckedSchemas at
+// most: others are not known.
+func (r *Registration) Types(ctx context.Context, registration client.Object) Types {
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()
-	types.Mistyped = schemas(ctx, r, &types).MistypedOfClaims(ctx, k, classKinds)
-	return types
-}
-
-// TypesOfClasses checks those of a ClassKind.
-func (r *Registration) TypesOfClasses(ctx context.Context, k *v1beta1.ClassKind) (types Types) {
-	claimKinds, err := claimKindsServed(ctx, r.reader, k)
-	if err != nil || !k.Spec.HasExpressions() {
-		return Types{Err: err}
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
-	defer cancel()
-	types.Mistyped = schemas(ctx, r, &types).MistypedOfClasses(ctx, k, claimKinds)
-	return types
-}
-
-// schemas of one check, which notes in types what it reads. The schemas of a check are in memory together, so it reads
-// MaxCheckedSchemas at most: others are not known.
-func schemas(ctx context.Context, r *Registration, types *Types) openapi.Source {
-	types.Read = map[string]bool{}
+	types := Types{Read: map[string]bool{}}
 	of := func(name, version string) *openapi.Schema {
 		if types.Read[name] = true; len(types.Read) > v1beta1.MaxCheckedSchemas {
 			return nil
@@ -68,7 +48,22 @@ func schemas(ctx context.Context, r *Registration, types *Types) openapi.Source 
 		}
 		return nil
 	}
-	return openapi.Source{
+	schemas := openapi.Source{
 		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), versionOf(ctx, r, k)) },
 	}
+	claimKinds, classKinds, err := List(ctx, r.reader)
+	if err != nil {
+		return Types{Err: err}
+	}
+	switch k := registration.(type) {
+	case *v1beta1.ClaimKind:
+		if k.Spec.HasExpressions() {
+			types.Mistyped = schemas.MistypedOfClaims(ctx, k, rules.Serving(k, classKinds))
+		}
+	case *v1beta1.ClassKind:
+		if k.Spec.HasExpressions() {
+			types.Mistyped = schemas.MistypedOfClasses(ctx, k, rules.Served(k, claimKinds))
+		}
+	}
+	return types
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
@@ -27,11 +28,11 @@ type namedKinds struct {
 
 // namedKinds is false while the inventory is about to be updated.
 func (s *Writer) namedKinds(ctx context.Context, k *v1beta1.ClassKind) (named namedKinds, known bool, err error) {
-	all := &v1beta1.ClaimKindList{}
-	if err := s.Client.List(ctx, all); err != nil {
-		return named, false, fmt.Errorf("cannot list claim kinds: %w", err)
+	all, _, err := registry.List(ctx, s.Client)
+	if err != nil {
+		return named, false, err
 	}
-	served := rules.Served(k, all.Items)
+	served := rules.Served(k, all)
 	for _, name := range rules.ServedNames(k, served) {
 		i := slices.IndexFunc(served, func(c *v1beta1.ClaimKind) bool { return c.Name == name })
 		if i < 0 {

@@ -68,7 +68,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 		problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, k, "list", "watch")))...)
 	}
 	// Last: many schemas may use up the deadline of the review.
-	return append(problems, mistyped(p.Registration.TypesOfClaims(ctx, k))...)
+	return append(problems, mistyped(p.Registration.Types(ctx, k))...)
 }
 
 // view of the claims of a kind, without a class, and the states of the class kinds that serve it.
@@ -121,7 +121,7 @@ func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string 
 		names[i] = named.Name
 	}
 	problems = append(problems, p.unregistered(ctx, "spec.claimKinds", names, &v1beta1.ClaimKind{})...)
-	return append(problems, mistyped(p.Registration.TypesOfClasses(ctx, k))...)
+	return append(problems, mistyped(p.Registration.Types(ctx, k))...)
 }
 
 // mistyped says which expressions fail by the schemas, and if not all schemas were read before the deadline of the review.

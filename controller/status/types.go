@@ -60,14 +60,14 @@ func (t *typeChecks) checked(k client.Object, found registry.Types) {
 }
 
 // readers requests the registrations whose last check read the schema of a CRD.
-func (t *typeChecks) readers(_ context.Context, crd client.Object) (requests []ctrl.Request) {
+func (t *typeChecks) readers(_ context.Context, crd client.Object) (names []string) {
 	t.found.Range(func(name, found any) bool {
 		if found.(typeCheck).read[crd.GetName()] { //nolint:forcetypeassert // It has nothing else.
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: name.(string)}}) //nolint:forcetypeassert // Nor other keys.
+			names = append(names, name.(string)) //nolint:forcetypeassert // Nor other keys.
 		}
 		return true
 	})
-	return requests
+	return names
 }
 
 // setupTypeChecks adds a controller that checks the registrations of one kind. It checks one again when its spec or a schema
@@ -77,13 +77,13 @@ func setupTypeChecks[K any, P interface {
 	client.Object
 }](
 	mgr ctrl.Manager, name string, checks *typeChecks, other client.Object, all handler.EventHandler,
-	check func(context.Context, P) registry.Types,
+	check func(context.Context, client.Object) registry.Types,
 ) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxTypeChecks}).
 		For(P(new(K)), loop.RevisionChanged).
 		Watches(other, all, loop.RevisionChanged).
-		WatchesMetadata(cluster.CRD(), handler.EnqueueRequestsFromMapFunc(checks.readers)).
+		WatchesMetadata(cluster.CRD(), loop.ForNames(checks.readers)).
 		Complete(loop.ByName(func(ctx context.Context, name string) (ctrl.Result, error) {
 			k := P(new(K))
 			if err := mgr.GetClient().Get(ctx, client.ObjectKey{Name: name}, k); err != nil {

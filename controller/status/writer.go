@@ -15,10 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -76,8 +74,7 @@ type registration interface {
 	PathsOf(k *v1beta1.ClaimKind) (registry.Paths, bool)
 	Served(ctx context.Context, k *v1beta1.ClassKind) bool
 	OnRegistered(ctx context.Context, call func(claimKind string))
-	TypesOfClaims(ctx context.Context, k *v1beta1.ClaimKind) registry.Types
-	TypesOfClasses(ctx context.Context, k *v1beta1.ClassKind) registry.Types
+	Types(ctx context.Context, registration client.Object) registry.Types
 }
 
 // claims knows the watched claims.
@@ -104,10 +101,23 @@ type policies interface {
 
 // SetupWithManager adds the controllers: for each kind of registration, one that writes its status, and one that checks its expressions.
 func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
-	claimKinds, classKinds := s.all(&v1beta1.ClaimKindList{}), s.all(&v1beta1.ClassKindList{})
+	claimKinds := loop.ForNames(func(ctx context.Context, _ client.Object) (names []string) {
+		all, _, _ := registry.List(ctx, s.Client) // From the cache; what fails here fails in the reconciliation, too.
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names
+	})
+	classKinds := loop.ForNames(func(ctx context.Context, _ client.Object) (names []string) {
+		_, all, _ := registry.List(ctx, s.Client)
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names
+	})
 	err := errors.Join(
-		setupTypeChecks(mgr, "claimkind-expressions", &s.claimTypes, &v1beta1.ClassKind{}, claimKinds, s.Registration.TypesOfClaims),
-		setupTypeChecks(mgr, "classkind-expressions", &s.classTypes, &v1beta1.ClaimKind{}, classKinds, s.Registration.TypesOfClasses))
+		setupTypeChecks[v1beta1.ClaimKind](mgr, "claimkind-expressions", &s.claimTypes, &v1beta1.ClassKind{}, claimKinds, s.Registration.Types),
+		setupTypeChecks[v1beta1.ClassKind](mgr, "classkind-expressions", &s.classTypes, &v1beta1.ClaimKind{}, classKinds, s.Registration.Types))
 	if err != nil {
 		return err
 	}
@@ -141,23 +151,6 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
 	}
 	return nil
-}
-
-// all requests every object of a kind, given as an empty list.
-func (s *Writer) all(kind client.ObjectList) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
-		list, ok := kind.DeepCopyObject().(client.ObjectList)
-		if !ok || s.Client.List(ctx, list) != nil { // From the cache; what fails here fails in the reconciliation, too.
-			return nil
-		}
-		_ = meta.EachListItem(list, func(o runtime.Object) error {
-			if object, ok := o.(client.Object); ok {
-				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
-			}
-			return nil
-		})
-		return requests
-	})
 }
 
 // changes is a source of requests for the objects that a changed class kind touches.

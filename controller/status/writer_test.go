@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -317,11 +318,7 @@ func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 
 func (fixed) OnRegistered(context.Context, func(string)) {}
 
-func (fixed) TypesOfClaims(context.Context, *v1beta1.ClaimKind) registry.Types {
-	return registry.Types{}
-}
-
-func (fixed) TypesOfClasses(context.Context, *v1beta1.ClassKind) registry.Types {
+func (fixed) Types(context.Context, client.Object) registry.Types {
 	return registry.Types{}
 }
 

@@ -149,10 +149,8 @@ func TestTooManyEntries(t *testing.T) {
 // up.
 func TestRulesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		names := make([]string, 500)
-		start := time.Now()
-		before := &rule{}
-		rules, err := rulesOf(t.Context(), names, func(ctx context.Context, _ int) (*rule, error) {
+		start, before := time.Now(), &rule{}
+		rules, err := rulesOf(t.Context(), make([]v1beta1.ClassKind, 500), func(ctx context.Context, _ *v1beta1.ClassKind) (*rule, error) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(registry.LookUpTimeout):

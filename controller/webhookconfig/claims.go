@@ -3,7 +3,6 @@ package webhookconfig
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,43 +13,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 // writeClaims writes the entries of the claim kinds.
-func (w *Configurator) writeClaims(ctx context.Context) error {
-	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)
-	if err != nil {
-		return err
-	}
-	ca, err := w.dueCA(ctx, current)
-	if err != nil {
-		return err
-	}
-	kinds := &v1beta1.ClaimKindList{}
-	if err := w.Client.List(ctx, kinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
-	}
-	// The cache has no order, and every new order would be a change.
-	slices.SortFunc(kinds.Items, func(a, b v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	names := make([]string, len(kinds.Items))
-	for i, k := range kinds.Items {
-		names[i] = k.Name
-	}
+func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 	// In a conflict, one whose name does not come first keeps its entry until the other's is seen.
-	entered := slices.DeleteFunc(slices.Clone(kinds.Items), func(k v1beta1.ClaimKind) bool { return current.ClaimEntry(k.Name) == nil })
-	maps.DeleteFunc(w.refused, func(name, _ string) bool { return !slices.Contains(names, name) })
-	rules, incomplete := rulesOf(ctx, names, func(ctx context.Context, i int) (*rule, error) {
-		k := &kinds.Items[i]
-		before, rivals := current.ClaimEntry(k.Name), kinds.Items
+	entered := slices.DeleteFunc(slices.Clone(r.claimKinds), func(k v1beta1.ClaimKind) bool { return r.current.ClaimEntry(k.Name) == nil })
+	maps.DeleteFunc(w.refused, func(name, _ string) bool {
+		return !slices.ContainsFunc(r.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Name == name })
+	})
+	rules, incomplete := rulesOf(ctx, r.claimKinds, func(ctx context.Context, k *v1beta1.ClaimKind) (*rule, error) {
+		before, rivals := r.current.ClaimEntry(k.Name), r.claimKinds
 		if before != nil {
 			rivals = entered
 		}
@@ -62,24 +45,29 @@ func (w *Configurator) writeClaims(ctx context.Context) error {
 		return w.claimRule(ctx, k, before)
 	})
 	var due []dueEntry
-	for i, k := range kinds.Items {
+	for i, k := range r.claimKinds {
 		if rules[i] != nil {
-			e := w.claimEntry(&k, *rules[i], ca, w.refused[k.Name])
+			e := w.claimEntry(&k, *rules[i], r.ca, w.refused[k.Name])
 			due = append(due, dueEntry{Entry: e, in: k.Spec.Admission.Order.Configuration(), kind: k.Name})
 		}
 	}
-	return w.write(ctx, &w.claims, current, ClaimConfigurations, due, incomplete)
+	return w.write(ctx, &w.claims, r.current, ClaimConfigurations, due, incomplete)
 }
 
-// servableChanged lets pass the updates by which the status says that a claim kind can be served, or
-// not. That is no more than a hint that a round may be due.
-var servableChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
-	after, also := e.ObjectNew.(*v1beta1.ClaimKind)
-	return ok && also && readyState(before.Status.Conditions) != readyState(after.Status.Conditions)
+// readyChanged lets pass the updates of a registration, and those by which its status says that there is something else to
+// serve or to guard. These are no more than a hint that a round may be due.
+var readyChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return readyState(e.ObjectOld) != readyState(e.ObjectNew)
 }})
 
-func readyState(conditions []metav1.Condition) string {
+func readyState(registration client.Object) string {
+	var conditions []metav1.Condition
+	switch k := registration.(type) {
+	case *v1beta1.ClaimKind:
+		conditions = k.Status.Conditions
+	case *v1beta1.ClassKind:
+		conditions = k.Status.Conditions
+	}
 	if ready := meta.FindStatusCondition(conditions, v1beta1.ConditionReady); ready != nil {
 		return string(ready.Status) + ready.Reason
 	}

@@ -15,7 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -89,11 +88,11 @@ func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
 		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
 			&admissionregistrationv1.MutatingWebhookConfiguration{},
-			registrations{&v1beta1.ClaimKind{}: loop.RevisionChanged, &v1beta1.ClaimKind{}: servableChanged}),
+			registrations{&v1beta1.ClaimKind{}: builder.WithPredicates(readyChanged)}),
 		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
 			registrations{
-				&v1beta1.ClassKind{}: readyChanged, &v1beta1.ClaimKind{}: loop.RevisionChanged,
+				&v1beta1.ClassKind{}: builder.WithPredicates(readyChanged), &v1beta1.ClaimKind{}: loop.RevisionChanged,
 				// Claims are checked by the rule of the entry that binds them.
 				&admissionregistrationv1.MutatingWebhookConfiguration{}: builder.WithPredicates(),
 			}))
@@ -109,13 +108,10 @@ func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
 func (w *Configurator) ClassEntries() *Entries { return &w.classes }
 
 func (w *Configurator) setUp(
-	mgr ctrl.Manager, name string, e *Entries, write func(context.Context) error,
+	mgr ctrl.Manager, name string, e *Entries, write func(context.Context, *round) error,
 	configuration client.Object, on registrations,
 ) error {
-	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: name}} // All that is written is written in one round.
-	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
-		return []ctrl.Request{request}
-	})
+	toRound := loop.ForRound(name)
 	b := ctrl.NewControllerManagedBy(mgr).Named(name).Watches(configuration, toRound)
 	for registration, changed := range on {
 		b = b.Watches(registration, toRound, changed)
@@ -141,11 +137,15 @@ func (w *Configurator) setUp(
 }
 
 func (w *Configurator) reconcile(
-	ctx context.Context, e *Entries, write func(context.Context) error,
+	ctx context.Context, e *Entries, write func(context.Context, *round) error,
 ) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	err := truncate.Error(write(ctx)) // It goes into conditions, and an API server may write a lot.
+	r, err := w.round(ctx)
+	if err == nil {
+		err = write(ctx, r)
+	}
+	err = truncate.Error(err) // It goes into conditions, and an API server may write a lot.
 	problem, shared := "", ""
 	if err != nil {
 		problem, shared = err.Error(), err.Error()
@@ -166,6 +166,27 @@ func (w *Configurator) reconcile(
 	}
 	e.shared.Store(&shared)
 	return result, err
+}
+
+// round is what the entries depend on.
+type round struct {
+	current    Configurations
+	ca         []byte
+	claimKinds []v1beta1.ClaimKind
+	classKinds []v1beta1.ClassKind
+}
+
+func (w *Configurator) round(ctx context.Context) (*round, error) {
+	current, err := ReadConfigurations(ctx, w.Client, allConfigurations...)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := w.dueCA(ctx, current)
+	if err != nil {
+		return nil, err
+	}
+	claimKinds, classKinds, err := registry.List(ctx, w.Client)
+	return &round{current, ca, claimKinds, classKinds}, err
 }
 
 // dueCA returns the CAs for the entries, once calls of them can be answered.

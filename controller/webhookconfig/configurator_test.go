@@ -488,9 +488,9 @@ func TestReadyChanged(t *testing.T) {
 		"StillNot":    {"We should do nothing for a kind for which there is nothing to do.", no, *no.DeepCopy(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, readyPredicate.Update(event.UpdateEvent{ObjectOld: &tc.before, ObjectNew: &tc.after}), tc.reason)
+			assert.Equal(t, tc.want, readyChanged.Update(event.UpdateEvent{ObjectOld: &tc.before, ObjectNew: &tc.after}), tc.reason)
 		})
 	}
-	assert.True(t, readyPredicate.Create(event.CreateEvent{Object: &yes}), "We should look at a kind that is new.")
-	assert.True(t, readyPredicate.Delete(event.DeleteEvent{Object: &yes}), "We should take out the entry of a kind that is registered no more.")
+	assert.True(t, readyChanged.Create(event.CreateEvent{Object: &yes}), "We should look at a kind that is new.")
+	assert.True(t, readyChanged.Delete(event.DeleteEvent{Object: &yes}), "We should take out the entry of a kind that is registered no more.")
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -89,16 +90,18 @@ func servedRule(name string, found cluster.Resource) *rule {
 // rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
 // do not answer delay the others for rulesTimeout at most. The error says what must be
 // looked at again.
-func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Context, i int) (*rule, error)) ([]*rule, error) {
+func rulesOf[K any, P interface {
+	*K
+	client.Object
+}](ctx context.Context, kinds []K, ruleOf func(context.Context, P) (*rule, error)) ([]*rule, error) {
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
-	rules := make([]*rule, len(names))
-	errs := make([]error, len(names))
+	rules, errs := make([]*rule, len(kinds)), make([]error, len(kinds))
 	var all errgroup.Group
 	all.SetLimit(registry.MaxLookUps)
-	for i := range names {
+	for i := range kinds {
 		all.Go(func() error {
-			rules[i], errs[i] = ruleOf(ctx, i)
+			rules[i], errs[i] = ruleOf(ctx, &kinds[i])
 			return nil
 		})
 	}
@@ -109,7 +112,7 @@ func rulesOf(ctx context.Context, names []string, ruleOf func(ctx context.Contex
 			continue
 		}
 		if incomplete == nil {
-			incomplete = &retryLater{fmt.Sprintf("%q: %v", names[i], err), registry.RetryAfter, true, false}
+			incomplete = &retryLater{fmt.Sprintf("%q: %v", P(&kinds[i]).GetName(), err), registry.RetryAfter, true, false}
 		}
 		if errors.Is(err, registry.ErrCRDNotServed) || errors.Is(err, cluster.ErrVersionNotServed) || errors.Is(err, errNotRegisteredYet) {
 			incomplete.after = registry.RetryCRDAfter

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/loop"
@@ -32,9 +31,7 @@ type Memory struct {
 // SetupWithManager adds the controller.
 func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
 	const name = "memory"
-	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
-		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
-	})
+	toRound := loop.ForRound(name)
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toRound).
 		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
@@ -62,14 +59,11 @@ func (m *Memory) write(ctx context.Context) error {
 	if err := m.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {
 		return fmt.Errorf("cannot get the webhook configuration: %w", err)
 	}
-	claimKinds, classKinds := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
-	if err := m.Client.List(ctx, claimKinds); err != nil {
-		return fmt.Errorf("cannot list claim kinds: %w", err)
+	claimKinds, classKinds, err := registry.List(ctx, m.Client)
+	if err != nil {
+		return err
 	}
-	if err := m.Client.List(ctx, classKinds); err != nil {
-		return fmt.Errorf("cannot list class kinds: %w", err)
-	}
-	now, err := m.Registration.Remember(registry.MemoryOf(c), claimKinds.Items, classKinds.Items)
+	now, err := m.Registration.Remember(registry.MemoryOf(c), claimKinds, classKinds)
 	if err != nil || c.Annotations[v1beta1.MemoryAnnotation] == now {
 		return err
 	}

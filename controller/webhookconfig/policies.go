@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -90,9 +89,7 @@ type duePolicy struct {
 // with an entry has a policy: what the policy does not bind comes to us.
 func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
 	const name = "default-policies"
-	toRound := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
-		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
-	})
+	toRound := loop.ForRound(name)
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
 		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
@@ -144,33 +141,29 @@ type duePolicies struct {
 
 func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	due = duePolicies{policies: map[string]duePolicy{}, outcomes: map[string]PolicyOutcome{}, kept: map[string][]string{}}
-	kinds := &v1beta1.ClaimKindList{}
-	if err := p.Client.List(ctx, kinds); err != nil {
-		return due, fmt.Errorf("cannot list claim kinds: %w", err)
+	kinds, classKinds, err := registry.List(ctx, p.Client)
+	if err != nil {
+		return due, err
 	}
 	asks := func(k v1beta1.ClaimKind) bool { return k.Spec.Admission.Defaulting == v1beta1.DefaultingPolicy }
-	if !slices.ContainsFunc(kinds.Items, asks) {
+	if !slices.ContainsFunc(kinds, asks) {
 		return due, nil
 	}
 	configurations, err := ReadConfigurations(ctx, p.Client, ClaimConfigurations...)
 	if err != nil {
 		return due, err
 	}
-	classKinds := &v1beta1.ClassKindList{}
-	if err := p.Client.List(ctx, classKinds); err != nil {
-		return due, fmt.Errorf("cannot list class kinds: %w", err)
-	}
 	snapshot := p.Registration.Inventory.Snapshot()
-	for i := range kinds.Items {
-		k := &kinds.Items[i]
+	for i := range kinds {
+		k := &kinds[i]
 		if !asks(*k) {
 			continue
 		}
 		view := snapshot[k.Name]
 		registered := view != nil && view.Kind.Revision == inventory.RevisionOf(k)
-		fault := selector.ConflictOf(k, kinds.Items) // The inventory may hear of it later.
+		fault := selector.ConflictOf(k, kinds) // The inventory may hear of it later.
 		if fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing) {
-			due.kept[k.Name] = registrationsOf(k, classKinds.Items)
+			due.kept[k.Name] = registrationsOf(k, classKinds)
 			due.soon = due.soon || !registered
 			continue
 		}
