@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -109,34 +111,28 @@ func (e Events) removed(w *claimWatch, claim waitingAttempt) {
 
 // push queues a warning about a claim, once.
 func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
-	if !w.setNotified(claim.uid, true) {
-		return
-	}
-	failed := func() { w.setNotified(claim.uid, false) } // The next try queues it again.
-	if !e.warn(w, claim, reason, note, failed) {
-		failed()
-	}
-}
-
-// warn queues a warning about a claim, and reports whether there was a place for it. failed is
-// called if it cannot be created.
-func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, failed func()) bool {
-	claim.ask = "" // It may be long, and an event does not need it.
-	return e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note, failed: failed,
-	}, v1beta1.LateEvents/2)
-}
-
-// setNotified records whether a claim's event is sent or queued, and reports whether that is
-// news.
-func (w *claimWatch) setNotified(uid types.UID, is bool) (news bool) {
+	news := false
 	w.own(func(s *claimState) {
-		if c := s.waiting[uid]; c != nil {
-			news = c.notified != is
-			c.notified = is
+		if c := s.waiting[claim.uid]; c != nil {
+			news, c.notified = !c.notified, true
 		}
 	})
-	return news
+	if news {
+		e.warn(w, claim, reason, note, time.Now())
+	}
+}
+
+// warn queues a warning about a claim, which waits again for its event from now on if there is no place for it, and if it
+// cannot be created.
+func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, now time.Time) {
+	claim.ask = "" // It may be long, and an event does not need it.
+	queued := e.queue.push(&queuedEvent{
+		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note,
+		failed: func() { w.retryEvent(claim, time.Now()) },
+	}, v1beta1.LateEvents/2)
+	if !queued {
+		w.retryEvent(claim, now)
+	}
 }
 
 // notifyWaiting queues one event for each claim that has waited for noticeDelay and
@@ -157,11 +153,7 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 				w.retryEvent(claim, now)
 				continue
 			}
-			claim.ask = "" // The queued event must not hold it.
-			failed := func() { w.retryEvent(claim, time.Now()) }
-			if !e.warn(w, claim, v1beta1.EventNoMatchingClass, note, failed) {
-				w.retryEvent(claim, now)
-			}
+			e.warn(w, claim, v1beta1.EventNoMatchingClass, note, now)
 		}
 		if len(claims) == 0 || ctx.Err() != nil {
 			return
@@ -251,4 +243,53 @@ func (e Events) event(a *queuedEvent) *eventsv1.Event {
 // eventName has the claim kind, because a claim may wait for a class of each of several.
 func eventName(claim types.UID, claimKind, reason string) string {
 	return strings.ToLower(reason) + "." + string(claim) + "." + claimKind
+}
+
+// eventQueue is a queue of bounded length. A namespace may have up to three times as
+// many events as places are free. Alone it fills three quarters, so that places are left
+// for the next.
+type eventQueue struct {
+	// mu guards queue. It has no owner, because each use is one short step: whoever holds
+	// mu waits for nobody.
+	mu     sync.Mutex
+	queue  fair.Queue[*queuedEvent]
+	queued chan struct{} // one for each event
+}
+
+func newEventQueue(limit int) *eventQueue { return &eventQueue{queued: make(chan struct{}, limit)} }
+
+// hasPlace reports whether a namespace may add an event while the queue may hold limit events.
+func (q *eventQueue) hasPlace(namespace string, limit int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.place(namespace, limit)
+}
+
+func (q *eventQueue) place(namespace string, limit int) bool {
+	return q.queue.LenOf(namespace) < 3*(min(limit, cap(q.queued))-q.queue.Len())
+}
+
+// push adds an event if hasPlace allows it, and reports whether it did.
+func (q *eventQueue) push(e *queuedEvent, limit int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.place(e.claim.namespace, limit) {
+		return false
+	}
+	q.queue.Push(e.claim.namespace, e)
+	q.queued <- struct{}{}
+	return true
+}
+
+// pop returns the next event, and waits for one until the context ends.
+func (q *eventQueue) pop(ctx context.Context) (*queuedEvent, bool) {
+	select {
+	case <-ctx.Done():
+		return nil, false
+	case <-q.queued:
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, e, _ := q.queue.Pop(nil)
+	return e, true
 }

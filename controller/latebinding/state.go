@@ -179,3 +179,94 @@ func (s *claimState) resize(bytes int64) {
 	s.room.resize(bytes)
 	s.dirty = true
 }
+
+// boundClaims are the claims of one kind that have a class.
+type boundClaims struct {
+	// tally counts them by class. Nil counts none.
+	tally  *selector.Tally
+	counts map[types.UID]classCounts
+}
+
+// classCounts are the counts that a bound claim is part of.
+type classCounts [2]*selector.Count
+
+func (c classCounts) unbind() {
+	for _, count := range c {
+		if count != nil {
+			count.Unbind()
+		}
+	}
+}
+
+// put counts a bound claim.
+func (b boundClaims) put(seen *claimSeen) {
+	before, known := b.counts[seen.uid]
+	var counts classCounts
+	if b.tally != nil {
+		counts = classCounts{b.tally.Bind(seen.classes[0]), b.tally.Bind(seen.classes[1])}
+		if !known {
+			defer b.tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)
+		}
+	}
+	before.unbind()
+	b.counts[seen.uid] = counts
+}
+
+// remove takes a claim off the counts.
+func (b boundClaims) remove(uid types.UID) {
+	b.counts[uid].unbind()
+	delete(b.counts, uid)
+}
+
+// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet,
+// or, with again or after an error, all whose labels matter. A namespace that cannot be read keeps its
+// last result until the next round. admits reads a cache, which takes microseconds, and
+// only admins create namespaces.
+func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
+	var names []string
+	w.own(func(s *claimState) { names = s.room.unchecked(again || s.namespaceErr != nil) })
+	selected := make(map[string]bool, len(names))
+	var err error
+	for _, name := range names {
+		var is bool
+		if is, err = admits(name); err != nil {
+			break
+		}
+		selected[name] = is
+	}
+	news := false
+	w.own(func(s *claimState) { news = s.recordNamespaces(selected, err) })
+	if news {
+		w.changed()
+	}
+}
+
+// recordNamespaces records which namespaces are selected, and the error of the check.
+// changed reports whether an error appeared or went away, or other claims count as waiting.
+func (s *claimState) recordNamespaces(selected map[string]bool, err error) (changed bool) {
+	before := s.selected
+	changed = (err == nil) != (s.namespaceErr == nil)
+	s.namespaceErr = err
+	for name, is := range selected {
+		n := s.room.namespaces[name]
+		if n == nil {
+			continue
+		}
+		joined := is && n.checked && !n.selected
+		s.dirty = s.dirty || !n.checked || joined
+		waiting := n.waiting
+		s.count(n, -waiting)
+		n.selected, n.checked = is, true
+		s.count(n, waiting)
+		if !is {
+			s.room.shrink(n, 0)
+		}
+		if joined {
+			n.each(func(c *waitingClaim) {
+				s.offer(c)
+				c.awaitNotice(time.Now())
+			})
+		}
+	}
+	return changed || s.selected != before
+}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -60,7 +61,7 @@ func (o *Opening) openWhenComplete(ctx context.Context) error {
 
 // awaitComplete returns the class kinds that are missing after StartPatience. It
 // is false if the context has ended.
-func (o *Opening) awaitComplete(ctx context.Context) (missing []missingKind, ok bool) {
+func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, ok bool) {
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
 	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
@@ -93,39 +94,41 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing []missingKind, ok 
 // followMissing updates the missing kinds until there are none. A kind whose classes arrive
 // stops being missing by itself. followMissing sees that a kind is refused for good or not
 // registered any more, which claim kinds it serves now, and why it is missing now.
-func (o *Opening) followMissing(ctx context.Context, missing []missingKind) {
+func (o *Opening) followMissing(ctx context.Context, missing map[string]missingKind) {
 	for len(missing) > 0 {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(missingInterval):
 		}
-		_, kinds, err := o.awaited(ctx)
+		_, still, err := o.awaited(ctx)
 		if err != nil {
 			continue
 		}
-		// Kinds that were registered since are not waited for.
-		still := slices.DeleteFunc(kinds, func(k missingKind) bool { return !slices.ContainsFunc(missing, k.sameName) })
+		maps.DeleteFunc(still, func(name string, _ missingKind) bool { // Kinds that were registered since are not waited for.
+			_, was := missing[name]
+			return !was
+		})
 		o.setMissing(still, missing)
 		missing = still
 	}
 }
 
 // setMissing records the missing kinds in the inventory, and clears those that were missing before.
-func (o *Opening) setMissing(missing, before []missingKind) {
-	for _, k := range before {
-		if !slices.ContainsFunc(missing, k.sameName) {
-			o.inventory.ClearMissing(k.Name)
-			if s := o.classKinds.State(k.Name); s.Refused { // It is not served any more, and says so.
-				o.inventory.SetUnread(k.Name, k.ClaimKinds, s.Reason)
+func (o *Opening) setMissing(missing, before map[string]missingKind) {
+	for name, k := range before {
+		if _, still := missing[name]; !still {
+			o.inventory.ClearMissing(name)
+			if s := o.classKinds.State(name); s.Refused { // It is not served any more, and says so.
+				o.inventory.SetUnread(name, k.claimKinds, s.Reason)
 			}
-			o.classKinds.changed.Notify(k.ClassKind)
+			o.classKinds.changed.Notify(&inventory.ClassKind{Name: name, ClaimKinds: k.claimKinds})
 		}
 	}
-	for _, k := range missing {
-		o.inventory.SetMissing(k.Name, k.ClaimKinds, k.why)
-		if !slices.ContainsFunc(before, k.equal) {
-			o.classKinds.changed.Notify(k.ClassKind)
+	for name, k := range missing {
+		o.inventory.SetMissing(name, k.claimKinds, k.why)
+		if !reflect.DeepEqual(before[name], k) {
+			o.classKinds.changed.Notify(&inventory.ClassKind{Name: name, ClaimKinds: k.claimKinds})
 		}
 	}
 }
@@ -147,24 +150,18 @@ func (o *Opening) Ready(ctx context.Context) error {
 
 // missingKind is a class kind that was offered before and is not known yet.
 type missingKind struct {
-	*inventory.ClassKind // its name and claim kinds
-	why                  string
-}
-
-func (k missingKind) sameName(o missingKind) bool { return k.Name == o.Name }
-
-func (k missingKind) equal(o missingKind) bool {
-	return k.Name == o.Name && k.why == o.why && slices.Equal(k.ClaimKinds, o.ClaimKinds)
+	claimKinds []string
+	why        string
 }
 
 // awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing
 // class kinds among them.
-func (o *Opening) awaited(ctx context.Context) (awaited []error, missing []missingKind, err error) {
+func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind, err error) {
 	claimKinds, classKinds, err := List(ctx, o.reader)
 	if err != nil {
 		return nil, nil, truncate.Error(err)
 	}
-	memory := o.resources.memory(ctx)
+	memory, missing := o.resources.memory(ctx), map[string]missingKind{}
 	for i := range claimKinds {
 		k := &claimKinds[i]
 		if o.inventory.ClaimKind(k.Name) == nil {
@@ -178,7 +175,7 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing []missi
 		k := &classKinds[i]
 		if s := o.classKinds.State(k.Name); s.Pending() && memory.ServedClasses(k) {
 			served := rules.ServedNames(k, rules.Served(k, claimKinds))
-			missing = append(missing, missingKind{&inventory.ClassKind{Name: k.Name, ClaimKinds: served}, s.Message})
+			missing[k.Name] = missingKind{served, s.Message}
 			awaited = append(awaited, fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", k.Name, s.Message))
 		}
 	}

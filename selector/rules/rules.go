@@ -243,26 +243,27 @@ func FitLooks(fits []*Fit) (paths []fields.Path) {
 
 // Serving are the ClassKinds that serve a ClaimKind, by name: what is read of its claims depends on
 // their expressions, too.
-func Serving(k *v1beta1.ClaimKind, all []v1beta1.ClassKind) (serving []*v1beta1.ClassKind) {
-	for i := range all {
-		if all[i].Serves(k) {
-			serving = append(serving, &all[i])
-		}
-	}
-	slices.SortFunc(serving, func(a, b *v1beta1.ClassKind) int { return strings.Compare(a.Name, b.Name) })
-	return serving
+func Serving(k *v1beta1.ClaimKind, all []v1beta1.ClassKind) []*v1beta1.ClassKind {
+	return linked(all, func(c *v1beta1.ClassKind) bool { return c.Serves(k) })
 }
 
 // Served by a ClassKind are these ClaimKinds, by name: what is held of its classes depends on their
 // expressions, too.
-func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) (served []*v1beta1.ClaimKind) {
+func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) []*v1beta1.ClaimKind {
+	return linked(all, k.Serves)
+}
+
+func linked[K any, P interface {
+	*K
+	GetName() string
+}](all []K, is func(P) bool) (linked []P) {
 	for i := range all {
-		if k.Serves(&all[i]) {
-			served = append(served, &all[i])
+		if is(&all[i]) {
+			linked = append(linked, &all[i])
 		}
 	}
-	slices.SortFunc(served, func(a, b *v1beta1.ClaimKind) int { return strings.Compare(a.Name, b.Name) })
-	return served
+	slices.SortFunc(linked, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return linked
 }
 
 // ServedNames are the names of the ClaimKinds that a ClassKind serves: those that it names, and these.
