@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -267,35 +266,6 @@ func TestLateBindingDenied(t *testing.T) {
 		s.refuse(fmt.Sprintf("patch team-%d", i), 0)
 	}
 	r.awaitCounts(t, ClaimCounts{Bound: 80}) // Though none of the claims has changed.
-}
-
-// TestReferenceRemoved has the API server store claims without what was written.
-func TestReferenceRemoved(t *testing.T) {
-	s := newClaimServer(t)
-	s.prune("team-a", true)
-	s.set(t, "team-a/waits", wantsGold)
-	r := newLateReplica(t, s, lateClaimKind())
-	r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
-	r.lead(t)
-	eventually(t, "We should compare the answer with what we wrote.", func(c *assert.CollectT) {
-		require.ErrorIs(c, r.claims.LateProblem(lateKind), ErrReferenceRemoved)
-		n, _ := r.claims.CountsOf(lateKind)
-		assert.Equal(c, ClaimCounts{Waiting: 1}, n, "We should not take it for bound.")
-		assert.Equal(c, map[string]string{"team-a/waits": "bound to no class: " + ErrReferenceRemoved.Error()}, s.notes(v1beta1.EventReferenceRemoved), "We should tell the author.")
-	})
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(r.claims.Metrics)
-	assert.Positive(t, controllertest.Scraped(t, metrics)["late_bindings_total claim_kind="+lateKind+" outcome="+lateFailed], "We should count it.")
-	assert.Empty(t, s.notes(v1beta1.EventBoundToClass), "We should not say that it is bound.")
-
-	s.set(t, "team-b/waits", wantsGold)
-	eventually(t, "We should go on with the others.", func(c *assert.CollectT) { assert.Equal(c, "gold", s.classes()["team-b/waits"]) })
-	s.prune("team-a", false)
-	r.awaitCounts(t, ClaimCounts{Bound: 2}) // Though the claim has not changed.
-	require.NoError(t, r.claims.LateProblem(lateKind), "We should say that all is well.")
-	eventually(t, "We should say how many classes there were to draw from.", func(c *assert.CollectT) {
-		assert.Equal(c, "bound to Gold/gold, of 1 candidate", s.notes(v1beta1.EventBoundToClass)["team-a/waits"])
-	})
 }
 
 func TestWhyNotWritten(t *testing.T) {

@@ -84,53 +84,6 @@ func TestDelayedBinding(t *testing.T) {
 	assert.Equal(t, map[string]int{"team-a/early": 1, "team-a/ready": 1}, s.patches)
 }
 
-// TestDelayedByOthers binds claims when an object that they name, or their Namespace, says so.
-func TestDelayedByOthers(t *testing.T) {
-	plan := types.NamespacedName{Namespace: "team-a", Name: "small"}
-	for name, tc := range map[string]struct {
-		bindWhen   v1beta1.Expression
-		before, at map[types.NamespacedName]map[string]any
-	}{
-		"Related": {
-			bindWhen: "has(claim.spec.plan) && has(related.plan) && related.plan.spec.ready",
-			before:   map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"ready": false}}},
-			at:       map[types.NamespacedName]map[string]any{plan: {"spec": map[string]any{"ready": true}}},
-		},
-		"RelatedIsAbsent": {
-			bindWhen: "has(claim.spec.plan) && has(related.plan)",
-			at:       map[types.NamespacedName]map[string]any{plan: {"metadata": map[string]any{"name": "small"}}},
-		},
-		"Namespace": {
-			bindWhen: "has(claim.spec.plan) && namespace.metadata.labels.phase == 'run'",
-			before:   map[types.NamespacedName]map[string]any{{Name: "team-a"}: {"metadata": map[string]any{"labels": map[string]any{"phase": "plan"}}}},
-			at:       map[types.NamespacedName]map[string]any{{Name: "team-a"}: {"metadata": map[string]any{"labels": map[string]any{"phase": "run"}}}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newClaimServer(t)
-			s.set(t, "team-a/gold", `{"plan":"small","classSelector":{"matchLabels":{"tier":"gold"}}}`)
-			s.set(t, "team-a/silver", `{"plan":"small","classSelector":{"matchLabels":{"tier":"silver"}}}`)
-			r := newLateReplica(t, s, lateClaimKind(bindWhen(tc.bindWhen)))
-			r.lead(t)
-			r.awaitCounts(t, ClaimCounts{Waiting: 2})
-			r.registration.Inventory.SetClasses(labelled(r.golds, "gold tier=gold"))
-			r.relate(t, tc.before)
-			for range 2 {
-				r.notify(t)
-			}
-			assert.Zero(t, s.tried(), "We should bind nothing yet.")
-			assert.Zero(t, r.binder.Events.queue.queue.Len()+s.creations(), "We should tell nobody who waits for something else than a class.")
-			r.relate(t, tc.at)
-			r.awaitCounts(t, ClaimCounts{Bound: 1, Waiting: 1})
-			assert.Equal(t, map[string]string{"team-a/gold": "gold", "team-a/silver": ""}, s.classes())
-			eventually(t, "We should tell the author of a claim that waits for a class now.", func(c *assert.CollectT) {
-				r.notify(t)
-				assert.Contains(c, s.notes(v1beta1.EventNoMatchingClass)["team-a/silver"], "tier=silver")
-			})
-		})
-	}
-}
-
 // TestBindingOverDefaults replaces references with which the schema fills claims.
 func TestBindingOverDefaults(t *testing.T) {
 	const ours = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":%q},"classSelector":{"matchLabels":{"tier":%q}}}`

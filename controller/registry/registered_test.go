@@ -424,20 +424,3 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	r.publish(entry, controllertest.NewClasses(after, nil), nil)
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
 }
-
-// TestClassSourceInAnyOrder lists claim kinds as a cache does, which has no order.
-func TestClassSourceInAnyOrder(t *testing.T) {
-	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{
-		ClaimKinds: controllertest.Links("as.example.org", "bs.example.org"),
-	}}
-	a, b := controllertest.NewClaimKind("as.example.org"), controllertest.NewClaimKind("bs.example.org")
-	for _, c := range []*v1beta1.ClaimKind{a, b} {
-		c.Spec.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size > 1"}}
-	}
-	source := func(claimKinds ...v1beta1.ClaimKind) classSource {
-		served, err := claimKindsServed(t.Context(), &controllertest.Cached{ClaimKinds: claimKinds}, k)
-		require.NoError(t, err)
-		return classSource{object: k, claimKinds: served}
-	}
-	assert.True(t, source(*a, *b).same(source(*b, *a)), "We should go on with the watch.")
-}

@@ -165,19 +165,9 @@ func TestRounds(t *testing.T) {
 			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
 		},
-		"EmptyCA": {
-			reason: "We should write no entry while the Secret holds no CA: every call would fail.",
-			before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{"own/classbind-ca": {}},
-			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
-		},
 		"NotServing": {
 			reason: "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
 			before: []string{b.Name + bind}, claims: []v1beta1.ClaimKind{a}, serving: unavailable,
-			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
-		},
-		"NotServingForClasses": {
-			reason: "We should do the same for classes.",
-			before: []string{b.Name + guard}, classes: []v1beta1.ClassKind{classesA}, serving: unavailable,
 			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
 		},
 		"NoKinds":      {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: want{entries: []string{}}},

@@ -365,25 +365,6 @@ func TestPoliciesTooEarly(t *testing.T) {
 	assert.Equal(t, v1beta1.ReasonNotConfigured, p.reason(t))
 }
 
-// TestPoliciesExact has policies in the cluster that have more than they should.
-func TestPoliciesExact(t *testing.T) {
-	p := newPolicyWorld(t)
-	p.round(t)
-	conditions := len(p.policies[policyName].Spec.MatchConditions)
-	p.ClaimKinds[0].Spec.Choice.Strategy = v1beta1.Random
-	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-	p.round(t)
-	assert.Len(t, p.policies[policyName].Spec.MatchConditions, conditions-1, "We should not ask for a weight that does not count.")
-
-	rule := &p.policies[policyName].Spec.MatchConstraints.ResourceRules[0]
-	rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
-	p.bindings[policyName].Spec.ParamRef.Namespace = "team"
-	p.checkNow()
-	p.round(t)
-	assert.Equal(t, writesBoth, p.did, "We should remove what somebody added.")
-	assert.Empty(t, p.bindings[policyName].Spec.ParamRef.Namespace)
-}
-
 func TestPoliciesFail(t *testing.T) {
 	resource := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}
 	for name, tc := range map[string]struct {

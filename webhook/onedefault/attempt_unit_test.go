@@ -191,14 +191,6 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 				refusal: &Refusal{Reason: Taken, Seat: seat("z"), Class: Class{Kind: "k", Name: "default"}},
 			},
 		},
-		"AlreadyTheFirst": {
-			reason: "We should write nothing where the class is the default already.", claimKinds: []string{"x", "y", "z"}, already: []string{"x"},
-			want: want{ops: []string{"get x", "get y", "get z", readMe, `put y over "": mine`, `put z over "": mine`}},
-		},
-		"AlreadyTheLast": {
-			reason: "We should write nothing where the class is the default already.", claimKinds: []string{"x", "y", "z"}, already: []string{"y", "z"},
-			want: want{ops: []string{"get x", "get y", "get z", readMe, `put x over "": mine`}},
-		},
 		"AlreadyWhereAnotherIs": {
 			reason: "We should not mind a second default that is there already.", claimKinds: []string{"x", "z"}, already: []string{"z"},
 			held: map[string]Lease{"z": held(Class{Kind: "k", Name: "default"}, pending("d", "", window))},
