@@ -76,8 +76,7 @@ func setupTypeChecks[K any, P interface {
 	*K
 	client.Object
 }](
-	mgr ctrl.Manager, name string, checks *typeChecks, other client.Object, all handler.EventHandler,
-	check func(context.Context, client.Object) registry.Types,
+	mgr ctrl.Manager, name string, s *Writer, checks *typeChecks, other client.Object, all handler.EventHandler,
 ) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxTypeChecks}).
@@ -90,7 +89,7 @@ func setupTypeChecks[K any, P interface {
 				checks.found.Delete(name)
 				return ctrl.Result{}, client.IgnoreNotFound(err)
 			}
-			found := check(ctx, k)
+			found := s.Registration.Types(ctx, k)
 			checks.checked(k, found)
 			after := registry.RecheckSchemas // One that is not a CRD's changes without an event.
 			if errors.Is(found.Err, registry.ErrCRDNotServed) {
