@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"github.com/spf13/pflag"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -18,12 +18,10 @@ import (
 
 // options are the flags of bind.
 type options struct {
-	namespace string
-	all       bool
-	dryRun    bool
-	own       string
-	output    output.Format
-	cluster   connect.Flags
+	all     bool
+	dryRun  bool
+	output  output.Format
+	cluster connect.Flags
 }
 
 const (
@@ -76,23 +74,23 @@ func NewCommand() *cobra.Command {
 		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
 	}
 	exit.Run(c, func(args []string) error {
-		if err := o.validate(args, c.Flags().Changed("namespace")); err != nil {
+		if err := o.validate(args, c.Flags()); err != nil {
 			return err
 		}
 		return o.run(c.Context(), args[0], args[1:], c.OutOrStdout(), c.ErrOrStderr())
 	})
 	fs := c.Flags()
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of the claims; without it the kubeconfig's")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "bind the claims of all namespaces")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "say which classes the claims would get, and write nothing")
-	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
 	o.output.Add(c)
 	o.cluster.Add(c)
+	o.cluster.AddNamespace(c, "`namespace` of the claims; without it the kubeconfig's")
+	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
 	return c
 }
 
 // validate returns all errors in the flags and arguments at once.
-func (o *options) validate(args []string, namespaced bool) error {
+func (o *options) validate(args []string, fs *pflag.FlagSet) error {
 	errs := []error{o.output.Validate()}
 	switch {
 	case len(args) == 0:
@@ -102,14 +100,8 @@ func (o *options) validate(args []string, namespaced bool) error {
 	case o.all && len(args) > 1:
 		errs = append(errs, fmt.Errorf("--all-namespaces: the claims %q are of one namespace: leave out one or the other", args[1:]))
 	}
-	if o.all && namespaced {
+	if o.all && fs.Changed("namespace") {
 		errs = append(errs, errors.New("--namespace: with --all-namespaces there is no other: leave out one or the other"))
 	}
-	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && namespaced {
-		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
-	}
-	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
-		errs = append(errs, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, connect.Validate(fs))...)
 }

@@ -38,14 +38,14 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	if err != nil {
 		return err
 	}
-	namespace, err := o.cluster.Namespace()
+	namespace, err := o.cluster.OfContext()
 	if err != nil {
 		return err
 	}
-	if o.namespace = cmp.Or(o.namespace, namespace); o.all {
-		o.namespace = metav1.NamespaceAll
+	if namespace = cmp.Or(o.cluster.Namespace, namespace); o.all {
+		namespace = metav1.NamespaceAll
 	}
-	kinds, err := explain.Kinds(ctx, config, o.own, word)
+	kinds, err := explain.Kinds(ctx, config, o.cluster.Own, word)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	report := &reporter{options: o, out: out, progress: progress, several: len(kinds) > 1}
 	for _, kind := range kinds {
 		b := &binder{options: o, config: config, claims: claims, report: report, kind: kind, resource: kind.Resource}
-		if err = b.run(ctx, names); err != nil {
+		if err = b.run(ctx, namespace, names); err != nil {
 			break
 		}
 	}
@@ -71,8 +71,7 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 }
 
 // run binds the named claims, or all.
-func (b *binder) run(ctx context.Context, names []string) error {
-	namespace := b.namespace
+func (b *binder) run(ctx context.Context, namespace string, names []string) error {
 	if !b.kind.Namespaced {
 		namespace = metav1.NamespaceAll
 	}
@@ -141,7 +140,7 @@ func (b *binder) pages(ctx context.Context, namespace string, each func(raw []by
 
 // renew reads the registrations and the classes again: they may have changed since the last claim without a class.
 func (b *binder) renew(ctx context.Context) error {
-	kinds, err := explain.Kinds(ctx, b.config, b.own, b.kind.Kind.Name)
+	kinds, err := explain.Kinds(ctx, b.config, b.cluster.Own, b.kind.Kind.Name)
 	if err != nil {
 		return err
 	}

@@ -5,32 +5,40 @@ package connect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/registry"
 )
 
 // requestTimeout is for each request: an API server that accepts it may never answer.
 // No command watches, which takes longer.
 const requestTimeout = 30 * time.Second
 
-// Flags name the cluster.
+// Flags name the cluster, and namespaces in it.
 type Flags struct {
+	// Namespace is that of claims, and Own that of classbind. A command need not have the flags.
+	Namespace, Own string
+
 	kubeconfig, context string
 	// timeout of a request, for tests; 0 is requestTimeout.
 	timeout time.Duration
@@ -42,6 +50,31 @@ func (f *Flags) Add(c *cobra.Command) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster; without it $KUBECONFIG, then ~/.kube/config")
 	CompleteFiles(c, "kubeconfig")
 	fs.StringVar(&f.context, "context", "", "`context` of the kubeconfig; without it the current one")
+}
+
+// AddNamespace adds the flag of Namespace.
+func (f *Flags) AddNamespace(c *cobra.Command, usage string) {
+	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", usage)
+}
+
+// AddOwn adds the flag of Own.
+func (f *Flags) AddOwn(c *cobra.Command, usage string) {
+	c.Flags().StringVar(&f.Own, "classbind-namespace", "classbind-system", usage)
+}
+
+// Validate the namespaces.
+func Validate(fs *pflag.FlagSet) error {
+	var errs []error
+	for _, name := range []string{"namespace", "classbind-namespace"} {
+		if !fs.Changed(name) {
+			continue
+		}
+		namespace := fs.Lookup(name).Value.String()
+		if e := validation.IsDNS1123Label(namespace); len(e) > 0 {
+			errs = append(errs, fmt.Errorf("--%s=%q: %s", name, namespace, strings.Join(e, "; ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // CompleteFiles as the values of flags. It panics for an unknown flag.
@@ -70,8 +103,8 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 	return config, nil
 }
 
-// Namespace of the kubeconfig's context.
-func (f *Flags) Namespace() (string, error) {
+// OfContext is the namespace of the kubeconfig's context.
+func (f *Flags) OfContext() (string, error) {
 	namespace, _, err := f.loader().Namespace()
 	if err != nil {
 		return "", fmt.Errorf("cannot read the namespace of the kubeconfig's context: %w; name one with --namespace", err)
@@ -85,8 +118,14 @@ func (f *Flags) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
 }
 
-// Client of the cluster, for registrations and the kinds that are added.
-func Client(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
+// Cluster is what commands read. API has registrations and the kinds that are added, without a cache.
+type Cluster struct {
+	API client.Client
+	*registry.Reader
+}
+
+// New returns a reader of a cluster.
+func New(config *rest.Config, add ...func(*runtime.Scheme) error) (*Cluster, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range append(add, v1beta1.AddToScheme) {
 		if err := add(scheme); err != nil {
@@ -97,7 +136,8 @@ func Client(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Cli
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
-	return api, nil
+	reader, err := registry.NewReader(config)
+	return &Cluster{api, reader}, err
 }
 
 // Registrations lists what is registered.

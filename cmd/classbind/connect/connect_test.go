@@ -32,9 +32,9 @@ func TestNoAnswer(t *testing.T) {
 	f.timeout = 20 * time.Millisecond
 	config, err = f.Config(io.Discard, "")
 	require.NoError(t, err)
-	api, err := Client(config)
+	cluster, err := New(config)
 	require.NoError(t, err)
-	_, _, err = Registrations(t.Context(), api)
+	_, _, err = Registrations(t.Context(), cluster.API)
 	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should say what we cannot read.")
 	require.ErrorContains(t, err, "exceeded", "We should say why.")
 }

@@ -1,22 +1,22 @@
 // Package explain is the command that says which class a claim gets, and why.
-// files reads manifests. cluster and offline are the two sources of registrations
-// and classes, and registrations combine them as the server does. overlay puts
-// files on top of a cluster. seen has what expressions see besides, and set what --set says
+// files reads manifests. source reads registrations and classes, of a cluster or of files or of files on top of a
+// cluster, offline has what files say alone, and registrations combine all as the server does. seen has what expressions see besides, and set what --set says
 // of that. check finds typing errors by the schema, before answer has the server's Decider decide. report is
 // the result for programs, and table prints it for people.
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -32,8 +32,6 @@ type options struct {
 	set       []string
 	output    output.Format
 	unbound   bool
-	namespace string
-	own       string
 	cluster   connect.Flags
 
 	// settings are those of set.
@@ -128,6 +126,9 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	o.addFlags(c.Flags())
 	o.output.Add(c)
 	o.cluster.Add(c)
+	o.cluster.AddNamespace(c,
+		"`namespace` of claims that name none, and of KIND/NAME; without it the kubeconfig's, or with --classes default")
+	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
 	for _, flag := range []string{"filename", "classes", "with"} {
 		_ = c.MarkFlagFilename(flag, extensions...) // It fails only for an unknown flag.
 	}
@@ -147,22 +148,13 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
 			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
-	fs.StringVarP(&o.namespace, "namespace", "n", "",
-		"`namespace` of claims that name none, and of KIND/NAME; without it the kubeconfig's, or with --classes default")
-	fs.StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself, whose claims are never bound")
 }
 
 // validate returns all errors in the flags and arguments at once, flag by flag.
 func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	var err error
 	o.settings, err = newSettings(o.set)
-	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.output.Validate()}
-	if e := validation.IsDNS1123Label(o.namespace); len(e) > 0 && fs.Changed("namespace") {
-		errs = append(errs, fmt.Errorf("--namespace=%q: %s", o.namespace, strings.Join(e, "; ")))
-	}
-	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
-		errs = append(errs, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
-	}
+	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.output.Validate(), connect.Validate(fs)}
 	for _, flag := range []string{"kubeconfig", "context", "with"} {
 		if len(o.classes) > 0 && fs.Changed(flag) {
 			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
@@ -221,28 +213,28 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if len(args)+len(claims) == 0 {
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", "))
 	}
-	w, err := o.world(ctx, claims, in, progress)
+	s, err := o.source(ctx, claims, in, progress)
 	if err != nil {
 		return err
 	}
-	r, err := newRegistrations(ctx, w.source, o.own)
+	r, err := newRegistrations(ctx, s, o.cluster.Own)
 	if err != nil {
 		return err
 	}
 	for _, arg := range args {
-		d, err := r.stored(ctx, arg, w.namespace)
+		d, err := r.stored(ctx, arg, s.claimNamespace)
 		if err != nil {
 			return err
 		}
-		w.claims = append(w.claims, d)
+		claims = append(claims, d)
 	}
 	r.settings = o.settings
 	if err := o.settings.undeclared(r); err != nil {
 		return err
 	}
 	report := newReport()
-	for _, c := range w.claims {
-		items, err := o.answers(ctx, r, c, w.namespace)
+	for _, c := range claims {
+		items, err := o.answers(ctx, r, c, s.claimNamespace)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.where, err)
 		}
@@ -254,4 +246,43 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 		return err
 	}
 	return report.exit()
+}
+
+// source of the flags, with the claims of files.
+func (o *options) source(ctx context.Context, claims []document, in io.Reader, progress io.Writer) (*source, error) {
+	objects, err := o.objects(in, progress)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSource(ctx, objects, claims)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.classes) > 0 {
+		if len(s.claimKinds) == 0 {
+			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
+		}
+		s.claimNamespace = cmp.Or(o.cluster.Namespace, s.namespace)
+		return s, nil
+	}
+	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
+	if err != nil {
+		return nil, err
+	}
+	if s.namespace, err = o.cluster.OfContext(); err != nil {
+		return nil, err
+	}
+	if s.claimNamespace = cmp.Or(o.cluster.Namespace, s.namespace); len(o.with) == 0 {
+		s.claims = nil // What expressions see besides is as the cluster has it.
+	}
+	s.cluster, err = connect.New(config)
+	return s, err
+}
+
+// objects of --classes or --with. A file that is no manifest is left out, with a note.
+func (o *options) objects(in io.Reader, progress io.Writer) ([]document, error) {
+	r := &fileReader{in: in, recursive: true, skip: func(file string) {
+		_, _ = fmt.Fprintf(progress, "note: %q is left out: it is no manifest of Kubernetes\n", file)
+	}}
+	return r.readAll(slices.Concat(o.classes, o.with))
 }

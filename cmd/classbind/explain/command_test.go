@@ -303,7 +303,7 @@ func TestOddsThatDependOnMore(t *testing.T) {
 				objects = append(objects, documentsOf(t, strings.ReplaceAll(goldClass, `"name": "gold"`, fmt.Sprintf(`"name": "class-%d"`, n)))...)
 			}
 			claims := documentsOf(t, goldClaim)
-			s, err := newFiles(t.Context(), objects, claims)
+			s, err := newSource(t.Context(), objects, claims)
 			require.NoError(t, err)
 			r, err := newRegistrations(t.Context(), s, "classbind-system")
 			require.NoError(t, err)

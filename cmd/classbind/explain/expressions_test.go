@@ -30,7 +30,7 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 		d := documentsOf(t, g.claim(i))[0]
 		what := func() string { return strings.Join([]string{claimKind, classKind, encode(t, d.Object)}, "\n") }
 
-		s, err := newFiles(t.Context(), documentsOf(t, slices.Concat([]string{claimKind, classKind}, classes, related)...), []document{d})
+		s, err := newSource(t.Context(), documentsOf(t, slices.Concat([]string{claimKind, classKind}, classes, related)...), []document{d})
 		require.NoError(t, err, what())
 		r, err := newRegistrations(t.Context(), s, "classbind-system")
 		require.NoError(t, err)

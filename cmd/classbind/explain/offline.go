@@ -19,32 +19,36 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/deploy/crd"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// files is a source that needs no cluster.
-type files struct {
+// source of registrations and classes: files, or a cluster, or a cluster as it would be if files were applied to it.
+type source struct {
+	// cluster is nil if none is asked.
+	cluster *connect.Cluster
 	// namespace of objects that name none, and claimNamespace that of claims.
 	namespace, claimNamespace string
 
+	// The rest is of files.
 	claimKinds []v1beta1.ClaimKind
 	classKinds []v1beta1.ClassKind
 	// crds by name.
 	crds map[string]definition
-	// objects are all objects of --classes; claims are those to explain.
+	// objects are all objects of --classes or --with; claims are those to explain.
 	objects, claims []document
 }
 
-// newFiles reads the objects as the API server would if they were applied. What it reads must not be there
+// newSource reads the objects as the API server would if they were applied. What it reads must not be there
 // twice. Other objects, such as the parts of a kustomization, may be.
-func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
-	f := &files{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
+func newSource(ctx context.Context, objects, claims []document) (*source, error) {
+	s := &source{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
 	seen := places{}
 	for i := range objects {
 		d := &objects[i]
-		used, err := f.add(ctx, d)
+		used, err := s.add(ctx, d)
 		if used && err == nil {
 			err = seen.add(d, "")
 		}
@@ -52,7 +56,7 @@ func newFiles(ctx context.Context, objects, claims []document) (*files, error) {
 			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
 	}
-	return f, nil
+	return s, nil
 }
 
 // places of objects, by kind, namespace and name.
@@ -69,17 +73,17 @@ func (p places) add(d *document, namespace string) error {
 }
 
 // add reports whether the object is a registration or a CRD.
-func (f *files) add(ctx context.Context, d *document) (used bool, err error) {
+func (s *source) add(ctx context.Context, d *document) (used bool, err error) {
 	switch gvk := d.GroupVersionKind(); gvk.GroupKind() {
 	case schema.GroupKind{Group: v1beta1.GroupVersion.Group, Kind: "ClaimKind"}:
-		f.claimKinds = append(f.claimKinds, v1beta1.ClaimKind{})
-		return true, decode(ctx, d, &f.claimKinds[len(f.claimKinds)-1])
+		s.claimKinds = append(s.claimKinds, v1beta1.ClaimKind{})
+		return true, decode(ctx, d, &s.claimKinds[len(s.claimKinds)-1])
 	case schema.GroupKind{Group: v1beta1.GroupVersion.Group, Kind: "ClassKind"}:
-		f.classKinds = append(f.classKinds, v1beta1.ClassKind{})
-		return true, decode(ctx, d, &f.classKinds[len(f.classKinds)-1])
+		s.classKinds = append(s.classKinds, v1beta1.ClassKind{})
+		return true, decode(ctx, d, &s.classKinds[len(s.classKinds)-1])
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
 		found, err := readCRD(d)
-		f.crds[d.GetName()] = found
+		s.crds[d.GetName()] = found
 		return true, err
 	}
 	return false, nil
@@ -186,11 +190,11 @@ func ReadCRDs(in io.Reader, progress io.Writer, paths []string) (crds []CRD, err
 	if err != nil {
 		return nil, err
 	}
-	files, err := newFiles(context.Background(), objects, nil)
+	s, err := newSource(context.Background(), objects, nil)
 	if err != nil {
 		return nil, err
 	}
-	for name, found := range files.crds {
+	for name, found := range s.crds {
 		crds = append(crds, CRD{found.Resource, name, found.crd})
 	}
 	return crds, nil
@@ -217,28 +221,26 @@ func isPlural(resource, kind string) bool {
 	return resource == kind || resource == kind+"s" || resource == kind+"es" || y && resource == stem+"ies"
 }
 
-func (f *files) registrations(context.Context) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error) {
-	return f.claimKinds, f.classKinds, nil
+// resolve finds a resource of files by its CRD. Where that does not serve the version, it is in the
+// preferred one, with an error.
+func (c *definition) resolve(name, version string) (resource, error) {
+	r := c.resource
+	if version != "" && !slices.Contains(c.served, version) {
+		return r, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
+			"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(c.served, ", "))}
+	}
+	r.Version = cmp.Or(version, r.Version)
+	return r, nil
 }
 
-// resolve finds a resource by its CRD. Where that does not serve the version, it is in the
-// preferred one, with an error. Without a CRD, it is guessed from the first object, so that a typing error
-// in a later one does not count. A kind without either counts as installed, and has no classes.
-func (f *files) resolve(_ context.Context, name, version string, _ ...string) (resource, error) {
-	if found, ok := f.crds[name]; ok {
-		r := found.resource
-		if version != "" && !slices.Contains(found.served, version) {
-			return r, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
-				"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(found.served, ", "))}
-		}
-		r.Version = cmp.Or(version, r.Version)
-		return r, nil
-	}
+// guess a resource without a CRD from the first object, so that a typing error in a later one does not count. A kind
+// without any object counts as installed, and has no classes.
+func (s *source) guess(name, version string) resource {
 	r := resource{guessed: true}
 	var plural string
 	plural, r.Group, _ = strings.Cut(name, ".")
 	var versions []string
-	for _, d := range slices.Concat(f.objects, f.claims) {
+	for _, d := range slices.Concat(s.objects, s.claims) {
 		gvk := d.GroupVersionKind()
 		// Kinds of one plural differ in case alone.
 		if gvk.Group != r.Group || !isPlural(plural, gvk.Kind) || r.Kind != "" && gvk.Kind != r.Kind {
@@ -249,43 +251,15 @@ func (f *files) resolve(_ context.Context, name, version string, _ ...string) (r
 		versions = append(versions, gvk.Version)
 	}
 	r.Version = cmp.Or(version, preferred(versions))
-	return r, nil
+	return r
 }
 
-func (f *files) schema(_ context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	switch name, c := f.definitionOf(kind.GroupKind()); {
-	case c == nil:
-		return nil, nil // Nothing is known of it.
-	case !slices.Contains(c.served, kind.Version):
-		return nil, notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
-	default:
-		return schemaOfCRD(c.crd, kind.Version)
-	}
-}
-
-// definitionOf a kind, nil where no CRD is among the files.
-func (f *files) definitionOf(kind schema.GroupKind) (name string, c *definition) {
-	for name, c := range f.crds {
-		if c.GroupKind() == kind {
-			return name, &c
-		}
-	}
-	return "", nil
-}
-
-func (f *files) classes(_ context.Context, kind *inventory.ClassKind, _ resource) (*inventory.Classes, error) {
-	classes, err := f.classList(kind)
-	if err != nil {
-		return nil, err
-	}
-	return inventory.NewClasses(kind, classes), nil
-}
-
-func (f *files) classList(kind *inventory.ClassKind) ([]*inventory.Class, error) {
+// classList has the classes of files.
+func (s *source) classList(kind *inventory.ClassKind) ([]*inventory.Class, error) {
 	var classes []*inventory.Class
 	seen := places{}
-	for i := range f.objects {
-		d := &f.objects[i]
+	for i := range s.objects {
+		d := &s.objects[i]
 		if d.GroupVersionKind().GroupKind() != kind.GroupVersionKind.GroupKind() {
 			continue
 		}
@@ -296,7 +270,7 @@ func (f *files) classList(kind *inventory.ClassKind) ([]*inventory.Class, error)
 		case !kind.Namespaced:
 			c.SetNamespace("")
 		case c.GetNamespace() == "":
-			c.SetNamespace(f.namespace)
+			c.SetNamespace(s.namespace)
 		}
 		if err := seen.add(d, c.GetNamespace()); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.where, err)
@@ -305,19 +279,3 @@ func (f *files) classList(kind *inventory.ClassKind) ([]*inventory.Class, error)
 	}
 	return classes, nil
 }
-
-func (f *files) object(_ context.Context, of resource, namespace, name string) (map[string]any, error) {
-	for n, d := range slices.Concat(f.objects, f.claims) {
-		in := cmp.Or(d.GetNamespace(), f.namespace)
-		if n >= len(f.objects) {
-			in = cmp.Or(d.GetNamespace(), f.claimNamespace)
-		}
-		if d.GroupVersionKind().GroupKind() == of.GroupKind() && d.GetName() == name && (in == namespace || !of.Namespaced) {
-			return d.Object, nil
-		}
-	}
-	return nil, nil
-}
-
-// names are of no use: no claim of files is named by an argument.
-func (f *files) names(context.Context, resource, string) []string { return nil }

@@ -27,21 +27,6 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// source of registrations and classes.
-type source interface {
-	registrations(context.Context) ([]v1beta1.ClaimKind, []v1beta1.ClassKind, error)
-	// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one
-	// if that is empty; a notServedError where there is none.
-	resolve(ctx context.Context, name, version string, verbs ...string) (resource, error)
-	classes(context.Context, *inventory.ClassKind, resource) (*inventory.Classes, error)
-	// schema of a kind, nil where none is at hand; a notServedError where the version is not served.
-	schema(context.Context, schema.GroupVersionKind) (*objectSchema, error)
-	// object of a resource; nil where there is none, or nothing is known of it.
-	object(ctx context.Context, of resource, namespace, name string) (map[string]any, error)
-	// names of objects of a resource, as far as they can be listed.
-	names(ctx context.Context, of resource, namespace string) []string
-}
-
 // resource in the version that the API server prefers, or in which claims are read.
 type resource struct {
 	lookup.Resource
@@ -62,7 +47,7 @@ func notServed(err error) bool {
 
 // registrations are what is registered.
 type registrations struct {
-	source
+	*source
 	claimKinds []v1beta1.ClaimKind
 	classKinds []v1beta1.ClassKind
 
@@ -93,7 +78,7 @@ type view struct {
 	invalid []InvalidExpression
 }
 
-func newRegistrations(ctx context.Context, s source, own string) (*registrations, error) {
+func newRegistrations(ctx context.Context, s *source, own string) (*registrations, error) {
 	claimKinds, classKinds, err := s.registrations(ctx)
 	return &registrations{
 		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
@@ -167,7 +152,7 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 		d.Object, err = r.object(ctx, found, namespace, name)
 	}
 	if err == nil && d.Object == nil {
-		err = errors.New("there is none of this name" + near.Meant(name, r.names(ctx, found, namespace)))
+		err = errors.New("there is none of this name" + near.Meant(name, connect.Names(ctx, r.cluster.API, found.GroupVersionKind, namespace)))
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)

@@ -64,7 +64,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"classRef": ""}`,
 				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`, `, "spec": {"resourceRef": {}}`)))[0]
 
-		s, err := newFiles(t.Context(), registrations, []document{d})
+		s, err := newSource(t.Context(), registrations, []document{d})
 		require.NoError(t, err)
 		s.claimKinds[0].Spec.Choice.Seed = v1beta1.Seed(one(string(s.claimKinds[0].Spec.Choice.Seed), string(v1beta1.SeedClaim), "Day"))
 		r, err := newRegistrations(t.Context(), s, "classbind-system")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -32,11 +33,11 @@ type Kind struct {
 // Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them
 // cannot bind claims that are stored. own is the namespace of classbind.
 func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
-	c, err := newCluster(config)
+	c, err := connect.New(config)
 	if err != nil {
 		return nil, err
 	}
-	r, err := newRegistrations(ctx, c, own)
+	r, err := newRegistrations(ctx, &source{cluster: c}, own)
 	if err != nil {
 		return nil, err
 	}

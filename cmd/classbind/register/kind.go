@@ -36,15 +36,15 @@ type world struct {
 	absent string
 }
 
-func (o *options) world(c *cobra.Command) (world, error) {
+func (o *options) world(command *cobra.Command) (world, error) {
 	if len(o.files) > 0 {
-		return o.filesWorld(c)
+		return o.filesWorld(command)
 	}
-	config, err := o.cluster.Config(c.ErrOrStderr(), ", or files of CRDs with --filename")
+	config, err := o.cluster.Config(command.ErrOrStderr(), ", or files of CRDs with --filename")
 	if err != nil {
 		return world{}, err
 	}
-	resolver, err := cluster.NewResolver(config)
+	c, err := connect.New(config)
 	if err != nil {
 		return world{}, err
 	}
@@ -56,11 +56,7 @@ func (o *options) world(c *cobra.Command) (world, error) {
 	if len(lists) == 0 { // One that is incomplete may have what is asked for.
 		return world{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
 	}
-	api, err := connect.Client(config)
-	if err != nil {
-		return world{}, err
-	}
-	_, classKinds, err := connect.Registrations(c.Context(), api)
+	_, classKinds, err := connect.Registrations(command.Context(), c.API)
 	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // Without classbind, there are none.
 		return world{}, err
 	}
@@ -79,10 +75,10 @@ func (o *options) world(c *cobra.Command) (world, error) {
 		}
 	}
 	w.schema = func(ctx context.Context, k kind) (*openapi.Schema, error) {
-		if crd, err := resolver.CRD(ctx, k.name); err == nil {
+		if crd, err := c.CRD(ctx, k.name); err == nil {
 			return openapi.OfCRD(crd, k.Version)
 		}
-		document, err := resolver.OpenAPI(ctx, k.GroupVersion())
+		document, err := c.OpenAPI(ctx, k.GroupVersion())
 		if err != nil {
 			return nil, err
 		}

@@ -44,18 +44,17 @@ type cluster struct {
 }
 
 func newCluster(config *rest.Config) (*cluster, error) {
-	registrations, err := connect.Client(config)
+	read, err := connect.New(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{registrations: registrations}
+	c := &cluster{registrations: read.API, resources: read}
 	writes := rest.CopyConfig(config)
 	writes.Timeout = writeTimeout // Less would leave the outcome of a write unknown.
 	if c.classes, err = dynamic.NewForConfig(writes); err != nil {
 		return nil, fmt.Errorf("cannot make a client for classes: %w", err)
 	}
-	c.resources, err = lookup.NewResolver(config)
-	return c, err
+	return c, nil
 }
 
 // registry reads all registrations.

@@ -8,15 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/controller/cluster"
 )
 
 // sections in the order in which they are printed. A new section is a new row.
@@ -34,7 +38,6 @@ var sections = []struct {
 // options are the flags of status.
 type options struct {
 	output  output.Format
-	own     string
 	cluster connect.Flags
 }
 
@@ -77,24 +80,15 @@ func NewCommand() *cobra.Command {
 		if len(args) > 0 {
 			return fmt.Errorf("status takes no arguments; there are %q", args)
 		}
-		if err := o.validate(); err != nil {
+		if err := errors.Join(o.output.Validate(), connect.Validate(c.Flags())); err != nil {
 			return err
 		}
 		return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 	})
-	c.Flags().StringVar(&o.own, "classbind-namespace", "classbind-system", "`namespace` of classbind itself")
 	o.output.Add(c)
 	o.cluster.Add(c)
+	o.cluster.AddOwn(c, "`namespace` of classbind itself")
 	return c
-}
-
-// validate returns all errors in the flags at once.
-func (o *options) validate() error {
-	err := o.output.Validate()
-	if e := validation.IsDNS1123Label(o.own); len(e) > 0 {
-		err = errors.Join(err, fmt.Errorf("--classbind-namespace=%q: %s", o.own, strings.Join(e, "; ")))
-	}
-	return err
 }
 
 func (o *options) run(ctx context.Context, out, progress io.Writer) error {
@@ -102,10 +96,12 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	i, err := newInstallation(config, o.own, progress)
+	c, err := connect.New(cluster.WithMaxDepth(config),
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
 	if err != nil {
 		return err
 	}
+	i := &installation{api: c.API, reader: c.Reader, own: o.cluster.Own, now: time.Now(), renewal: renewal, progress: progress}
 	if err := i.read(ctx); err != nil {
 		return err
 	}

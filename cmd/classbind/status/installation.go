@@ -10,13 +10,10 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,19 +69,6 @@ type installation struct {
 type served struct {
 	cluster.Resource
 	err error
-}
-
-func newInstallation(config *rest.Config, own string, progress io.Writer) (*installation, error) {
-	api, err := connect.Client(cluster.WithMaxDepth(config),
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
-	if err != nil {
-		return nil, err
-	}
-	reader, err := registry.NewReader(config)
-	if err != nil {
-		return nil, err
-	}
-	return &installation{api: api, reader: reader, own: own, now: time.Now(), renewal: renewal, progress: progress}, nil
 }
 
 // read what several sections need. Without the registrations there is nothing to say.
