@@ -59,6 +59,25 @@ func (r Resource) Means(text, name string) bool {
 	return slices.ContainsFunc(r.Names(name), func(n string) bool { return strings.EqualFold(strings.TrimSuffix(n, "."+group), text) })
 }
 
+// Find those of all that a word means: the one of this name alone, or else all whose resource has the word among its names.
+// of returns the name of one's resource, and the resource, for which it may ask the API server. known are all names that could
+// be meant.
+func Find[T any](word string, all []T, name func(T) string, of func(T) (string, Resource)) (found []T, known []string) {
+	for _, one := range all {
+		if name(one) == word {
+			return []T{one}, nil
+		}
+	}
+	for _, one := range all {
+		id, resource := of(one)
+		known = append(append(known, name(one)), resource.Names(id)...)
+		if resource.Means(word, id) {
+			found = append(found, one)
+		}
+	}
+	return found, known
+}
+
 // Resolver looks up resources by name, <plural>.<group>, in the API server's discovery.
 // It asks for one group and caches nothing, because old answers are wrong once a CRD
 // comes, goes or changes. It tells an aggregated API server that is down from a group

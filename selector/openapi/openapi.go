@@ -2,9 +2,12 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -253,6 +257,17 @@ func (s *Schema) At(p fields.Path) Found {
 	}
 	s.seen[key] = f
 	return f
+}
+
+// Meant is the name of the field that may be meant by the last one of a path, which the schema does not have. It is empty if
+// none is alike.
+func (s *Schema) Meant(p fields.Path) string {
+	last := len(p) - 1
+	return meant(p[last], maps.Keys(s.At(p[:last]).Schema.Properties))
+}
+
+func meant(name string, others iter.Seq[string]) string {
+	return cmp.Or(near.Name(name, others), near.Longer(name, others))
 }
 
 // prunes says that a claim would be stored without the field at a path.

@@ -1,11 +1,9 @@
 package openapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
-	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -103,7 +100,7 @@ func (s *Schema) typeOf(variable string, p fields.Path) (string, error) {
 		is, ok := ofMetadata[p[1]]
 		switch {
 		case !ok:
-			return "", missingField(variable, p, maps.Keys(ofMetadata))
+			return "", missingField(variable, p, meant(p[1], maps.Keys(ofMetadata)))
 		case len(p) == 2:
 			return is, nil
 		}
@@ -113,7 +110,7 @@ func (s *Schema) typeOf(variable string, p fields.Path) (string, error) {
 	mistyped := (*typeError)(nil)
 	switch {
 	case errors.Is(f.Err, ErrMissing):
-		return "", missingField(variable, p, maps.Keys(s.At(p[:len(p)-1]).Schema.Properties))
+		return "", missingField(variable, p, s.Meant(p))
 	case errors.As(f.Err, &mistyped):
 		is := truncate.String(mistyped.is, v1beta1.MaxShownBytes)
 		return "", fmt.Errorf("%s is of type %s, and has no fields", shown(variable, f.UpTo), is)
@@ -125,13 +122,11 @@ func (s *Schema) typeOf(variable string, p fields.Path) (string, error) {
 	return "", nil
 }
 
-func missingField(variable string, p fields.Path, others iter.Seq[string]) error {
-	parent, name := p[:len(p)-1], p[len(p)-1]
-	meant := cmp.Or(near.Name(name, others), near.Longer(name, others))
+func missingField(variable string, p fields.Path, meant string) error {
 	if meant == "" {
 		return fmt.Errorf("the schema has no field %s", shown(variable, p))
 	}
-	return fmt.Errorf("the schema has no field %s: did you mean %s?", shown(variable, p), shown(variable, parent.Below(meant)))
+	return fmt.Errorf("the schema has no field %s: did you mean %s?", shown(variable, p), shown(variable, p[:len(p)-1].Below(meant)))
 }
 
 // shown is a path as an expression has it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -163,37 +163,33 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 
 // named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes. Their
 // resource says why it cannot be read.
-func (r *registrations) named(ctx context.Context, word string) (kinds []*v1beta1.ClaimKind, found resource, err error) {
-	byResource, resources, names := map[string][]*v1beta1.ClaimKind{}, map[string]resource{}, []string{}
-	candidates := r.claimKinds
-	if i := slices.IndexFunc(candidates, func(k v1beta1.ClaimKind) bool { return k.Name == word }); i >= 0 {
-		candidates = candidates[i : i+1]
+func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.ClaimKind, resource, error) {
+	all := make([]*v1beta1.ClaimKind, len(r.claimKinds))
+	for i := range r.claimKinds {
+		all[i] = &r.claimKinds[i]
 	}
-	for i := range candidates {
-		k := &candidates[i]
-		id := k.Resource()
-		of, why := r.resolve(ctx, id, k.ReadVersion(), "create")
+	resolve := func(k *v1beta1.ClaimKind) resource {
+		of, why := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
 		if notServed(why) { // The claim can be there in another version.
-			of, why = r.resolve(ctx, id, "", "create")
+			of, why = r.resolve(ctx, k.Resource(), "", "create")
 		}
 		of.unread = why
-		names = append(append(names, k.Name), of.Names(id)...)
-		switch {
-		case k.Name == word:
-			return []*v1beta1.ClaimKind{k}, of, nil
-		case of.Means(word, id):
-			byResource[id], resources[id] = append(byResource[id], k), of
-		}
+		return of
 	}
-	all := slices.Sorted(maps.Keys(byResource))
-	switch len(all) {
+	kinds, known := lookup.Find(word, all, (*v1beta1.ClaimKind).GetName,
+		func(k *v1beta1.ClaimKind) (string, lookup.Resource) { return k.Resource(), resolve(k).Resource })
+	resources := sets.New[string]()
+	for _, k := range kinds {
+		resources.Insert(k.Resource())
+	}
+	switch resources.Len() {
 	case 0:
-		return nil, found, fmt.Errorf("no ClaimKind registers %q%s", word,
-			cmp.Or(near.Meant(word, names), ": name the kind of a claim, or its plural"))
+		return nil, resource{}, fmt.Errorf("no ClaimKind registers %q%s", word,
+			cmp.Or(near.Meant(word, known), ": name the kind of a claim, or its plural"))
 	case 1:
-		return byResource[all[0]], resources[all[0]], nil
+		return kinds, resolve(kinds[0]), nil
 	}
-	return nil, found, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(all, ", "))
+	return nil, resource{}, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(sets.List(resources), ", "))
 }
 
 // view of a claim kind, with all classes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"strings"
 
@@ -21,7 +20,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -126,26 +125,9 @@ var index = regexp.MustCompile(`\[\d+\]`)
 // noSuchField names the field that may be meant instead of one that the schema does not have. Below a key of a
 // map that has a dot, it finds none.
 func (s *objectSchema) noSuchField(path string) string {
-	steps := strings.Split(index.ReplaceAllString(path, ".[]"), ".")
-	name, at := steps[len(steps)-1], s.fields
-	for _, step := range steps[:len(steps)-1] {
-		property, ok := at.Properties[step]
-		switch {
-		case ok:
-			at = &property
-		case step == "[]":
-			at = at.Items
-		case at.AdditionalProperties != nil:
-			at = at.AdditionalProperties.Structural
-		default:
-			at = nil
-		}
-		if at == nil {
-			at = &structural.Structural{}
-		}
-	}
-	if property := near.Name(name, maps.Keys(at.Properties)); property != "" {
-		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, name), property)
+	p := fields.Path(strings.Split(index.ReplaceAllString(path, "."+fields.Element), "."))
+	if meant := s.paths.Meant(p); meant != "" {
+		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, p[len(p)-1]), meant)
 	}
 	return "the schema has no such field, and the API server does not store it: correct or remove it"
 }

@@ -26,6 +26,8 @@ type kind struct {
 	name string // <plural>.<group>
 }
 
+func (k kind) String() string { return k.name }
+
 // world has kinds, and their schemas.
 type world struct {
 	kinds  []kind
@@ -106,25 +108,19 @@ func (o *options) filesWorld(c *cobra.Command) (world, error) {
 
 // find the kind that a user means.
 func find(w world, arg string) (kind, error) {
-	var found []kind
-	var names, all []string
-	for _, k := range w.kinds {
-		all = append(all, k.Names(k.name)...)
-		if k.name == arg {
-			return k, nil
-		}
-		if k.Means(arg, k.name) {
-			found, names = append(found, k), append(names, k.name)
-		}
-	}
+	found, known := cluster.Find(arg, w.kinds, kind.String, func(k kind) (string, cluster.Resource) { return k.name, k.Resource })
 	switch {
 	case len(found) > 1:
+		names := make([]string, len(found))
+		for i, k := range found {
+			names[i] = k.name
+		}
 		return kind{}, fmt.Errorf("%q: may be any of %s: name one in full", arg, strings.Join(slices.Sorted(slices.Values(names)), ", "))
 	case len(found) == 1:
 		return found[0], nil
 	}
 	absent := fmt.Sprintf("%q: there is no such kind: ", arg)
-	if meant := near.Name(arg, slices.Values(all)); meant != "" {
+	if meant := near.Name(arg, slices.Values(known)); meant != "" {
 		return kind{}, fmt.Errorf("%sdid you mean %s?", absent, meant)
 	}
 	return kind{}, errors.New(absent + w.absent)

@@ -64,19 +64,10 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	all := slices.Sorted(maps.Keys(r.claimKinds))
 	var found []string
 	for _, text := range texts {
-		if r.claimKinds[text] != nil {
-			found = append(found, text)
-			continue
-		}
-		var named, known []string
-		for _, name := range all {
-			k := r.claimKinds[name]
-			found, resource := r.lookUp(k), k.Resource.String()
-			known = append(append(known, name), found.Names(resource)...)
-			if found.Means(text, resource) {
-				named = append(named, name)
-			}
-		}
+		named, known := lookup.Find(text, all, func(name string) string { return name },
+			func(name string) (string, lookup.Resource) {
+				return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
+			})
 		switch {
 		case len(all) == 0:
 			return nil, fmt.Errorf("--%s=%q: no claim kind is registered: create a ClaimKind", flag, text)
@@ -95,22 +86,9 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 // findClassKind finds the kind of a class that is to become the default of the claim
 // kinds.
 func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, error) {
-	candidates := r.classKinds
-	if i := slices.IndexFunc(candidates, func(k *classKind) bool { return k.Name == c.kind }); i >= 0 {
-		candidates = candidates[i : i+1]
-	}
-	var found, serving []*classKind
-	var known []string
-	for _, k := range candidates {
-		known = append(known, k.found.Names(k.Name)...)
-		if !k.found.Means(c.kind, k.Name) {
-			continue
-		}
-		found = append(found, k)
-		if len(k.unserved(claimKinds)) == 0 {
-			serving = append(serving, k)
-		}
-	}
+	found, known := lookup.Find(c.kind, r.classKinds, (*classKind).String,
+		func(k *classKind) (string, lookup.Resource) { return k.Name, k.found })
+	serving := slices.DeleteFunc(slices.Clone(found), func(k *classKind) bool { return len(k.unserved(claimKinds)) > 0 })
 	switch {
 	case len(r.classKinds) == 0:
 		return nil, fmt.Errorf("%q: no class kind is registered: create a ClassKind", c)
