@@ -62,7 +62,7 @@ func (r *fileReader) readAll(paths []string) ([]document, error) {
 
 func (r *fileReader) readPath(path string) ([]document, error) {
 	if path == stdin {
-		return readDocuments(r.in, "standard input")
+		return readDocuments(r.in, "standard input", nil)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -97,27 +97,29 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 	return all, err
 }
 
-// readFile reads one file. skip, if there is one, is told of a file that is no manifest.
+// readFile reads one file.
 func readFile(file string, skip func(string)) ([]document, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
+	in, err := os.Open(file) //nolint:gosec // The user names the files.
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}
-	found, err := parse(bytes.NewReader(text), file)
-	if skip != nil && noManifest(text, found, err) {
-		skip(file)
-		return nil, nil
-	}
-	if err == nil {
-		err = check(found)
-	}
-	return found, err
+	defer func() { _ = in.Close() }() // It is only read.
+	return readDocuments(in, file, skip)
 }
 
-func readDocuments(in io.Reader, name string) ([]document, error) {
-	all, err := parse(in, name)
-	if err == nil {
-		err = check(all)
+// readDocuments reads a stream, which must have objects alone. skip, if there is one, is told of a file that is no manifest.
+func readDocuments(in io.Reader, name string, skip func(string)) ([]document, error) {
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read: %w", err)
+	}
+	all, err := parse(text, name)
+	if skip != nil && noManifest(text, all, err) {
+		skip(name)
+		return nil, nil
+	}
+	if i := slices.IndexFunc(all, func(d document) bool { return !d.isObject() }); i >= 0 && err == nil {
+		err = fmt.Errorf("cannot read %s: it is no object of Kubernetes: it needs an apiVersion and a kind", all[i].where)
 	}
 	return all, err
 }
@@ -132,9 +134,9 @@ func noManifest(text []byte, parsed []document, err error) bool {
 }
 
 // parse reads strictly: with a duplicate field, the result would be arbitrary.
-func parse(in io.Reader, name string) ([]document, error) {
+func parse(text []byte, name string) ([]document, error) {
 	var all []document
-	reader := yamlreader.NewYAMLReader(bufio.NewReader(in))
+	reader := yamlreader.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -157,16 +159,6 @@ func parse(in io.Reader, name string) ([]document, error) {
 		}
 		all = append(all, objects(content, where)...)
 	}
-}
-
-// check fails for the first document that is no object.
-func check(all []document) error {
-	for _, d := range all {
-		if !d.isObject() {
-			return fmt.Errorf("cannot read %s: it is no object of Kubernetes: it needs an apiVersion and a kind", d.where)
-		}
-	}
-	return nil
 }
 
 // objects returns the objects of a document, which may be a list.

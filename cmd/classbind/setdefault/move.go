@@ -62,26 +62,44 @@ func (m *mover) run(ctx context.Context) error {
 }
 
 // move attempts the move until it succeeds or cannot.
-func (m *mover) move(ctx context.Context) (*plan, error) {
-	var obstacle error
-	for retries := 0; ; {
-		p, err := m.attempt(ctx)
+func (m *mover) move(ctx context.Context) (p *plan, err error) {
+	retries := 0
+	err = m.retry(ctx, func() (err error) {
+		p, err = m.attempt(ctx)
+		return err
+	}, func(err error) string {
 		switch {
-		case err == nil:
-			return p, nil
-		case ctx.Err() != nil:
-			return nil, stopped(ctx, obstacle)
 		case (apierrors.IsConflict(err) || m.started != nil && unanswered(err)) && retries < maxRetries:
 			retries++
-			m.progress.waiting("trying again: %v", err)
+			return "trying again"
 		case inFlight(err) && !m.options.dryRun:
-			m.progress.waiting("waiting: %v", err)
-		default:
-			return nil, err
+			return "waiting"
 		}
-		obstacle = err
-		if sleep(ctx, retryInterval) != nil {
-			return nil, stopped(ctx, obstacle)
+		return ""
+	})
+	return p, err
+}
+
+// retry until do succeeds, or fails with an error for which again has no word.
+func (m *mover) retry(ctx context.Context, do func() error, again func(error) string) error {
+	var obstacle error
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			word := again(err)
+			if word == "" {
+				return err
+			}
+			m.progress.waiting("%s: %v", word, err)
+			obstacle = err
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+			return stopped(ctx, obstacle)
 		}
 	}
 }

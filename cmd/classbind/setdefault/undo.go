@@ -50,43 +50,38 @@ func (m *mover) putBack(ctx context.Context, failure error) error {
 }
 
 // putBackOne returns what it did, empty if nothing was necessary.
-func (m *mover) putBackOne(ctx context.Context, c *storedClass) (string, error) {
-	var obstacle error
-	tried := false
-	for {
+func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, err error) {
+	tried, waited := false, false
+	err = m.retry(ctx, func() error {
 		now, err := m.class(ctx, c.Kind, c.Namespace, c.Name)
 		switch {
-		case apierrors.IsNotFound(err):
-			return "", errors.New("it was deleted meanwhile")
+		case apierrors.IsNotFound(err), err == nil && (!sameObject(now, c) || now.Terminating):
+			return errors.New("it was deleted meanwhile")
 		case err != nil:
-		case !sameObject(now, c) || now.Terminating:
-			return "", errors.New("it was deleted meanwhile")
+			return err
 		case now.Default && !tried: // It was never taken.
-			return "", nil
+			return nil
 		case !now.Default:
 			tried = true
-			err = m.setMark(ctx, now, c.mark(), false)
-		}
-		switch {
-		case err == nil:
-			m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
-			return fmt.Sprintf("%s is the default again", c), nil
-		case inFlight(err), unanswered(err):
-			if obstacle == nil {
-				m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
-					c, c.markCommand())
+			if err = m.setMark(ctx, now, c.mark(), false); err != nil {
+				return err
 			}
-			m.progress.waiting("waiting: %v", err)
-		case !apierrors.IsConflict(err):
-			return "", err
 		}
-		if ctx.Err() == nil {
-			obstacle = err
+		m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+		text = fmt.Sprintf("%s is the default again", c)
+		return nil
+	}, func(err error) string {
+		if !inFlight(err) && !unanswered(err) && !apierrors.IsConflict(err) {
+			return ""
 		}
-		if sleep(ctx, retryInterval) != nil {
-			return "", stopped(ctx, obstacle)
+		if !waited {
+			waited = true
+			m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
+				c, c.markCommand())
 		}
-	}
+		return "waiting"
+	})
+	return text, err
 }
 
 func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.GetUID() }

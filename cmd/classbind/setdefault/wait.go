@@ -127,12 +127,3 @@ func stopped(ctx context.Context, obstacle error) error {
 	}
 	return err
 }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
