@@ -147,7 +147,7 @@ func (o *options) decide(
 	if !item.isReadable(ctx, r, k, found) {
 		return nil
 	}
-	item.decideBy(k)
+	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
 	in, err := readAsServer(v.Kind, item, object)
 	if err != nil {
 		return err
@@ -174,10 +174,10 @@ func (o *options) decide(
 	case err != nil:
 		return err
 	case claim.LeftAlone != "":
-		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, k, claim, object))
-		o.check(ctx, r, v, k, item, object)
-		if v.Kind.HasReference(object) {
-			o.noteDecision(ctx, r, v, k, item, object)
+		has := v.Kind.HasReference(object)
+		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, claim, has))
+		if has {
+			return o.noteClass(ctx, r, v, k, item, object)
 		}
 		return nil
 	case len(claim.Problems) > 0:
@@ -210,9 +210,8 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.Clai
 	return true
 }
 
-// whyLeftAlone is the reason for people. If the claim has a class, a note may say what is the
-// matter with it.
-func (i *Item) whyLeftAlone(v *view, k *v1beta1.ClaimKind, in claim.Intake, object map[string]any) string {
+// whyLeftAlone is the reason for people.
+func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string {
 	switch in.LeftAlone {
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
@@ -225,68 +224,56 @@ func (i *Item) whyLeftAlone(v *view, k *v1beta1.ClaimKind, in claim.Intake, obje
 	case claim.NoSelector:
 		return "the claim has no class selector, and selector.whenAbsent is LeaveAlone"
 	}
-	why := in.SettledBy + " is set"
-	if v.Kind.HasReference(object) {
-		why += "; --unbound explains the claim as if it was not"
-		i.compareClass(v, k.Spec.Reference.Place, object)
+	if hasReference {
+		return in.SettledBy + " is set; --unbound explains the claim as if it was not"
 	}
-	return why
+	return in.SettledBy + " is set"
 }
 
-// compareClass notes that the class of a claim is not there, or does not match what the
-// claim asks for now: nobody binds it again.
-func (i *Item) compareClass(v *view, classRef v1beta1.Place, object map[string]any) {
-	class, missing := v.Kind.ClassOf(v.all, i.Claim.Namespace, object)
+// noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With
+// Check, a claim of a file is refused if it may not name its class.
+func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
-	unstructured.RemoveNestedField(unbound, classRef.Names()...)
-	claim := v.Kind.Read(i.Claim.Namespace, i.Claim.Name, unbound)
-	switch {
+	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
+	in, err := readAsServer(v.Kind, item, unbound)
+	if err != nil {
+		return err
+	}
+	switch class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object); {
+	case item.Reason != claim.Settled:
 	case missing != "":
-		i.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
-	case class == nil || claim.Selector == nil || class.TooManyLabels:
-	case !claim.Selector.Matches(class.Labels):
-		i.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
-			class, claim.Selector)
+		item.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)
+	case class == nil || in.Selector == nil || class.TooManyLabels:
+	case !in.Selector.Matches(class.Labels):
+		item.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
+			class, in.Selector)
 	}
-}
-
-// check reports whether a claim may name its class. With Check, a claim of a file is refused if it may not.
-func (o *options) check(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
-	in := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if in.Request = r.settings.request; v.Kind.UsesRequest() && in.Request == nil {
-		return
+	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
+	in.Request, named.Request = r.settings.request, r.settings.request
+	decides := !v.Kind.UsesRequest() || in.Request != nil
+	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{})}
+	if decides {
+		_, refused, err := decider.Check(ctx, v.View, named, object)
+		switch {
+		case err != nil || refused == nil:
+		case refused.Reason == "NotFound" && k.Spec.Reference.Explicit != v1beta1.CheckExplicit: // It is noted above.
+		case k.Spec.Reference.Explicit != v1beta1.CheckExplicit:
+			item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
+		case len(o.claims) > 0:
+			item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
+		default:
+			item.note("%v; it would be refused if it was created now, because reference.explicit is Check", refused)
+		}
 	}
-	decider := &selector.Decider{Related: r.relatedOf(&Item{})}
-	_, refused, err := decider.Check(ctx, v.View, in, object)
-	switch {
-	case err != nil || refused == nil:
-	case refused.Reason == "NotFound" && k.Spec.Reference.Explicit != v1beta1.CheckExplicit: // compareClass says so.
-	case k.Spec.Reference.Explicit != v1beta1.CheckExplicit:
-		item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
-	case len(o.claims) > 0:
-		item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
-	default:
-		item.note("%v; it would be refused if it was created now, because reference.explicit is Check", refused)
-	}
-}
-
-// noteDecision notes why a claim has its class, as it is annotated, and which one it would get now.
-func (o *options) noteDecision(
-	ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any,
-) {
 	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
 	was := selector.Record{}
 	if json.Unmarshal([]byte(text), &was) == nil {
 		item.note("it was bound to %q at %s: %s, one of %d candidates, by %s",
 			was.Class, was.Time, was.Reason, was.Candidates, was.Strategy)
 	}
-	unbound := runtime.DeepCopyJSON(object)
-	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
-	in, err := readAsServer(v.Kind, item, unbound)
-	if in.Request = r.settings.request; err != nil || v.Kind.UsesRequest() && in.Request == nil {
-		return
+	if !decides {
+		return nil
 	}
-	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{})}
 	switch again, err := decider.Explain(ctx, v.View, in); {
 	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
 	case again.Decision.Class == nil:
@@ -294,6 +281,7 @@ func (o *options) noteDecision(
 	default:
 		item.note("created now, it would get %q, %s", again.Decision.Class, because(&again))
 	}
+	return nil
 }
 
 // undecided says what happens to a claim whose registration is at fault.

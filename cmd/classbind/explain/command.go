@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -232,7 +233,7 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if err := o.settings.undeclared(r); err != nil {
 		return err
 	}
-	report := newReport()
+	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Items: []Item{}}
 	for _, c := range claims {
 		items, err := o.answers(ctx, r, c, s.claimNamespace)
 		if err != nil {

@@ -253,7 +253,7 @@ func TestDefaults(t *testing.T) {
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}}`,
 	} {
-		found, err := readDocuments(strings.NewReader(object), "object")
+		found, err := readDocuments(strings.NewReader(object), "object", nil)
 		require.NoError(t, err)
 		schemas, err := ownSchemas()
 		require.NoError(t, err)

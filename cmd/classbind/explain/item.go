@@ -3,19 +3,13 @@ package explain
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/rules"
 )
-
-func newReport() *Report {
-	return &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Items: []Item{}}
-}
 
 func (i *Item) end(o Outcome, reason, message string) *Item {
 	i.Outcome, i.Reason, i.Message = o, reason, message
@@ -36,11 +30,6 @@ func (i *Item) malformed(errs field.ErrorList) *Item {
 
 func (i *Item) note(format string, args ...any) {
 	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
-}
-
-// decideBy records how the claim kind decides.
-func (i *Item) decideBy(k *v1beta1.ClaimKind) {
-	i.Strategy, i.Seed, i.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
 }
 
 // addDecision records which class the claim gets, as far as that is known.
@@ -81,10 +70,10 @@ func (r *Report) exit() error {
 		}
 	}
 	switch {
-	case undecided.Len() > 0:
-		return fmt.Errorf("%d of %d claims malformed or undecided", undecided.Len(), all.Len())
-	case unmatched.Len() > 0:
-		return &exit.Error{Status: exit.Unmatched, Err: fmt.Errorf("%d of %d claims without a class", unmatched.Len(), all.Len())}
+	case len(undecided) > 0:
+		return fmt.Errorf("%d of %d claims malformed or undecided", len(undecided), len(all))
+	case len(unmatched) > 0:
+		return &exit.Error{Status: exit.Unmatched, Err: fmt.Errorf("%d of %d claims without a class", len(unmatched), len(all))}
 	}
 	return nil
 }
