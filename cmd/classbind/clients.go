@@ -108,11 +108,7 @@ func (c *clients) handler(next http.Handler) http.Handler {
 // nameAllowed reports whether the common name or a DNS name of a certificate is one of
 // the names.
 func (c *clients) nameAllowed(chain []*x509.Certificate) bool {
-	if len(chain) == 0 {
-		return false
-	}
-	if slices.Contains(c.names, chain[0].Subject.CommonName) {
-		return true
-	}
-	return slices.ContainsFunc(chain[0].DNSNames, func(name string) bool { return slices.Contains(c.names, name) })
+	return len(chain) > 0 && slices.ContainsFunc(c.names, func(name string) bool {
+		return name == chain[0].Subject.CommonName || slices.Contains(chain[0].DNSNames, name)
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -43,19 +44,11 @@ func ownBuild() build {
 // buildOf a release, or else of what the go command stamped, if it stamped anything: the tag of the commit or a
 // pseudo-version of it.
 func buildOf(version, commit string, info *debug.BuildInfo) build {
-	b := build{version: version, commit: commit}
-	if info == nil {
-		info = &debug.BuildInfo{}
-	}
-	if b.version == "" {
-		b.version = info.Main.Version
-	}
-	if b.version == "" {
-		b.version = "(devel)"
-	}
+	info = cmp.Or(info, &debug.BuildInfo{})
+	b := build{version: cmp.Or(version, info.Main.Version, "(devel)"), commit: commit}
 	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" && b.commit == "" {
-			b.commit = setting.Value
+		if setting.Key == "vcs.revision" {
+			b.commit = cmp.Or(commit, setting.Value)
 		}
 	}
 	return b

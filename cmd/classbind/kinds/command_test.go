@@ -3,7 +3,6 @@ package kinds
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -28,19 +27,20 @@ import (
 // folder of the presets.
 const folder = "../../../deploy/kinds"
 
-func execute(t *testing.T, c *cobra.Command, args ...string) (string, error) {
+// execute a command as a shell does.
+func execute(t *testing.T, c *cobra.Command, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	var out strings.Builder
-	c.SetArgs(args)
+	var out, notes strings.Builder
+	c.SetArgs(append([]string{}, args...)) // With nil, cobra would take the arguments of the test.
 	c.SetOut(&out)
-	c.SetErr(&out)
+	c.SetErr(&notes)
 	c.SilenceErrors, c.SilenceUsage = true, true
-	err := c.ExecuteContext(t.Context())
-	return out.String(), err
+	err = c.ExecuteContext(t.Context())
+	return out.String(), notes.String(), err
 }
 
 func TestList(t *testing.T) {
-	out, err := execute(t, NewCommand())
+	out, _, err := execute(t, NewCommand())
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	assert.Regexp(t, `^NAME +SUMMARY +NEEDS +CLAIM KINDS$`, lines[0])
@@ -112,12 +112,9 @@ func TestPrint(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, out := NewCommand(), &strings.Builder{}
-			c.SetArgs(tc.args)
-			c.SetOut(out)
-			c.SetErr(io.Discard)
-			require.NoError(t, c.ExecuteContext(t.Context()))
-			assert.Equal(t, strings.Join(tc.want, "---\n"), out.String(), tc.reason)
+			out, _, err := execute(t, NewCommand(), tc.args...)
+			require.NoError(t, err)
+			assert.Equal(t, strings.Join(tc.want, "---\n"), out, tc.reason)
 		})
 	}
 }
@@ -139,14 +136,9 @@ func TestNotes(t *testing.T) {
 		},
 		"Whole": {reason: "We should say nothing where all are printed.", args: []string{"kueue-queues", "kueue", "jobset"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c, stderr := NewCommand(), &strings.Builder{}
-			c.SetArgs(tc.args)
-			c.SetOut(io.Discard)
-			c.SetErr(stderr)
-			require.NoError(t, c.ExecuteContext(t.Context()))
-			assert.Equal(t, tc.want, stderr.String(), tc.reason)
-		})
+		_, notes, err := execute(t, NewCommand(), tc.args...)
+		require.NoError(t, err)
+		assert.Equal(t, tc.want, notes, "%s: %s", name, tc.reason)
 	}
 }
 
@@ -168,7 +160,7 @@ func TestRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := execute(t, NewCommand(), tc.args...)
+			out, _, err := execute(t, NewCommand(), tc.args...)
 			require.ErrorContains(t, err, tc.want, tc.reason)
 			assert.Empty(t, out, "We should print nothing that could be applied.")
 		})
@@ -215,8 +207,10 @@ func TestPresets(t *testing.T) {
 				exemplifies(t, p)
 			}
 			for _, example := range []bool{false, true} {
-				text, err := p.manifest(example)
-				require.NoError(t, err)
+				text, err := manifestOf([]preset{p}, example)
+				if len(p.users) == 0 || !example { // Those who need it may have the examples.
+					require.NoError(t, err)
+				}
 				for _, o := range objectsOf(t, text) {
 					object := fmt.Sprintf("%s %s %s", o.GroupVersionKind().GroupKind(), o.Namespace, o.Name)
 					assert.Empty(t, objects[object], "We should have %s in one preset: another would change it, and take it along.", object)
@@ -259,7 +253,7 @@ func readable(t *testing.T, p preset) {
 // registers checks the registrations and the role.
 func registers(t *testing.T, p preset) {
 	t.Helper()
-	text, err := p.manifest(false)
+	text, err := manifestOf([]preset{p}, false)
 	require.NoError(t, err)
 	claimKinds := map[string]v1beta1.ClaimKind{}
 	var classKinds []v1beta1.ClassKind
@@ -328,14 +322,14 @@ func registers(t *testing.T, p preset) {
 	if len(claimKinds) == 0 { // explain asks for one. Another preset has those of this.
 		return
 	}
-	_, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
+	_, _, err = execute(t, explain.NewCommand(), "--filename=testdata/unregistered.yaml", "--classes="+filepath.Join(folder, p.name))
 	require.NoError(t, err, "The API server should take the registrations.")
 }
 
 // exemplifies checks the objects of the example.
 func exemplifies(t *testing.T, p preset) {
 	t.Helper()
-	text, err := p.manifest(true)
+	text, err := manifestOf([]preset{p}, true)
 	require.NoError(t, err)
 	objects := objectsOf(t, text)
 	for _, name := range []string{"by-selector", "by-default"} {

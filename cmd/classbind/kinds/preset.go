@@ -75,7 +75,7 @@ func readPreset(name string) (preset, error) {
 	}
 	title, _, _ := strings.Cut(string(readme), "\n")
 	p.summary = strings.TrimPrefix(title, "# ")
-	text, err := p.manifest(false)
+	text, err := manifestOf([]preset{p}, false)
 	if err != nil {
 		return p, err
 	}
@@ -156,54 +156,38 @@ func notes(presets []preset) string {
 
 // manifestOf the presets, or of their examples, as one YAML stream.
 func manifestOf(presets []preset, example bool) ([]byte, error) {
-	texts := make([][]byte, len(presets))
-	for i, p := range presets {
-		text, err := p.manifest(example)
-		if err != nil {
-			return nil, err
+	var texts [][]byte
+	for _, p := range presets {
+		files := exampleFiles
+		if !example {
+			kustomization := struct {
+				Resources []string `json:"resources"`
+			}{}
+			text, err := kinds.Files.ReadFile(path.Join(p.name, "kustomization.yaml"))
+			if err == nil {
+				err = yaml.Unmarshal(text, &kustomization)
+			}
+			if err != nil {
+				return nil, err
+			}
+			files = kustomization.Resources
 		}
-		texts[i] = text
+		for _, file := range files {
+			text, err := kinds.Files.ReadFile(path.Join(p.name, file))
+			switch {
+			case example && errors.Is(err, fs.ErrNotExist):
+			case err != nil:
+				return nil, err
+			default:
+				texts = append(texts, text)
+			}
+		}
 	}
-	text := join(texts)
-	if len(text) == 0 {
+	if len(texts) == 0 {
 		first := presets[0]
 		return nil, fmt.Errorf("%s has no example of its own: name a preset that needs it, such as %s", first.name, first.users[0])
 	}
-	return text, nil
-}
-
-// manifest of the preset, or of its example, as one YAML stream.
-func (p *preset) manifest(example bool) ([]byte, error) {
-	files := slices.DeleteFunc(slices.Clone(exampleFiles), func(file string) bool {
-		_, err := fs.Stat(kinds.Files, path.Join(p.name, file))
-		return err != nil
-	})
-	if !example {
-		text, err := kinds.Files.ReadFile(path.Join(p.name, "kustomization.yaml"))
-		if err != nil {
-			return nil, err
-		}
-		kustomization := struct {
-			Resources []string `json:"resources"`
-		}{}
-		if err := yaml.Unmarshal(text, &kustomization); err != nil {
-			return nil, fmt.Errorf("kustomization.yaml: %w", err)
-		}
-		files = kustomization.Resources
-	}
-	texts := make([][]byte, len(files))
-	for i, file := range files {
-		var err error
-		if texts[i], err = kinds.Files.ReadFile(path.Join(p.name, file)); err != nil {
-			return nil, err
-		}
-	}
-	return join(texts), nil
-}
-
-func join(texts [][]byte) []byte {
-	texts = slices.DeleteFunc(texts, func(text []byte) bool { return len(text) == 0 })
-	return bytes.Join(texts, []byte("---\n"))
+	return bytes.Join(texts, []byte("---\n")), nil
 }
 
 // registration is what presets need of one.

@@ -71,11 +71,11 @@ func (m *mover) overtaken(ctx context.Context, p *plan) error {
 
 // successor tells which classes are the default now where the target was.
 func (m *mover) successor(ctx context.Context, p *plan) string {
+	var defaults []*storedClass
 	r, err := m.registry(ctx)
-	if err != nil {
-		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
+	if err == nil {
+		defaults, err = m.defaults(ctx, r.related(p.target.Kind.ClaimKinds))
 	}
-	defaults, err := m.defaults(ctx, r.related(p.target.Kind.ClaimKinds))
 	if err != nil {
 		return fmt.Sprintf("cannot tell which class is the default now: %v", err)
 	}

@@ -44,7 +44,7 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 		err := i.api.Get(ctx, client.ObjectKey{Namespace: i.own, Name: name}, secret)
 		if apierrors.IsNotFound(err) {
 			if issuer != "" {
-				s.found("namespaces/"+i.own, i.obtain(issuer), "there is no Secret %s", name)
+				s.found("namespaces/"+i.own, renew(i.own, name, true), "there is no Secret %s", name)
 			}
 			continue
 		}
@@ -57,13 +57,13 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 		for _, key := range from.keys {
 			certificates, err := cert.ParseCertsPEM(secret.Data[key])
 			if err != nil {
-				s.found(where, renew(i.own, name), "its %s cannot be read: %v", key, err)
+				s.found(where, renew(i.own, name, false), "its %s cannot be read: %v", key, err)
 				continue
 			}
 			expiry := certificates[0].NotAfter.Format(time.RFC3339)
 			summary = append(summary, fmt.Sprintf("%s of %s expires at %s", key, name, expiry))
 			if !i.now.Before(certificates[0].NotAfter) {
-				s.found(where, renew(i.own, name), "its %s expired at %s", key, expiry)
+				s.found(where, renew(i.own, name, false), "its %s expired at %s", key, expiry)
 			}
 		}
 	}
@@ -84,20 +84,15 @@ func checkCertificates(ctx context.Context, i *installation, s *Section) {
 	}
 }
 
-// obtain is how there comes to be a Secret.
-func (i *installation) obtain(issuer string) string {
-	if issuer == certManager {
-		return askCertManager + i.own
-	}
-	return "start a replica, which makes its CA: see the section replicas"
-}
-
 const askCertManager = "see what cert-manager says: kubectl describe certificates --namespace "
 
-// renew is how a new certificate comes into a Secret.
-func renew(namespace, name string) string {
-	if name == v1beta1.TLSSecret {
+// renew is how a certificate comes into a Secret: another one, or the first.
+func renew(namespace, name string, first bool) string {
+	switch {
+	case name == v1beta1.TLSSecret:
 		return askCertManager + namespace
+	case first:
+		return "start a replica, which makes its CA: see the section replicas"
 	}
 	return "have the replicas make another: kubectl delete secret --namespace " + namespace + " " + name
 }

@@ -106,8 +106,12 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 		if i.ready() == 0 && len(s.Findings) > 0 {
 			break // Where none is ready, none leads.
 		}
+		last := ""
+		if i.leader != "" {
+			last = "; the last that led was " + i.leader
+		}
 		s.found(where, "start a replica, or see the log of those that run: "+logsCommand(i.own),
-			"no replica leads, so nobody keeps the entries, the status and the CA%s", lastLeader(i.leader))
+			"no replica leads, so nobody keeps the entries, the status and the CA%s", last)
 	}
 	s.Summary = strings.Join(summary, ", ")
 }
@@ -188,11 +192,4 @@ func imageOf(containers []corev1.Container) string {
 
 func logsCommand(namespace string) string {
 	return "kubectl describe pods --namespace " + namespace + " --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
-}
-
-func lastLeader(name string) string {
-	if name == "" {
-		return ""
-	}
-	return "; the last that led was " + name
 }
