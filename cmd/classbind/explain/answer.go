@@ -177,7 +177,7 @@ func (o *options) decide(
 		has := v.Kind.HasReference(object)
 		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, claim, has))
 		if has {
-			return o.noteClass(ctx, r, v, k, item, object)
+			o.noteClass(ctx, r, v, k, item, object)
 		}
 		return nil
 	case len(claim.Problems) > 0:
@@ -232,12 +232,12 @@ func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string 
 
 // noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With
 // Check, a claim of a file is refused if it may not name its class.
-func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
+func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
 	in, err := readAsServer(v.Kind, item, unbound)
 	if err != nil {
-		return err
+		return
 	}
 	switch class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object); {
 	case item.Reason != claim.Settled:
@@ -272,7 +272,7 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 			was.Class, was.Time, was.Reason, was.Candidates, was.Strategy)
 	}
 	if !decides {
-		return nil
+		return
 	}
 	switch again, err := decider.Explain(ctx, v.View, in); {
 	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
@@ -281,7 +281,6 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 	default:
 		item.note("created now, it would get %q, %s", again.Decision.Class, because(&again))
 	}
-	return nil
 }
 
 // undecided says what happens to a claim whose registration is at fault.

@@ -1,8 +1,8 @@
 // Package explain is the command that says which class a claim gets, and why.
-// files reads manifests. source reads registrations and classes, of a cluster or of files or of files on top of a
-// cluster, offline has what files say alone, and registrations combine all as the server does. seen has what expressions see besides, and set what --set says
-// of that. check finds typing errors by the schema, before answer has the server's Decider decide. report is
-// the result for programs, and table prints it for people.
+// files reads manifests. source reads registrations and classes, of a cluster, of files, or of files on top of a
+// cluster, and offline has what files say alone. registrations combine them as the server does. seen has what expressions
+// see besides, and set what --set says of that. check finds typing errors by the schema, before answer has the server's
+// Decider decide. report is the result for programs, and table prints it for people.
 package explain
 
 import (

@@ -152,7 +152,8 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 		d.Object, err = r.object(ctx, found, namespace, name)
 	}
 	if err == nil && d.Object == nil {
-		err = errors.New("there is none of this name" + near.Meant(name, connect.Names(ctx, r.cluster.API, found.GroupVersionKind, namespace)))
+		names := connect.Names(ctx, r.cluster.API, found.GroupVersionKind, namespace)
+		err = errors.New("there is none of this name" + near.Meant(name, names))
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
