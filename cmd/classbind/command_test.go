@@ -56,37 +56,6 @@ func TestHelpOfServe(t *testing.T) {
 	}
 }
 
-func TestCommandRefuses(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
-	}{
-		"Command":       {reason: "We should refuse an unknown command, rather than print help and succeed.", args: []string{"sevre"}, want: `unknown command "sevre" for "classbind"`},
-		"Flag":          {reason: "We should refuse an unknown flag.", args: []string{"serve", "--webhook-port=9443"}, want: "unknown flag: --webhook-port"},
-		"FlagOfTheRoot": {reason: "We should refuse a flag before its command.", args: []string{"--log-level=debug"}, want: "unknown flag: --log-level"},
-		"FlagValue": {
-			reason: "We should name the flag whose value has the wrong type.",
-			args:   []string{"serve", "--leader-elect=perhaps"}, want: `invalid argument "perhaps" for "--leader-elect" flag`,
-		},
-		"ArgumentOfServe": {
-			reason: "We should refuse an argument that would be ignored, such as a flag without its dashes.",
-			args:   []string{"serve", "leader-elect=false"}, want: `"leader-elect=false"`,
-		},
-		"ArgumentOfVersion": {reason: "We should refuse an argument that would be ignored.", args: []string{"version", "short"}, want: `"short"`},
-		"Options": {
-			reason: "We should refuse wrong flags before we look for a cluster.",
-			args:   []string{"serve", "--kubeconfig=absent", "--log-level=verbose"}, want: `--log-level="verbose": must be debug, info, warn or error`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, err := run(t, tc.args...)
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Empty(t, out, "We should leave it to main to print the error.")
-		})
-	}
-}
-
 func TestServeWithoutACluster(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.kubeconfig")
 	for name, tc := range map[string]struct {

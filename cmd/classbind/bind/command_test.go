@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,39 +14,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 	"github.com/classbind/classbind/controller/latebinding"
 )
-
-func TestBindRefuses(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
-	}{
-		"Nothing":        {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
-		"Slash":          {"We should not take a part of a name for a kind.", []string{"Database/a"}, "must be KIND, or KIND and the names of claims"},
-		"EmptyName":      {"We should refuse an unset variable: without a name, all claims would be bound.", []string{"Database", ""}, "must be KIND, or KIND and the names of claims"},
-		"NamesOfAll":     {"We should not guess in which namespace the claims are.", []string{"Database", "a", "-A"}, `--all-namespaces: the claims ["a"] are of one namespace`},
-		"Both":           {"We should not ignore a flag.", []string{"Database", "-A", "-n", "team"}, "--namespace: with --all-namespaces there is no other"},
-		"EmptyNamespace": {"We should refuse an unset variable.", []string{"Database", "-n", ""}, `--namespace="": `},
-		"Own":            {"We should refuse what cannot be a namespace.", []string{"Database", "--classbind-namespace", "A"}, `--classbind-namespace="A": `},
-		"Output":         {"We should say which formats there are.", []string{"Database", "-o", "wide"}, `--output="wide": must be table, json or yaml`},
-		"DryRunOfKubectl": {
-			"We should refuse kubectl's values of --dry-run, one of which, none, means to write.",
-			[]string{"Database", "--dry-run=none"},
-			`invalid argument "none" for "--dry-run" flag`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := NewCommand()
-			c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
-			c.SetArgs(tc.args)
-			err := c.ExecuteContext(t.Context())
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			failed := (*exit.Error)(nil)
-			require.ErrorAs(t, err, &failed)
-			assert.Equal(t, exit.Failed, failed.Status)
-		})
-	}
-}
 
 // TestReport prints each outcome in each format.
 func TestReport(t *testing.T) {

@@ -2,8 +2,6 @@ package status
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,35 +61,4 @@ func TestReportForPrograms(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
 	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
-}
-
-func TestStatusRefuses(t *testing.T) {
-	nowhere := filepath.Join(t.TempDir(), "config")
-	require.NoError(t, os.WriteFile(nowhere, []byte("apiVersion: v1\nkind: Config\ncurrent-context: a\n"+
-		"clusters: [{name: a, cluster: {server: https://localhost:1}}]\ncontexts: [{name: a, context: {cluster: a}}]\n"), 0o600))
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
-	}{
-		"Argument":   {"We should not ignore an argument.", []string{"postgresqlinstances"}, `status takes no arguments; there are ["postgresqlinstances"]`},
-		"Output":     {"We should not guess a format.", []string{"-o", "wide"}, `--output="wide": must be table, json or yaml`},
-		"Namespace":  {"We should refuse what is no namespace.", []string{"--classbind-namespace=a/b"}, `--classbind-namespace="a/b": `},
-		"Flag":       {"We should refuse an unknown flag.", []string{"--nonsense"}, "unknown flag"},
-		"Kubeconfig": {"We should name the file that does not exist.", []string{"--kubeconfig", filepath.Join(filepath.Dir(nowhere), "absent")}, "cannot find a cluster: "},
-		"NoAnswer":   {"We should say what we cannot read.", []string{"--kubeconfig", nowhere}, "cannot list ClaimKinds: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			c := NewCommand()
-			c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
-			c.SetArgs(tc.args)
-			c.SetOut(&out)
-			c.SetErr(&out)
-			err := c.ExecuteContext(t.Context())
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Equal(t, exit.Failed, statusOf(err), tc.reason)
-			assert.Empty(t, out.String(), "We should leave it to main to print the error.")
-		})
-	}
 }
