@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/truncate"
@@ -41,7 +40,7 @@ func posted(h http.Handler, body string, change ...func(*http.Request)) *httptes
 // asBody is a request as the API server posts it.
 func asBody(t *testing.T, request *admissionv1.AdmissionRequest) string {
 	t.Helper()
-	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "AdmissionReview"}, Request: request})
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: reviewType, Request: request})
 	require.NoError(t, err)
 	return string(body)
 }

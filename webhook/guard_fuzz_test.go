@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -200,7 +201,7 @@ func sameWeight(a, b string) bool {
 
 func unread(weight string) bool {
 	quoted, _ := json.Marshal(weight)
-	return len(quoted) > escapeFactor*v1beta1.MaxNameBytes+len(`""`)
+	return len(quoted) > fields.EscapeFactor*v1beta1.MaxNameBytes+len(`""`)
 }
 
 // judge a class as docs/one-default.md says, slowly and obviously.

@@ -31,7 +31,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-var apiVersion = admissionv1.SchemeGroupVersion.String()
+var reviewType = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 
 // Reviewer answers one admission request. An error is classbind's fault, unless it is
 // a badRequest. Calls to others are made WithDeadline.
@@ -182,22 +182,22 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := decodedReview{body: body}
+	review := decodedReview{}
 	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
 	switch {
-	case review.apiVersion != apiVersion:
-		return nil, malformed("apiVersion %q: must be %q", review.apiVersion, apiVersion)
-	case review.kind != "AdmissionReview":
-		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.kind)
-	case review.request == nil:
+	case string(review.APIVersion) != reviewType.APIVersion:
+		return nil, malformed("apiVersion %q: must be %q", review.APIVersion, reviewType.APIVersion)
+	case string(review.Kind) != reviewType.Kind:
+		return nil, malformed("kind %q: must be %q", review.Kind, reviewType.Kind)
+	case review.Request == nil:
 		return nil, malformed("request: must be set")
-	case review.request.UID == "":
+	case review.Request.UID == "":
 		return nil, malformed("request.uid: must be set")
 	}
-	arrivalOf(reserved.ctx).user = review.user.Raw
-	return review.request, nil
+	arrivalOf(reserved.ctx).user = review.Request.UserInfo.of(body)
+	return review.Request.of(body), nil
 }
 
 func isJSON(contentType string) bool {

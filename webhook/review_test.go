@@ -56,7 +56,7 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		"Array": {
 			reason: "We should refuse JSON that is no object.",
 			body:   "[" + goodReview + "]",
-			want:   want{http.StatusBadRequest, `within "": must be an object`},
+			want:   want{http.StatusBadRequest, `cannot unmarshal JSON array`},
 		},
 		"Null": {
 			reason: "We should refuse a review that is none.",
