@@ -209,7 +209,7 @@ func (r *ClassReference) addFields(to []fields.Operation, given *Given, text fun
 }
 
 // Seed of the hashes of keys. It differs from process to process: authors of classes and claims
-// choose names and labels, and must not choose their places in a trie or a table. Many in one
+// choose names and labels, and must not choose their places in a table. Many in one
 // place would be searched one by one.
 var Seed = maphash.MakeSeed()
 

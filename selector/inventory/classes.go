@@ -14,9 +14,9 @@ import (
 type Classes struct {
 	Kind *ClassKind
 
-	byName trie[className, *Class]
+	byName table[className, *Class]
 	// byNamespace is empty for a cluster-scoped kind.
-	byNamespace trie[text, namespaced]
+	byNamespace table[text, namespaced]
 	// sets of classes that are shown, one for each of these properties.
 	sets [len(properties)]classSet
 }
@@ -39,7 +39,7 @@ var properties = [...]func(*Class) bool{
 }
 
 type (
-	classSet  = trie[*Class, struct{}]
+	classSet  = table[*Class, struct{}]
 	className struct{ namespace, name string }
 )
 
@@ -64,7 +64,7 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
 		}
 	}
-	s := &Classes{Kind: kind, byName: newTrie(byName)}
+	s := &Classes{Kind: kind, byName: newTable(byName)}
 	for i, belongs := range properties {
 		s.sets[i] = newClassSet(classes, belongs)
 	}
@@ -73,7 +73,7 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 		of := namespaced{all: newClassSet(all, isAny), defaults: newClassSet(all, isDefault)}
 		namespaces = append(namespaces, entry[text, namespaced]{Key: text(namespace), Value: of})
 	}
-	s.byNamespace = newTrie(namespaces)
+	s.byNamespace = newTable(namespaces)
 	return s
 }
 
@@ -202,7 +202,7 @@ func newClassSet(classes []*Class, belongs func(*Class) bool) classSet {
 			entries = append(entries, entry[*Class, struct{}]{Key: c})
 		}
 	}
-	return newTrie(entries)
+	return newTable(entries)
 }
 
 func sorted(s classSet) []*Class {

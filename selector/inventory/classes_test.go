@@ -180,7 +180,7 @@ func TestCraftedClasses(t *testing.T) {
 }
 
 // longest is the length of the longest list of keys with one hash.
-func longest[K trieKey, V any](m trie[K, V]) (length int) {
+func longest[K tableKey, V any](m table[K, V]) (length int) {
 	same := map[uint64]int{}
 	m.Each(func(k K, _ V) {
 		same[k.Hash()]++

@@ -12,7 +12,7 @@ import (
 type index struct {
 	// classes counts all classes, with labels or without.
 	classes int
-	byKey   trie[text, keyClasses]
+	byKey   table[text, keyClasses]
 	derived *derivation
 }
 
@@ -20,7 +20,7 @@ type index struct {
 type keyClasses struct {
 	key     unique.Handle[string]
 	classes int
-	byValue trie[text, valueClasses]
+	byValue table[text, valueClasses]
 }
 
 // valueClasses are the classes that have one label.
@@ -54,10 +54,10 @@ func newIndex(kinds []*Classes, derived *derivation) *index {
 		for _, e := range values {
 			of.classes += e.Value.classes.Len()
 		}
-		of.byValue = newTrie(values)
+		of.byValue = newTable(values)
 		byKey = append(byKey, entry[text, keyClasses]{Key: text(key.Value()), Value: of})
 	}
-	return &index{all, newTrie(byKey), derived}
+	return &index{all, newTable(byKey), derived}
 }
 
 // changed returns the index after the class of this name changed.

@@ -15,7 +15,7 @@ type Objects struct {
 	// Namespaced objects are in the namespace of the claim, unless the ClaimKind says so.
 	Namespaced bool
 
-	byName trie[className, *expression.Object]
+	byName table[className, *expression.Object]
 }
 
 // NewObjects of a kind.
@@ -24,7 +24,7 @@ func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedN
 	for name, o := range objects {
 		byName = append(byName, entry[className, *expression.Object]{Key: nameOf(name.Namespace, name.Name), Value: o})
 	}
-	return &Objects{kind, namespaced, newTrie(byName)}
+	return &Objects{kind, namespaced, newTable(byName)}
 }
 
 // nameOf an object. The objects of a namespace share its name.

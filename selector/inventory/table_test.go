@@ -18,18 +18,18 @@ type number int
 
 func (k number) Hash() uint64 { return uint64(k) * 0x9e3779b97f4a7c15 &^ (uint64(k%3) * 0xfff) } //nolint:gosec // No key is negative.
 
-func TestMap(t *testing.T) {
-	t.Run("Twins", func(t *testing.T) { testMap[twin](t, 60) })
-	t.Run("Numbers", func(t *testing.T) { testMap[number](t, 5000) })
+func TestTable(t *testing.T) {
+	t.Run("Twins", func(t *testing.T) { testTable[twin](t, 60) })
+	t.Run("Numbers", func(t *testing.T) { testTable[number](t, 5000) })
 }
 
-func testMap[K interface {
+func testTable[K interface {
 	~int
-	trieKey
+	tableKey
 }](t *testing.T, keys int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
-	d, model := trie[K, int]{}, map[K]int{}
+	d, model := table[K, int]{}, map[K]int{}
 	for i := range 20 * keys {
 		before, size := d, d.size
 		k := K(random.IntN(keys))
@@ -46,21 +46,21 @@ func testMap[K interface {
 		require.Equal(t, want, value, "We should find what was put there last (%d)", i)
 		require.Len(t, model, d.size, "We should count the keys (%d)", i)
 		if i%keys == 0 {
-			requireMap(t, model, d)
+			requireTable(t, model, d)
 		}
 		if before.size != size {
-			require.Fail(t, "We should never change a Map.")
+			require.Fail(t, "We should never change a table.")
 		}
 	}
 	for k := range maps.Clone(model) {
 		d = d.Without(k)
 		delete(model, k)
-		requireMap(t, model, d)
+		requireTable(t, model, d)
 	}
 	require.Zero(t, d, "We should be left with nothing.")
 }
 
-func requireMap[K trieKey](t *testing.T, model map[K]int, d trie[K, int]) {
+func requireTable[K tableKey](t *testing.T, model map[K]int, d table[K, int]) {
 	t.Helper()
 	all := map[K]int{}
 	d.Each(func(k K, v int) {
@@ -69,23 +69,10 @@ func requireMap[K trieKey](t *testing.T, model map[K]int, d trie[K, int]) {
 		all[k] = v
 	})
 	require.Equal(t, model, all, "We should visit all that is there.")
-	requireLean(t, d.root, true)
 }
 
-// requireLean asserts that a Map that has shrunk looks as if it had never been larger.
-func requireLean[K trieKey, V any](t *testing.T, n *node[K, V], root bool) {
-	t.Helper()
-	if n == nil {
-		return
-	}
-	require.False(t, !root && len(n.nodes) == 0 && len(n.entries) < 2, "We should leave no node for a single key.")
-	for _, child := range n.nodes {
-		requireLean(t, child, false)
-	}
-}
-
-func TestMapLeavesWhatWasBefore(t *testing.T) {
-	d := trie[number, int]{}
+func TestTableLeavesWhatWasBefore(t *testing.T) {
+	d := table[number, int]{}
 	for k := range 1000 {
 		d = d.With(number(k), k)
 	}
@@ -96,11 +83,11 @@ func TestMapLeavesWhatWasBefore(t *testing.T) {
 		changed = changed.With(number(k+1000), 1)
 		require.NotZero(t, changed.size)
 	}
-	requireMap(t, model, d)
+	requireTable(t, model, d)
 }
 
-func TestMapSwaps(t *testing.T) {
-	d, model := trie[twin, int]{}, map[twin]int{}
+func TestTableSwaps(t *testing.T) {
+	d, model := table[twin, int]{}, map[twin]int{}
 	for k := range 60 {
 		d, model[twin(k)] = d.With(twin(k), k), k
 		if k%2 > 0 { // The first of its hash may be an entry, and later ones are in a list.
@@ -108,7 +95,7 @@ func TestMapSwaps(t *testing.T) {
 			delete(model, twin(k))
 			model[twin(k+70)] = k + 70
 		}
-		requireMap(t, model, d)
+		requireTable(t, model, d)
 		require.Len(t, model, d.size)
 	}
 }
