@@ -4,16 +4,20 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Explanation is a decision with its reasons. explain prints it as JSON.
@@ -287,4 +291,202 @@ func (m *NearMiss) distance() int {
 		distance += longest + 2
 	}
 	return distance
+}
+
+// Evaluation of an expression of a claim kind for a claim.
+type Evaluation struct {
+	Expression string `json:"expression"`
+	// Value is the result as JSON is decoded.
+	Value any `json:"value,omitempty"`
+	// Error is why there is no value.
+	Error string           `json:"error,omitempty"`
+	Saw   []expression.Saw `json:"saw,omitempty"`
+}
+
+// RelatedObject is one that a claim names.
+type RelatedObject struct {
+	// Name in expressions, after "related.".
+	Name string `json:"name"`
+	// Resource is <plural>.<group>.
+	Resource string `json:"resource"`
+	// Object that the claim names, NAME or NAMESPACE/NAME; empty if it names none.
+	Object string `json:"object,omitempty"`
+	Found  bool   `json:"found"`
+}
+
+// addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
+// first that fails. Those that look at nothing but the claim were evaluated when it was read.
+func (e *Explanation) addFacts(read claim.Intake) {
+	in, kind, facts := &e.Decision.Claim, e.Decision.View.Kind, e.Decision.facts
+	if in.Object == nil {
+		return
+	}
+	seen, resolved := &expression.Input{Claim: in.Object}, facts != nil
+	if resolved {
+		seen = &facts.input
+		for i := range kind.Related {
+			r := &kind.Related[i]
+			_, found := seen.Related[r.Kind.Name]
+			e.Related = append(e.Related, RelatedObject{r.Kind.Name, r.Kind.Resource, facts.names[r.Kind.Name], found})
+		}
+	}
+	for _, x := range []struct {
+		of        *expression.Expression
+		to        **Evaluation
+		evaluated bool
+	}{
+		{kind.BindWhen, &e.BindWhen, resolved || !kind.AsksOthers()},
+		{kind.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
+		{kind.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Asks(in.Claim) == nil},
+	} {
+		if x.of == nil || !x.evaluated {
+			continue
+		}
+		*x.to = evaluationOf(x.of, seen)
+		if (*x.to).Error != "" {
+			return
+		}
+	}
+}
+
+func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
+	value, err := e.Value(in, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	evaluation := &Evaluation{Expression: e.String(), Value: value, Saw: e.Saw(in)}
+	if err != nil {
+		evaluation.Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	}
+	return evaluation
+}
+
+// otherSeat says why a default class is none for the claim.
+func (e *Explanation) otherSeat(c *inventory.Class) Drop {
+	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
+	const notOfPartition = "NotOfPartition"
+	kind, facts := e.Decision.View.Kind, e.Decision.facts
+	if kind.PartitionClass == nil {
+		return drop
+	}
+	of, err := kind.PartitionFor(c)
+	switch {
+	case err != nil:
+		drop.Reason = notOfPartition
+		drop.Text = "of an unknown partition: " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	case of == facts.partition:
+		return drop
+	case of == "":
+		drop.Reason, drop.Text = notOfPartition, "the default of partitions that have none of their own"
+	default:
+		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", truncate.String(of, v1beta1.MaxShownBytes))
+	}
+	in := expression.Input{Class: c.Fields}
+	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&in)
+	return drop
+}
+
+func (e *Explanation) candidate(c *inventory.Class) Candidate {
+	candidate := Candidate{ClassName: NameOf(c), Class: c, Weight: c.Weight}
+	if c.WeightErr != nil {
+		candidate.WeightError = c.WeightErr.Error()
+	}
+	if kind := e.Decision.View.Kind; kind.Score != nil {
+		facts := e.Decision.facts
+		_, _ = facts.rank(kind, c)
+		candidate.Score = facts.score
+	}
+	return candidate
+}
+
+// score is how candidates rank by an expression, nil if there is none.
+func (e *Explanation) score() func(*inventory.Class) int64 {
+	kind, facts := e.Decision.View.Kind, e.Decision.facts
+	if kind.Score == nil {
+		return nil
+	}
+	return func(c *inventory.Class) int64 {
+		rank, _ := facts.rank(kind, c)
+		return rank
+	}
+}
+
+// addError adds why an expression has no result.
+func (d *Drop) addError(err error) {
+	if failed := (*fitError)(nil); errors.As(err, &failed) { // Its expression is shown beside it.
+		err = failed.err
+	}
+	if err != nil {
+		d.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	}
+}
+
+// addExpression adds the expression that drops a class, of a fit its first term that is not
+// true, and what it saw.
+func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
+	if offerWhen := d.Class.Kind.ForClaims.OfferWhen; d.Reason == "NotOffered" && offerWhen != nil {
+		d.Expression = offerWhen.String() // What it saw is not held.
+		return
+	}
+	if facts == nil {
+		return
+	}
+	if d.Reason == "NoScore" && kind.Score != nil {
+		facts.input.Class = d.Class.Fields
+		d.Expression, d.Saw = kind.Score.String(), kind.Score.Saw(&facts.input)
+		return
+	}
+	for _, f := range slices.Concat(kind.Fits, d.Class.Kind.ForClaims.Fits) {
+		if f.Name != d.Reason && d.Reason != otherFit && d.Reason != reasonFailed {
+			continue
+		}
+		if term, err := facts.drops(f, d.Class); term != nil && (err != nil || d.Reason != reasonFailed) {
+			facts.input.Class = d.Class.Fields
+			d.Expression, d.Saw = term.String(), term.Saw(&facts.input)
+			return
+		}
+	}
+}
+
+// addUnequal adds the classes that the selector matches and the index did not find, because
+// an equality term is not true of them.
+func (e *Explanation) addUnequal(asked map[*inventory.Class]bool) {
+	d := &e.Decision
+	selector := d.asks()
+	if selector == nil {
+		return
+	}
+	for _, s := range d.View.Classes {
+		s.EachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *inventory.Class) {
+			if asked[c] || !selector.Matches(&c.Labels) {
+				return
+			}
+			if drop := d.drops(c); drop != nil {
+				asked[c] = true
+				e.Dropped = append(e.Dropped, *drop)
+			}
+		})
+	}
+}
+
+// addUnserving adds the classes that cannot serve claims of the kind at all, and would be
+// asked about otherwise.
+func (e *Explanation) addUnserving() {
+	d := &e.Decision
+	selector := d.asks()
+	for i, s := range d.View.All {
+		if d.View.Classes[i] == s {
+			continue
+		}
+		s.EachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *inventory.Class) {
+			by, term, err := d.View.Kind.Unmet(c)
+			if by == nil || selector == nil && !c.Default || selector != nil && !selector.Matches(&c.Labels) {
+				return
+			}
+			drop := Drop{Class: c, Reason: by.Name, Text: by.Text, Expression: term.String()}
+			if err != nil {
+				drop.Reason, drop.Text = reasonFailed, failedText
+				drop.addError(err)
+			}
+			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
+			e.Dropped = append(e.Dropped, drop)
+		})
+	}
 }

@@ -1,6 +1,9 @@
 package selector
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -124,4 +127,202 @@ func rankOf(score any) int64 {
 		return -bits
 	}
 	return bits
+}
+
+// resolver evaluates what does not look at a class.
+type resolver struct {
+	*Decider
+	deadline lazyDeadline
+	view     *View
+	in       *claim.Intake
+	mode     Mode
+	facts    *facts
+}
+
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left
+// alone or invalid.
+func (d *Decider) resolve(ctx context.Context, view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
+	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, newFacts(in.Claim)}
+	defer r.deadline.end()
+	err := r.resolve() //nolint:contextcheck // It is in deadline.
+	return in, r.facts, err
+}
+
+func (r *resolver) resolve() error {
+	k, f, in := r.view.Kind, r.facts, r.in
+	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {
+		return err
+	}
+	if k.AsksOthers() && (!in.Named || !k.Decides) {
+		ok, err := f.bool(k.BindWhen)
+		if r.fails("spec.claims.when", k.BindWhen, err) {
+			return nil
+		}
+		if !ok {
+			in.LeftAlone = claim.NotYet
+			return nil
+		}
+	}
+	if in.Selector == nil && k.SelectorFrom != nil {
+		if r.resolveSelector(); len(in.Problems) > 0 {
+			return nil
+		}
+	}
+	if in.Selector == nil && k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone {
+		in.LeftAlone = claim.NoSelector
+		return nil
+	}
+	if k.PartitionOf != nil && k.Asks(in.Claim) == nil {
+		var err error
+		f.partition, err = k.PartitionOf.Text(&f.input, &f.budget)
+		if r.fails("spec.classes.partition.claim", k.PartitionOf, err) {
+			return nil
+		}
+	}
+	for _, fit := range k.Fits {
+		r.resolveFit(fit, true)
+	}
+	for _, s := range r.view.All {
+		for _, fit := range s.Kind.ForClaims.Fits {
+			r.resolveFit(fit, false)
+		}
+	}
+	return nil
+}
+
+// fails makes the claim invalid if an expression failed, and reports whether it did.
+func (r *resolver) fails(name string, e *expression.Expression, err error) bool {
+	if err == nil {
+		return false
+	}
+	r.in.Problems = append(r.in.Problems, claim.Failure(r.view.Kind.Name, name, e, err))
+	return true
+}
+
+func (r *resolver) resolveSelector() {
+	k, f, in := r.view.Kind, r.facts, r.in
+	const name = "spec.selector.expression"
+	value, err := k.SelectorFrom.Value(&f.input, &f.budget)
+	if r.fails(name, k.SelectorFrom, err) {
+		return
+	}
+	at := field.NewPath("spec", "selector", "expression")
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return
+		}
+		in.Selector, in.Problems = claim.ParseSelectorText(v, at)
+	case map[string]any:
+		if len(v) == 0 {
+			return
+		}
+		in.Selector, in.Problems = claim.ParseSelector(map[string]any{"matchLabels": v}, at)
+	default:
+		r.fails(name, k.SelectorFrom, errors.New("it is neither a text nor a map of labels"))
+	}
+}
+
+// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
+// an error makes the claim invalid, and otherwise it drops the classes of the kind, unless the
+// claim is too long for it.
+func (r *resolver) resolveFit(of *rules.Fit, own bool) {
+	f := r.facts
+	for _, term := range of.OfClaim {
+		ok, err := f.bool(term)
+		if (own || errors.Is(err, expression.ErrBudget)) && r.fails(of.Field, term, err) {
+			return
+		}
+		if !ok || err != nil {
+			f.terms = append(f.terms, claimTerm{of, term, err})
+			break
+		}
+	}
+	for _, e := range of.Equal {
+		value, err := e.Value.Value(&f.input, &f.budget)
+		if errors.Is(err, expression.ErrBudget) && r.fails(of.Field, e.Value, err) {
+			return
+		}
+		f.values = append(f.values, inventory.NewValue(e, value, err))
+	}
+}
+
+// resolveRelated finds the Namespace of the claim and the objects that it names.
+func (r *resolver) resolveRelated() error {
+	k, f, in := r.view.Kind, r.facts, r.in
+	if k.Namespaces != nil && in.Namespace != "" {
+		o, err := r.object(k.Namespaces, "", in.Namespace)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			f.input.Namespace = o
+		}
+	}
+	if len(k.Related) == 0 {
+		return nil
+	}
+	related := make(map[string]any, len(k.Related))
+	f.input.Related, f.names = related, make(map[string]string, len(k.Related))
+	for i := range k.Related {
+		rule := &k.Related[i]
+		namespace, name := "", r.text(rule.NameField, rule.ObjectName)
+		if name == "" {
+			continue
+		}
+		objects := r.view.Related(rule.Kind.Resource, rule.Kind.Version)
+		switch {
+		case objects != nil && !objects.Namespaced:
+		case rule.ObjectNamespace != nil:
+			namespace = r.text(rule.NamespaceField, rule.ObjectNamespace)
+		default:
+			namespace = in.Namespace
+		}
+		if len(in.Problems) > 0 {
+			return nil
+		}
+		f.names[rule.Kind.Name] = name
+		if namespace != "" {
+			f.names[rule.Kind.Name] = namespace + "/" + name
+		}
+		o, err := r.object(rule.Kind, namespace, name)
+		if err != nil {
+			return err
+		}
+		if o != nil {
+			related[rule.Kind.Name] = o
+		}
+	}
+	return nil
+}
+
+// text evaluates the name or namespace of a related object: empty if an object that it
+// looks at is absent.
+func (r *resolver) text(name string, e *expression.Expression) string {
+	text, err := e.Text(&r.facts.input, &r.facts.budget)
+	if err == nil {
+		return text
+	}
+	if !errors.Is(err, expression.ErrAbsent) {
+		r.fails(name, e, err)
+	}
+	return ""
+}
+
+// object of a related kind, read live if it is not known; nil if there is none.
+func (r *resolver) object(kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+	objects := r.view.Related(kind.Resource, kind.Version)
+	if objects != nil {
+		if o := objects.Find(namespace, name); o != nil {
+			return o, nil
+		}
+	}
+	if r.Related == nil || !r.mode.reads() && r.mode != Explain && r.mode != Preview {
+		return nil, nil
+	}
+	o, err := r.Related(r.deadline.context(), r.in.Namespace, kind, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
+	}
+	return o, nil
 }

@@ -7,10 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -235,4 +239,46 @@ func (v *verdict) record() {
 // isDryRun says that a request must have no effect beyond its answer.
 func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
+}
+
+// restored answers the update of a claim: it puts back a class reference that the update
+// removes, and leaves alone all else. It asks for no class, so it does not matter whether
+// these are known. What a forger says of the old object only comes back to him.
+func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
+	request, kind := v.request, v.view.Kind
+	if len(request.OldObject.Raw) == 0 {
+		return nil, malformed("request.oldObject: must be set")
+	}
+	r, err := kind.Restore(request.OldObject.Raw, request.Object.Raw)
+	if err != nil {
+		return nil, malformed("request.%v", err)
+	}
+	response := untouched(r.Reason)
+	if warning := r.Warning(kind.Reader); warning != "" {
+		response.Warnings = []string{warning}
+	}
+	if r.Patch != nil {
+		response.Patch, response.PatchType = r.Patch, new(admissionv1.PatchTypeJSONPatch)
+	}
+	return response, nil
+}
+
+// requestFacts is what expressions see as request: the userInfo of an AdmissionRequest, with
+// the fields that are set.
+func requestFacts(userInfo []byte) (map[string]any, error) {
+	if len(userInfo) > v1beta1.MaxUserInfoBytes {
+		return nil, malformed("request.userInfo: must have at most %d bytes: the expressions of the ClaimKind look at it",
+			v1beta1.MaxUserInfoBytes)
+	}
+	user := authenticationv1.UserInfo{}
+	if len(userInfo) > 0 {
+		if err := json.Unmarshal(userInfo, &user, jsontext.AllowDuplicateNames(true)); err != nil {
+			return nil, malformed("request.userInfo: %v", err)
+		}
+	}
+	facts, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&user)
+	if err != nil {
+		return nil, malformed("request.userInfo: %v", err)
+	}
+	return map[string]any{"userInfo": facts}, nil
 }

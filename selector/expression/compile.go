@@ -1,7 +1,10 @@
+// Package expression compiles and evaluates the CEL expressions of registrations, in the
+// environment in which Kubernetes evaluates its own.
 package expression
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -11,10 +14,14 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -217,4 +224,144 @@ func (s Scope) words() string {
 	default:
 		return "the variables here are " + strings.Join(s.Variables, ", ")
 	}
+}
+
+// Variables of expressions.
+const (
+	Claim     = "claim"
+	Class     = "class"
+	Namespace = "namespace"
+	Request   = "request"
+	Related   = "related"
+)
+
+// variables of expressions, in the order in which they are shown.
+var variables = []string{Claim, Class, Namespace, Request, Related}
+
+// Result is the type that an expression must have.
+type Result int8
+
+// The types of results.
+const (
+	Bool Result = iota
+	Text
+	Number
+	// Selector is a text, or a map of texts.
+	Selector
+	// anything is the result of a part of an expression.
+	anything
+)
+
+// Scope is what an expression may use.
+type Scope struct {
+	// Variables that it may use.
+	Variables []string
+	// Related are the names that may follow "related.".
+	Related []string
+}
+
+// Expression is compiled. It is immutable.
+type Expression struct {
+	text    string
+	result  Result
+	scope   Scope
+	ast     *ast.AST
+	looks   map[string][]fields.Path
+	program *program
+	// plain is an expression that is only a field, which needs no program.
+	plain *field
+}
+
+// field of a variable.
+type field struct {
+	variable string
+	path     fields.Path
+}
+
+// String is the expression as it was written, and a part of one as CEL writes it.
+func (e *Expression) String() string { return e.text }
+
+// Looks lists what the expression looks at in a variable, each path once, none below another.
+// A path in Related starts with the name of the object, and is never only that name: an
+// expression that only asks whether there is the object looks at its metadata.name.
+func (e *Expression) Looks(variable string) []fields.Path { return e.looks[variable] }
+
+// Uses reports whether it looks at a variable at all.
+func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) > 0 }
+
+// What follows keeps values of claims and classes from functions whose cost cannot be told from
+// the length of their arguments.
+
+// usual quantities are those with which Kubernetes calculates in microseconds.
+var usual = regexp.MustCompile(`^[^eE]{0,64}([eE][-+]?[0-9]{0,2})?(Ei)?$`)
+
+// quantities makes no quantity of a text such as 1e-999999999.
+func quantities() []cel.EnvOption {
+	parse := func(text ref.Val) ref.Val {
+		s, ok := text.(types.String)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(text)
+		}
+		if !usual.MatchString(string(s)) {
+			return types.NewErr("the quantity is too long, or out of range")
+		}
+		q, err := resource.ParseQuantity(string(s))
+		if err != nil {
+			return types.WrapErr(err)
+		}
+		return apiservercel.Quantity{Quantity: &q}
+	}
+	parses := func(text ref.Val) ref.Val { return types.Bool(!types.IsError(parse(text))) }
+	of := []*cel.Type{cel.StringType}
+	return []cel.EnvOption{
+		cel.Function("quantity", cel.Overload("string_to_quantity", of, apiservercel.QuantityType, cel.UnaryBinding(parse))),
+		cel.Function("isQuantity", cel.Overload("is_quantity_string", of, cel.BoolType, cel.UnaryBinding(parses))),
+	}
+}
+
+// maxMappedNodes are how many nodes of the syntax tree optMap and optFlatMap may follow. The
+// macros write what they follow twice, so a chain of n would have 2^n times as many.
+const maxMappedNodes = 40
+
+// shortChains limits what the macros of optional values follow.
+func shortChains(base *cel.Env) cel.EnvOption {
+	var macros []cel.Macro
+	for _, m := range base.Macros() {
+		if name := m.Function(); name == "optMap" || name == "optFlatMap" {
+			macros = append(macros, cel.ReceiverMacro(name, m.ArgCount(),
+				func(factory cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+					nodes := 0
+					ast.PreOrderVisit(target, ast.NewExprVisitor(func(ast.Expr) { nodes++ }))
+					if nodes > maxMappedNodes {
+						return nil, factory.NewError(target.ID(), name+" must follow a shorter expression: use has() and ?: instead")
+					}
+					return m.Expander()(factory, target, args)
+				}))
+		}
+	}
+	return cel.Macros(macros...)
+}
+
+// mustBeConstant returns the part of a call that must be a constant, nil if there is none, and
+// what it is: a text that is put into another one many times, or a pattern.
+func mustBeConstant(call ast.CallExpr) (part ast.Expr, what string) {
+	all := call.Args()
+	if call.IsMemberFunction() {
+		all = append([]ast.Expr{call.Target()}, all...)
+	}
+	at := 1
+	switch call.FunctionName() {
+	case "matches", "find", "findAll":
+		what = "pattern"
+	case "join":
+		what = "separator"
+	case "replace":
+		at, what = 2, "replacement"
+	case "format":
+		at, what = 0, "format"
+	}
+	if what == "" || at >= len(all) || all[at].Kind() == ast.LiteralKind {
+		return nil, ""
+	}
+	return all[at], what
 }

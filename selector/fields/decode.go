@@ -238,3 +238,211 @@ func (s *scan) readAll(level, depth int) any {
 }
 
 func lengthOf(n int) uint64 { return 1 << min(n, 63) }
+
+// scan goes through valid JSON and reads little of it: it looks only for the end of a
+// value. Package jsontext would prove once more that all of it is valid, which takes
+// several times as long. For invalid JSON, the results mean nothing, but scan ends.
+type scan struct {
+	json []byte
+	at   int
+}
+
+// next skips space, and returns the byte that follows, 0 at the end.
+func (s *scan) next() byte {
+	for ; s.at < len(s.json); s.at++ {
+		switch c := s.json[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// begin an object or an array, and report whether it has anything in it.
+func (s *scan) begin() bool {
+	s.at++
+	return s.notClosed()
+}
+
+// more reports whether an object or an array has another element, after one was read.
+func (s *scan) more() bool {
+	if s.next() == ',' {
+		s.at++
+		return true
+	}
+	return s.notClosed()
+}
+
+func (s *scan) notClosed() bool {
+	switch s.next() {
+	case '}', ']':
+		s.at++
+		return false
+	case 0:
+		return false
+	}
+	return true
+}
+
+// fieldName reads a name and its colon. The name has its quotes, and maybe escapes.
+func (s *scan) fieldName() (quoted []byte, isEscaped bool) {
+	s.next()
+	begin := s.at
+	isEscaped = s.text()
+	quoted = s.json[begin:s.at]
+	if s.next() == ':' {
+		s.at++
+	}
+	if len(quoted) < 2 {
+		return []byte(`""`), false
+	}
+	return quoted, isEscaped
+}
+
+// text skips a string.
+func (s *scan) text() (isEscaped bool) {
+	json, at := s.json, s.at+1
+	for at < len(json) && json[at] != '"' {
+		if json[at] == '\\' {
+			isEscaped = true
+			at++
+		}
+		at++
+	}
+	s.at = min(at+1, len(json))
+	return isEscaped
+}
+
+// value skips a value, and returns it.
+func (s *scan) value() []byte {
+	kind := s.next()
+	begin := s.at
+	switch kind {
+	case '"':
+		s.text()
+	case '{', '[':
+		s.nested()
+	default:
+		s.literal()
+	}
+	return s.json[begin:s.at]
+}
+
+// nested skips an object or an array.
+func (s *scan) nested() {
+	for depth := 0; s.at < len(s.json); {
+		switch s.json[s.at] {
+		case '"':
+			s.text()
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		s.at++
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// literal skips a number, true, false or null.
+func (s *scan) literal() {
+	for ; s.at < len(s.json); s.at++ {
+		switch s.json[s.at] {
+		case ',', '}', ']', ' ', '\t', '\r', '\n':
+			return
+		}
+	}
+}
+
+// Plan says what is read of a value. Nothing else of it is kept, however long it is.
+type Plan struct {
+	// fields to read, by name.
+	fields map[string]*Plan
+	// as is the form in which the value itself is read.
+	as As
+	// MarksOthers has OtherFields tell that an object has fields that are not read.
+	MarksOthers bool
+	// maxBytes of its JSON; a longer value stays unread. So does what is below the depth in a
+	// value that is read whole; 0 is MaxSelectorDepth.
+	maxBytes int64
+	depth    int
+
+	// name of the value in its parent, and index of the plan among all.
+	name  string
+	index int
+	// lengths of the names of its fields, a bit each; those from 63 on share one.
+	lengths uint64
+	// size is the number of plans in it, with itself.
+	size int
+}
+
+// As is the form in which a value is read. The greater of two reads more.
+type As int8
+
+// The forms in which a value may be read.
+const (
+	asParent As = iota // only fields of it
+	AsSet              // only whether it is null
+	AsScalar           // a text, a number or a boolean
+	AsWhole            // all of it, unless it is too long
+)
+
+// Unread stands for a value whose length alone is known.
+type Unread struct{ Length int }
+
+// LongText stands for a string that was not read because of its length.
+type LongText struct{ Length int }
+
+// OtherFields is the name under which a read object has those that were not read.
+const OtherFields = ""
+
+// EscapeFactor is how many bytes JSON takes at most for one byte of a text: \u0000.
+const EscapeFactor = 6
+
+// Add a field to what is read, at most so many bytes of it.
+func (r *Plan) Add(p Path, as As, maxBytes int64) {
+	if len(p) == 0 {
+		r.as, r.maxBytes = max(r.as, as), max(r.maxBytes, maxBytes)
+		return
+	}
+	if r.fields == nil {
+		r.fields = map[string]*Plan{}
+	}
+	if r.fields[p[0]] == nil {
+		r.fields[p[0]] = &Plan{}
+	}
+	r.fields[p[0]].Add(p[1:], as, maxBytes)
+}
+
+// At is the plan for a field, which was added.
+func (r *Plan) At(p Path) *Plan {
+	for _, name := range p {
+		r = r.fields[name]
+	}
+	return r
+}
+
+// Compile numbers a plan and all below it, from this index on.
+func (r *Plan) Compile(index int) *Plan {
+	r.index = index
+	r.size = 1
+	for name, field := range r.fields {
+		field.Compile(index + r.size).name = name
+		r.size += field.size
+		r.lengths |= lengthOf(len(name))
+	}
+	return r
+}
+
+// AddForExpressions adds a field that expressions look at.
+func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
+	r.Add(p, AsWhole, maxBytes)
+	for n := range p[1:] {
+		r.Add(p[:n+1], AsScalar, maxBytes) // If it is no object.
+	}
+	r.At(p).depth = depth
+}
