@@ -25,36 +25,32 @@ type Inventory struct {
 	views      Snapshot
 	claimKinds claimKinds
 	classes    map[string]*inventory.Classes
-	unknownKinds
-	related relatedObjects
+	unknown    map[string]unknownKind // by class kind
+	related    relatedObjects
 }
 
-// unknownKinds are the class kinds whose classes are not known, by name. None of them is among the
-// classes of the inventory.
-type unknownKinds struct {
-	missing map[string]missing
-	unread  map[string]neverRead // none of them is among missing
-}
-
-// missing is a class kind whose classes were offered before and are not known now.
-type missing struct {
+// unknownKind is a class kind whose classes are not known: to these claim kinds, and why.
+type unknownKind struct {
+	is         unknown
 	claimKinds []string
 	why        string
-	// withheld says that the registration is at fault, whatever the API server answers.
-	withheld bool
 }
 
-// neverRead is a class kind whose classes have never been known.
-type neverRead struct {
-	claimKinds []string
-	reason     string
-}
+// unknown is what is to be said of classes that are not known.
+type unknown int8
+
+const (
+	_        unknown = iota
+	unread           // They have never been known, so claims are bound without them.
+	missing          // They were offered before.
+	withheld         // The same, and the registration is at fault, whatever the API server answers.
+)
 
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	return &Inventory{
 		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*inventory.Classes{},
-		unknownKinds: unknownKinds{missing: map[string]missing{}, unread: map[string]neverRead{}}, related: relatedObjects{},
+		unknown: map[string]unknownKind{}, related: relatedObjects{},
 	}
 }
 
@@ -109,12 +105,20 @@ func (i *Inventory) SetClasses(s *inventory.Classes) {
 }
 
 func (i *Inventory) setClasses(s *inventory.Classes) {
-	touched := append(i.forgetUnknown(s.Kind.Name), s.Kind.ClaimKinds...)
-	if old := i.classes[s.Kind.Name]; old != nil {
-		touched = append(touched, old.Kind.ClaimKinds...)
-	}
+	touched := append(i.forget(s.Kind.Name), s.Kind.ClaimKinds...)
 	i.classes[s.Kind.Name] = s
 	i.update(touched...)
+}
+
+// forget what is known of the classes of a kind, and return the claim kinds to which it mattered.
+func (i *Inventory) forget(classKind string) (touched []string) {
+	touched = slices.Clone(i.unknown[classKind].claimKinds)
+	if old := i.classes[classKind]; old != nil {
+		touched = append(touched, old.Kind.ClaimKinds...)
+	}
+	delete(i.unknown, classKind)
+	delete(i.classes, classKind)
+	return touched
 }
 
 // ChangeClass does the same where only the class of this name differs from what was set before.
@@ -134,12 +138,7 @@ func (i *Inventory) ChangeClass(s *inventory.Classes, namespace, name string) {
 func (i *Inventory) DeleteClasses(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	touched := i.forgetUnknown(classKind)
-	if old := i.classes[classKind]; old != nil {
-		touched = append(touched, old.Kind.ClaimKinds...)
-	}
-	delete(i.classes, classKind)
-	if len(touched) > 0 {
+	if touched := i.forget(classKind); len(touched) > 0 {
 		i.update(touched...)
 	}
 }
@@ -150,13 +149,18 @@ func (i *Inventory) DeleteClasses(classKind string) {
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	old, known := i.missing[classKind]
-	if i.classes[classKind] != nil || old.withheld || known && old.why == why && slices.Equal(old.claimKinds, claimKinds) {
+	if i.classes[classKind] == nil && i.unknown[classKind].is != withheld {
+		i.setUnknown(classKind, unknownKind{missing, claimKinds, why})
+	}
+}
+
+func (i *Inventory) setUnknown(classKind string, kind unknownKind) {
+	old := i.unknown[classKind]
+	if old.is == kind.is && old.why == kind.why && slices.Equal(old.claimKinds, kind.claimKinds) {
 		return
 	}
-	touched := i.forgetUnknown(classKind)
-	i.missing[classKind] = missing{claimKinds: claimKinds, why: why}
-	i.update(append(touched, claimKinds...)...)
+	i.unknown[classKind] = kind
+	i.update(slices.Concat(old.claimKinds, kind.claimKinds)...)
 }
 
 // SetUnread says that a class kind serves these claim kinds, that its classes have never been
@@ -168,22 +172,9 @@ func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason stri
 	if s := i.classes[classKind]; s != nil {
 		claimKinds = slices.DeleteFunc(slices.Clone(claimKinds), func(name string) bool { return slices.Contains(s.Kind.ClaimKinds, name) })
 	}
-	old, known := i.unread[classKind]
-	if _, isMissing := i.missing[classKind]; isMissing || len(claimKinds) == 0 ||
-		known && old.reason == reason && slices.Equal(old.claimKinds, claimKinds) {
-		return
+	if i.unknown[classKind].is <= unread && len(claimKinds) > 0 {
+		i.setUnknown(classKind, unknownKind{unread, claimKinds, reason})
 	}
-	i.unread[classKind] = neverRead{claimKinds, reason}
-	i.update(slices.Concat(old.claimKinds, claimKinds)...)
-}
-
-// forgetUnknown forgets that a class kind is missing or unread, and returns the claim kinds
-// that were told so.
-func (u *unknownKinds) forgetUnknown(classKind string) []string {
-	touched := slices.Concat(u.missing[classKind].claimKinds, u.unread[classKind].claimKinds)
-	delete(u.missing, classKind)
-	delete(u.unread, classKind)
-	return touched
 }
 
 // Withhold forgets the classes of a kind and says that they are missing, both at once: between
@@ -191,12 +182,8 @@ func (u *unknownKinds) forgetUnknown(classKind string) []string {
 func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	touched := append(i.forgetUnknown(classKind), claimKinds...)
-	if old := i.classes[classKind]; old != nil {
-		touched = append(touched, old.Kind.ClaimKinds...)
-	}
-	delete(i.classes, classKind)
-	i.missing[classKind] = missing{claimKinds, why, true}
+	touched := append(i.forget(classKind), claimKinds...)
+	i.unknown[classKind] = unknownKind{withheld, claimKinds, why}
 	i.update(touched...)
 }
 
@@ -204,8 +191,8 @@ func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) 
 func (i *Inventory) ClearMissing(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if old, known := i.missing[classKind]; known && !old.withheld {
-		delete(i.missing, classKind)
+	if old := i.unknown[classKind]; old.is == missing {
+		delete(i.unknown, classKind)
 		i.update(old.claimKinds...)
 	}
 }
@@ -259,23 +246,23 @@ func (i *Inventory) update(claimKinds ...string) {
 
 // missingFault is the fault of a claim kind that a missing class kind serves, nil if
 // none does.
-func (u *unknownKinds) missingFault(claimKind string) *inventory.Fault {
-	for _, classKind := range slices.Sorted(maps.Keys(u.missing)) {
-		if m := u.missing[classKind]; slices.Contains(m.claimKinds, claimKind) {
+func (i *Inventory) missingFault(claimKind string) *inventory.Fault {
+	for _, classKind := range slices.Sorted(maps.Keys(i.unknown)) {
+		if u := i.unknown[classKind]; u.is > unread && slices.Contains(u.claimKinds, claimKind) {
 			return inventory.Faultf(v1beta1.ReasonClassKindMissing,
 				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
 					"to bind claims without these classes, delete the ClassKind",
-				classKind, claimKind, m.why)
+				classKind, claimKind, u.why)
 		}
 	}
 	return nil
 }
 
 // unreadBy are the class kinds that name a claim kind and whose classes have never been known.
-func (u *unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
-	for _, name := range slices.Sorted(maps.Keys(u.unread)) {
-		if u := u.unread[name]; slices.Contains(u.claimKinds, claimKind) {
-			kinds = append(kinds, UnreadKind{name, u.reason})
+func (i *Inventory) unreadBy(claimKind string) (kinds []UnreadKind) {
+	for _, name := range slices.Sorted(maps.Keys(i.unknown)) {
+		if u := i.unknown[name]; u.is == unread && slices.Contains(u.claimKinds, claimKind) {
+			kinds = append(kinds, UnreadKind{name, u.why})
 		}
 	}
 	return kinds
