@@ -32,30 +32,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestHelpOfServe(t *testing.T) {
-	out, err := run(t, "serve", "--help")
-	require.NoError(t, err)
-	for flag, mentions := range map[string]string{
-		"--certs issuer":                 `(default "self-signed")`,
-		"--cert-dir folder":              `tls.crt and tls.key, with --certs=cert-manager (default "/etc/classbind/tls")`,
-		"--certificate-duration time":    `(default 168h0m0s)`,
-		"--ca-duration time":             `(default 8760h0m0s)`,
-		"--shutdown-delay-duration time": `SIGTERM`,
-		"--in-flight-window time":        `(default 1m0s)`,
-	} {
-		var line string
-		for l := range strings.Lines(out) {
-			if strings.HasPrefix(strings.TrimSpace(l), flag+" ") {
-				line = l
-			}
-		}
-		assert.Contains(t, line, mentions, "We should say what %s is for.", flag)
-	}
-	for _, name := range []string{"classbind-ca", "classbind-tls"} {
-		assert.Contains(t, out, name, "We should name the Secrets, to which an admin grants rights.")
-	}
-}
-
 func TestServeWithoutACluster(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.kubeconfig")
 	for name, tc := range map[string]struct {

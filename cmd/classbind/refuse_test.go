@@ -38,6 +38,18 @@ func TestCommandsRefuse(t *testing.T) {
 				args:   []string{"serve", "--kubeconfig=absent", "--log-level=verbose"}, want: `--log-level="verbose": must be debug, info, warn or error`,
 			},
 		},
+		"kinds": {
+			"Unknown": {reason: "We should name what there is.", args: []string{"gateways"}, want: `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `},
+			"OneOfThree": {
+				reason: "We should name all that are wrong, and print no part.",
+				args:   []string{"queues", "ingress", "gateways"}, want: `there is no preset "gateways", "queues": name one of `,
+			},
+			"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
+			"NoExample": {
+				reason: "We should name a preset that has one.", args: []string{"crossplane-compositions", "--examples"},
+				want: "crossplane-compositions has no example of its own: name a preset that needs it, such as crossplane-v1",
+			},
+		},
 		"bind": {
 			"Nothing":        {"We should say how the command goes.", nil, "name the kind of the claims, as in: classbind bind KIND"},
 			"Slash":          {"We should not take a part of a name for a kind.", []string{"Database/a"}, "must be KIND, or KIND and the names of claims"},
@@ -143,8 +155,8 @@ func TestCommandsRefuse(t *testing.T) {
 			"SetUsernameTwice":     {"We should not pick one of the two.", []string{"-f", "a", "--set", "request.userInfo.username=a", "--set", "request.userInfo.username=b"}, "is set already"},
 		},
 	} {
-		failed := 2 // 1 is an answer of these commands.
-		if command == "set-default" {
+		failed := 2 // 1 is an answer of the others.
+		if command == "set-default" || command == "kinds" {
 			failed = 1
 		}
 		for name, tc := range cases {

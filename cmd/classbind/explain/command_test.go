@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
 )
@@ -217,45 +218,21 @@ func TestPercentage(t *testing.T) {
 	}
 }
 
+// TestOddsThatDependOnMore has one class. The goldens of RoundRobin and LeastClaims have several.
 func TestOddsThatDependOnMore(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason  string
-		classes int
-		want    []string
-		class   bool
-	}{
-		"Several": {
-			"We should name neither an unknown class nor unknown odds.", 2,
-			[]string{"bound to one of 2 classes\n", "which one WeightedRandom draws depends on the weather", "  FastClass/class-0   1        ?\n", "The odds depend on the weather."},
-			false,
-		},
-		"One": {"We should name the only class.", 1, []string{"bound to FastClass/class-0\n", "* FastClass/class-0"}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects := documentsOf(t, claimKind, classKind)
-			for n := range tc.classes {
-				objects = append(objects, documentsOf(t, strings.ReplaceAll(goldClass, `"name": "gold"`, fmt.Sprintf(`"name": "class-%d"`, n)))...)
-			}
-			claims := documentsOf(t, goldClaim)
-			s, err := newSource(t.Context(), objects, claims)
-			require.NoError(t, err)
-			r, err := newRegistrations(t.Context(), s, "classbind-system")
-			require.NoError(t, err)
-			v, err := r.view(t.Context(), &r.claimKinds[0])
-			require.NoError(t, err)
-			v.Kind.Strategy.Depends = "the weather"
-
-			items, err := (&options{fresh: func() uint64 { return 1 }}).answers(t.Context(), r, claims[0], "default")
-			require.NoError(t, err)
-			require.Len(t, items, 1)
-			item := items[0]
-			assert.Equal(t, tc.class, item.Class != nil, tc.reason)
-			assert.Equal(t, tc.class, item.Reproducible, tc.reason)
-			var out strings.Builder
-			itemTable{item, &out}.write()
-			for _, part := range tc.want {
-				assert.Contains(t, out.String(), part, tc.reason)
-			}
-		})
-	}
+	claims := documentsOf(t, goldClaim)
+	s, err := newSource(t.Context(), documentsOf(t, claimKind, classKind, goldClass), claims)
+	require.NoError(t, err)
+	s.claimKinds[0].Spec.Choice.Strategy = v1beta1.RoundRobin
+	r, err := newRegistrations(t.Context(), s, "classbind-system")
+	require.NoError(t, err)
+	items, err := (&options{fresh: func() uint64 { return 1 }}).answers(t.Context(), r, claims[0], "default")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	assert.NotNil(t, items[0].Class, "We should name the only class.")
+	assert.True(t, items[0].Reproducible)
+	var out strings.Builder
+	itemTable{items[0], &out}.write()
+	assert.Contains(t, out.String(), "bound to FastClass/gold\n")
+	assert.Contains(t, out.String(), "* FastClass/gold")
 }

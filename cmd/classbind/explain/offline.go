@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ type source struct {
 	claimKinds []v1beta1.ClaimKind
 	classKinds []v1beta1.ClassKind
 	// crds by name.
-	crds map[string]definition
+	crds map[string]CRD
 	// objects are all objects of --classes or --with; claims are those to explain.
 	objects, claims []document
 }
@@ -44,7 +45,7 @@ type source struct {
 // newSource reads the objects as the API server would if they were applied. What it reads must not be there
 // twice. Other objects, such as the parts of a kustomization, may be.
 func newSource(ctx context.Context, objects, claims []document) (*source, error) {
-	s := &source{namespace: metav1.NamespaceDefault, crds: map[string]definition{}, objects: objects, claims: claims}
+	s := &source{namespace: metav1.NamespaceDefault, crds: map[string]CRD{}, objects: objects, claims: claims}
 	seen := places{}
 	for i := range objects {
 		d := &objects[i]
@@ -137,17 +138,18 @@ var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSche
 	return schemas, nil
 })
 
-// definition is what the API server would say about the CRD's resource.
-type definition struct {
-	resource
+// CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
+type CRD struct {
+	lookup.Resource
+	Name string
+	JSON []byte
 	// served are the versions.
 	served []string
-	crd    []byte
 }
 
-func readCRD(d *document) (definition, error) {
-	cannot := func(field string) (definition, error) {
-		return definition{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
+func readCRD(d *document) (CRD, error) {
+	cannot := func(field string) (CRD, error) {
+		return CRD{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), field)
 	}
 	text, err := d.MarshalJSON()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -155,9 +157,9 @@ func readCRD(d *document) (definition, error) {
 		err = json.Unmarshal(text, crd)
 	}
 	if err != nil {
-		return definition{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
+		return CRD{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
 	}
-	spec, r := &crd.Spec, definition{crd: text}
+	spec, r := &crd.Spec, CRD{Name: d.GetName(), JSON: text}
 	r.Group, r.Kind, r.Namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
 	r.Aliases = strings.Join(append(spec.Names.ShortNames, spec.Names.Singular), ",")
 	for _, v := range spec.Versions {
@@ -177,13 +179,6 @@ func readCRD(d *document) (definition, error) {
 	return r, nil
 }
 
-// CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
-type CRD struct {
-	lookup.Resource
-	Name string
-	JSON []byte
-}
-
 // ReadCRDs of files, and of folders with all folders in them; - is standard input. Other objects are left out.
 func ReadCRDs(in io.Reader, progress io.Writer, paths []string) (crds []CRD, err error) {
 	objects, err := (&options{classes: paths}).objects(in, progress)
@@ -194,10 +189,7 @@ func ReadCRDs(in io.Reader, progress io.Writer, paths []string) (crds []CRD, err
 	if err != nil {
 		return nil, err
 	}
-	for name, found := range s.crds {
-		crds = append(crds, CRD{found.Resource, name, found.crd})
-	}
-	return crds, nil
+	return slices.Collect(maps.Values(s.crds)), nil
 }
 
 // preferred returns the version that the API server prefers, empty if there is none.
@@ -223,8 +215,8 @@ func isPlural(resource, kind string) bool {
 
 // resolve finds a resource of files by its CRD. Where that does not serve the version, it is in the
 // preferred one, with an error.
-func (c *definition) resolve(name, version string) (resource, error) {
-	r := c.resource
+func (c *CRD) resolve(name, version string) (resource, error) {
+	r := resource{Resource: c.Resource}
 	if version != "" && !slices.Contains(c.served, version) {
 		return r, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
 			"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(c.served, ", "))}

@@ -75,7 +75,7 @@ func (s *source) schema(ctx context.Context, kind schema.GroupVersionKind) (*obj
 		case !slices.Contains(c.served, kind.Version):
 			return nil, notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
 		}
-		return schemaOfCRD(c.crd, kind.Version)
+		return schemaOfCRD(c.JSON, kind.Version)
 	}
 	if s.cluster == nil {
 		return nil, nil // Nothing is known of it.

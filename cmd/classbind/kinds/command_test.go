@@ -142,31 +142,6 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
-	}{
-		"Unknown": {reason: "We should name what there is.", args: []string{"gateways"}, want: `there is no preset "gateways": name one of argo-cd, cert-manager, cloudnative-pg, cluster-api, `},
-		"OneOfThree": {
-			reason: "We should name all that are wrong, and print no part.",
-			args:   []string{"queues", "ingress", "gateways"}, want: `there is no preset "gateways", "queues": name one of `,
-		},
-		"ExamplesOfNone": {reason: "We should not print all examples, of which nobody needs all.", args: []string{"--examples"}, want: "--examples: name a preset"},
-		"NoExample": {
-			reason: "We should name a preset that has one.", args: []string{"crossplane-compositions", "--examples"},
-			want: "crossplane-compositions has no example of its own: name a preset that needs it, such as crossplane-v1",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, _, err := execute(t, NewCommand(), tc.args...)
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Empty(t, out, "We should print nothing that could be applied.")
-		})
-	}
-}
-
 func TestPrintFails(t *testing.T) {
 	for _, args := range [][]string{nil, {"ingress"}} {
 		c := NewCommand()
