@@ -19,39 +19,29 @@ const maxAttempts = 5
 // unreadable is the reason for a claim that is not read as the kind has it. Others are read nevertheless.
 const unreadable = "Unreadable"
 
-// bindNamed binds the claim of a name.
-func (b *binder) bindNamed(ctx context.Context, namespace, name string) error {
-	s, found, err := b.read(ctx, namespace, name)
-	switch {
-	case err != nil:
-		return err
-	case s == nil: // It is reported.
-		return nil
-	case !found:
-		b.report.print(b.claim(s).failed("NotFound", errors.New("there is no claim of this name")))
-		return nil
-	}
-	return b.bind(ctx, s)
-}
-
-// read a claim as it is now, false if there is none. One that cannot be read is reported, and nil.
-func (b *binder) read(ctx context.Context, namespace, name string) (*latebinding.Stored, bool, error) {
-	raw, err := b.claims.Get(ctx, b.kind.Resource, namespace, name)
-	if err != nil || raw == nil {
-		return &latebinding.Stored{Intake: claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: name}}}, false, err
-	}
-	s, err := latebinding.ReadStored(b.kind.Kind, raw)
-	if err != nil {
-		b.report.print(b.claim(&s).failed(unreadable, err))
-		return nil, true, nil
-	}
-	return &s, true, nil
-}
-
-// bind one claim, and report what became of it. With an error, there is no use in going on with others.
-func (b *binder) bind(ctx context.Context, s *latebinding.Stored) error {
-	var last error
+// bind one claim, as it was read or, if s is nil, as it is now, and report what became of it. With an error, there is no use
+// in going on with others.
+func (b *binder) bind(ctx context.Context, namespace, name string, s *latebinding.Stored) error {
+	named, last := s == nil, error(nil)
 	for range maxAttempts {
+		if s == nil {
+			raw, err := b.claims.Get(ctx, b.kind.Resource, namespace, name)
+			if err != nil {
+				return err
+			}
+			if raw == nil {
+				if named { // Otherwise it was deleted meanwhile.
+					b.report.print(b.claim(namespace, name).failed("NotFound", errors.New("there is no claim of this name")))
+				}
+				return nil
+			}
+			read, err := latebinding.ReadStored(b.kind.Kind, raw)
+			if err != nil {
+				b.report.print(b.claim(namespace, name).failed(unreadable, err))
+				return nil
+			}
+			s = &read
+		}
 		c, err := b.attempt(ctx, s)
 		if c != nil {
 			b.report.print(c)
@@ -59,24 +49,18 @@ func (b *binder) bind(ctx context.Context, s *latebinding.Stored) error {
 		if c != nil || err != nil && !latebinding.IsOutdated(err) {
 			return err
 		}
-		last = err
-		found := false
-		if s, found, err = b.read(ctx, s.Namespace, s.Name); err != nil {
-			return err
-		}
-		if s == nil || !found { // It is reported, or was deleted meanwhile.
-			return nil
-		}
+		named, last, s = false, err, nil
 	}
 	// A webhook that denies every patch may answer like an outdated version.
-	b.report.print(b.claim(s).failed("NotWritten", fmt.Errorf("others change the claim all the time, or refuse the change: %w", last)))
+	b.report.print(b.claim(namespace, name).failed("NotWritten",
+		fmt.Errorf("others change the claim all the time, or refuse the change: %w", last)))
 	return nil
 }
 
 // attempt to bind a claim as it was read. It returns what became of it, or an error: one with which IsOutdated holds if
 // the claim has changed since, and otherwise one that concerns all claims.
 func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, error) {
-	c := b.claim(s)
+	c := b.claim(s.Namespace, s.Name)
 	if s.Bound {
 		return c.leftAlone(claim.Settled, "the claim has its class"), nil
 	}

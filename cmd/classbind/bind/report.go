@@ -8,7 +8,6 @@ import (
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
-	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -62,8 +61,8 @@ type Summary struct {
 	DryRun    bool `json:"dryRun,omitempty"`
 }
 
-func (b *binder) claim(s *latebinding.Stored) *Claim {
-	return &Claim{ClaimKind: b.kind.Kind.Name, Namespace: s.Namespace, Name: s.Name, DryRun: b.dryRun}
+func (b *binder) claim(namespace, name string) *Claim {
+	return &Claim{ClaimKind: b.kind.Kind.Name, Namespace: namespace, Name: name, DryRun: b.dryRun}
 }
 
 func (c *Claim) end(o Outcome, reason, message string) *Claim {

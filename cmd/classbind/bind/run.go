@@ -82,7 +82,7 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 		}
 	}
 	for _, name := range names {
-		if err := b.bindNamed(ctx, namespace, name); err != nil {
+		if err := b.bind(ctx, namespace, name, nil); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 		s, err := latebinding.ReadStored(b.kind.Kind, raw)
 		switch {
 		case err != nil:
-			b.report.print(b.claim(&s).failed(unreadable, err))
+			b.report.print(b.claim(s.Namespace, s.Name).failed(unreadable, err))
 		case s.Bound, s.LeftAlone == claim.Settled:
 			b.report.HaveClass++
 		default:
@@ -109,7 +109,8 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 			return err
 		}
 		for i := range unbound {
-			if err := b.bind(ctx, &unbound[i]); err != nil {
+			s := &unbound[i]
+			if err := b.bind(ctx, s.Namespace, s.Name, s); err != nil {
 				return err
 			}
 		}
