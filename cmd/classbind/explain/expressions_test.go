@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -28,61 +29,13 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 		g := expressions{rand.New(rand.NewPCG(17, uint64(i)))} //nolint:gosec // It has to be reproducible.
 		claimKind, classKind, classes, related := g.claimKind(), g.classKind(), g.classes(), g.related()
 		d := documentsOf(t, g.claim(i))[0]
-		what := func() string { return strings.Join([]string{claimKind, classKind, encode(t, d.Object)}, "\n") }
-
-		s, err := newSource(t.Context(), documentsOf(t, slices.Concat([]string{claimKind, classKind}, classes, related)...), []document{d})
-		require.NoError(t, err, what())
-		r, err := newRegistrations(t.Context(), s, "classbind-system")
-		require.NoError(t, err)
-		r.settings.request = map[string]any{"userInfo": map[string]any{"username": "jane", "groups": []any{"red", "green"}}}
-		o := &options{fresh: func() uint64 { return 7 }}
-		items, err := o.answers(t.Context(), r, d, "default")
-		require.NoError(t, err, what())
-		require.Len(t, items, 1)
-		got := items[0]
-
-		k := &s.claimKinds[0]
-		compiled := selector.NewClaimKind(k, &s.classKinds[0])
-		inv := selector.NewInventory()
-		inv.Open()
-		inv.SetClaimKind(compiled)
-		known := objectsOf(t, compiled, documentsOf(t, related...))
-		read := func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-			objects, ok := known[kind.Key()]
-			if !ok {
-				return nil, fmt.Errorf("nobody needs %s", kind.Key())
-			}
-			return objects[types.NamespacedName{Namespace: namespace, Name: name}], nil
-		}
-		for _, kind := range compiled.RelatedKinds() {
-			objects := known[kind.Key()]
-			if g.IntN(2) == 0 { // They are new, and read live.
-				objects = nil
-			}
-			inv.SetRelated(inventory.NewObjects(kind, kind.Resource == "plans.example.org", objects))
-		}
-		ck := inventory.NewClassKind(&s.classKinds[0], metav1.SchemeGroupVersion.WithKind("FastClass"), false, k)
-		ck.GroupVersionKind.Group = "example.org"
-		if ck.Fault == nil {
-			var all []*inventory.Class
-			for _, c := range documentsOf(t, classes...) {
-				all = append(all, ck.NewClass(&c.Unstructured, c.Object))
-			}
-			inv.SetClasses(inventory.NewClasses(ck, all))
-		}
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			defer func() {
-				if t.Failed() {
-					t.Log(what(), encode(t, got))
-				}
-			}()
-			assertAnswered(t, inv, read, k.Spec.Reference.Place, d, got)
-		})
+		what := strings.Join([]string{claimKind, classKind, encode(t, d.Object)}, "\n")
+		got := answeredAlike(t, g.Rand, slices.Concat([]string{claimKind, classKind}, classes), related, d, "")
 
 		seen[got.Reason]++
 		for _, drop := range got.Dropped {
 			seen["dropped "+drop.Reason]++
-			require.False(t, drop.Expression == "" && slices.Contains([]string{"Fit0", "Fit1", "Size", "NotOffered", "NoScore"}, drop.Reason), "We should say which expression dropped a class: %s", what())
+			require.False(t, drop.Expression == "" && slices.Contains([]string{"Fit0", "Fit1", "Size", "NotOffered", "NoScore"}, drop.Reason), "We should say which expression dropped a class: %s", what)
 		}
 		for name, e := range map[string]*selector.Evaluation{"when": got.BindWhen, "selector": got.SelectorFrom, "partition": got.Partition} {
 			if e != nil {
@@ -106,6 +59,69 @@ func TestExplainAgreesOnExpressions(t *testing.T) {
 		assert.GreaterOrEqual(t, seen[what], 20, "We should come across %q often enough to compare it: %v", what, seen)
 	}
 	t.Log(seen)
+}
+
+// answeredAlike explains a claim, and compares that with what a server answers whose inventory is filled as its watches do.
+func answeredAlike(t *testing.T, g *rand.Rand, registered, related []string, d document, seed v1beta1.Seed) *Item {
+	t.Helper()
+	what := func() string { return strings.Join(append(registered, encode(t, d.Object)), "\n") }
+	objects := documentsOf(t, registered...)
+	s, err := newSource(t.Context(), append(objects, documentsOf(t, related...)...), []document{d})
+	require.NoError(t, err, what())
+	k := &s.claimKinds[0]
+	k.Spec.Choice.Seed = cmp.Or(seed, k.Spec.Choice.Seed) // The CRD would not let through each.
+	r, err := newRegistrations(t.Context(), s, "classbind-system")
+	require.NoError(t, err)
+	r.settings.request = map[string]any{"userInfo": map[string]any{"username": "jane", "groups": []any{"red", "green"}}}
+	o := &options{fresh: func() uint64 { return 7 }}
+	items, err := o.answers(t.Context(), r, d, "default")
+	require.NoError(t, err, what())
+	require.Len(t, items, 1)
+
+	compiled := selector.NewClaimKind(k, rules.Serving(k, s.classKinds)...)
+	inv := selector.NewInventory()
+	inv.Open()
+	inv.SetClaimKind(compiled)
+	known := objectsOf(t, compiled, documentsOf(t, related...))
+	read := func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+		objects, ok := known[kind.Key()]
+		if !ok {
+			return nil, fmt.Errorf("nobody needs %s", kind.Key())
+		}
+		return objects[types.NamespacedName{Namespace: namespace, Name: name}], nil
+	}
+	for _, kind := range compiled.RelatedKinds() {
+		objects := known[kind.Key()]
+		if g.IntN(2) == 0 { // They are new, and read live.
+			objects = nil
+		}
+		inv.SetRelated(inventory.NewObjects(kind, kind.Resource == "plans.example.org", objects))
+	}
+	for n := range s.classKinds {
+		ck := &s.classKinds[n]
+		kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[ck.Name]
+		gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
+		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, s.claimKinds)...)
+		if compiled.Fault != nil {
+			continue
+		}
+		var all []*inventory.Class
+		for _, c := range objects {
+			if c.GetKind() == kind {
+				all = append(all, compiled.NewClass(&c.Unstructured, c.Object))
+			}
+		}
+		inv.SetClasses(inventory.NewClasses(compiled, all))
+	}
+	t.Run(d.GetName(), func(t *testing.T) {
+		defer func() {
+			if t.Failed() {
+				t.Log(what(), encode(t, items[0]))
+			}
+		}()
+		assertAnswered(t, inv, read, k.Spec.Reference.Place, d, items[0])
+	})
+	return items[0]
 }
 
 // objectsOf are the related objects of a claim kind, as it sees them.

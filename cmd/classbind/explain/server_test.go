@@ -25,7 +25,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook"
 )
 
@@ -37,7 +36,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 	for i := range 1000 {
 		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
 		one := func(of ...string) string { return of[g.IntN(len(of))] }
-		registrations := documentsOf(t,
+		registrations := []string{
 			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
 				`{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "whenEmpty": "Bind"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
 				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference", "whenEmpty": "Bind"}`,
@@ -45,12 +44,13 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name", "whenEmpty": "Bind"}`,
 				`{"label": "example.org/class", "form": "Name"}`, `{"annotation": "example.org/class", "form": "Name", "whenEmpty": "Bind"}`),
 				one("Default", "Default", "Any", "LeaveAlone"), one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny")),
-			classKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "`+one("databases.example.org", "others.example.org")+`"}], "weight": {"path": ".weight"}}}`)
+			classKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "` + one("databases.example.org", "others.example.org") + `"}], "weight": {"path": ".weight"}}}`,
+		}
 		for n := range g.IntN(12) {
 			kind := one("FastClass", "SlowClass")
-			registrations = append(registrations, documentsOf(t, fmt.Sprintf(
+			registrations = append(registrations, fmt.Sprintf(
 				`{"apiVersion": "example.org/v1", "kind": %q, "weight": %s, "metadata": {"name": "class-%d", "labels": {"tier": %q, "region": %q}, "annotations": {"resourceclass.crossplane.io/weight": %q, "resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}}`,
-				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"), one("true", "false", "false", "false"), one("true", "false", "false", "false")))...)
+				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"), one("true", "false", "false", "false"), one("true", "false", "false", "false")))
 		}
 		d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", %s%s}%s}`,
 			one(fmt.Sprintf(`"name": "claim-%d"`, i), fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`),
@@ -64,35 +64,7 @@ func TestExplainAgreesWithTheServer(t *testing.T) {
 				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"classRef": ""}`,
 				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`, `, "spec": {"resourceRef": {}}`)))[0]
 
-		s, err := newSource(t.Context(), registrations, []document{d})
-		require.NoError(t, err)
-		s.claimKinds[0].Spec.Choice.Seed = v1beta1.Seed(one(string(s.claimKinds[0].Spec.Choice.Seed), string(v1beta1.SeedClaim), "Day"))
-		r, err := newRegistrations(t.Context(), s, "classbind-system")
-		require.NoError(t, err)
-		o := &options{fresh: func() uint64 { return 7 }}
-		items, err := o.answers(t.Context(), r, d, "default")
-		require.NoError(t, err)
-		require.Len(t, items, 1)
-		got := items[0]
-		outcomes[got.Outcome]++
-
-		// Fill the server's inv as its watches do.
-		inv := selector.NewInventory()
-		inv.Open()
-		inv.SetClaimKind(selector.NewClaimKind(&s.claimKinds[0]))
-		for n := range s.classKinds {
-			kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[s.classKinds[n].Name]
-			compiled := inventory.NewClassKind(&s.classKinds[n], metav1.SchemeGroupVersion.WithKind(kind), false)
-			compiled.GroupVersionKind.Group = "example.org"
-			var classes []*inventory.Class
-			for _, c := range registrations {
-				if c.GetKind() == kind {
-					classes = append(classes, compiled.NewClass(&c.Unstructured, c.Object))
-				}
-			}
-			inv.SetClasses(inventory.NewClasses(compiled, classes))
-		}
-		assertAnswered(t, inv, nil, s.claimKinds[0].Spec.Reference.Place, d, got)
+		outcomes[answeredAlike(t, g, registrations, nil, d, v1beta1.Seed(one("", string(v1beta1.SeedClaim), "Day"))).Outcome]++
 	}
 	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
 		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
