@@ -1,8 +1,8 @@
 package register
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,9 +119,5 @@ func find(w world, arg string) (kind, error) {
 	case len(found) == 1:
 		return found[0], nil
 	}
-	absent := fmt.Sprintf("%q: there is no such kind: ", arg)
-	if meant := near.Name(arg, slices.Values(known)); meant != "" {
-		return kind{}, fmt.Errorf("%sdid you mean %s?", absent, meant)
-	}
-	return kind{}, errors.New(absent + w.absent)
+	return kind{}, fmt.Errorf("%q: there is no such kind%s", arg, cmp.Or(near.Meant(arg, known), ": "+w.absent))
 }
