@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
@@ -101,36 +100,6 @@ func classKindsServing(ctx context.Context, cache client.Reader, k *v1beta1.Clai
 func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.ClassKind) ([]*v1beta1.ClaimKind, error) {
 	all, _, err := List(ctx, cache)
 	return rules.Served(k, all), err
-}
-
-// classSource is what a class kind is compiled from.
-type classSource struct {
-	object     *v1beta1.ClassKind
-	found      cluster.Resource
-	claimKinds []*v1beta1.ClaimKind // that it serves
-}
-
-// same reports whether classes of both are read and offered in the same way.
-func (s classSource) same(o classSource) bool {
-	return inventory.RevisionOf(s.object) == inventory.RevisionOf(o.object) && s.found == o.found &&
-		slices.Equal(rules.ServedNames(s.object, s.claimKinds), rules.ServedNames(o.object, o.claimKinds)) &&
-		slices.EqualFunc(s.looking(), o.looking(), func(a, b *v1beta1.ClaimKind) bool {
-			return a.Name == b.Name && reflect.DeepEqual(looksOf(a), looksOf(b))
-		})
-}
-
-// looking are the claim kinds that look at fields of classes.
-func (s classSource) looking() []*v1beta1.ClaimKind {
-	return slices.DeleteFunc(slices.Clone(s.claimKinds), func(k *v1beta1.ClaimKind) bool { return !looksAtClasses(k) })
-}
-
-// looksOf has what decides which fields of classes a claim kind looks at.
-func looksOf(k *v1beta1.ClaimKind) v1beta1.ClaimKindSpec {
-	s := k.Spec
-	return v1beta1.ClaimKindSpec{
-		Classes: v1beta1.Classes{Fits: s.Classes.Fits, Partition: s.Classes.Partition, Related: s.Classes.Related},
-		Choice:  v1beta1.Choice{Score: s.Choice.Score}, WhenUnmatched: s.WhenUnmatched,
-	}
 }
 
 func looksAtClasses(k *v1beta1.ClaimKind) bool {

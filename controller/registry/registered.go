@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +23,8 @@ import (
 // registered is what is known of one ClassKind.
 type registered struct {
 	followed[*inventory.Classes, *inventory.Class]
-	// kind whose classes are watched, and what it was compiled from; nil while there is no watch.
+	// kind whose classes are watched, nil while there is no watch.
 	kind   *inventory.ClassKind
-	source classSource
 	synced bool
 	// offered says that the classes were offered before a fault of the registration took them
 	// out of the inventory.
@@ -72,27 +72,28 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	return Followed{
 		Withdraw:   func(why error) { c.withdraw(name, why) },
 		Unanswered: func(why error) { c.unanswered(name, rules.ServedNames(k, served), why) },
-		Follow:     func() (bool, error) { return c.follow(ctx, classSource{k, found, served}), nil },
+		Follow: func() (bool, error) {
+			return c.follow(ctx, inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, served...)), nil
+		},
 	}.LookedUp(err)
 }
 
 // follow watches the classes of a kind, and starts again if its registration changed.
 // It is false if the API server answers the watch with 404.
-func (c *ClassKinds) follow(ctx context.Context, source classSource) bool {
+func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool {
 	c.mu.Lock()
-	old := c.kinds[source.object.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	old := c.kinds[kind.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
 	c.mu.Unlock()
-	if old != nil && old.watch != nil && old.source.same(source) {
+	if old != nil && old.watch != nil && old.kind.Same(kind) {
 		return old.served()
 	}
-	kind := inventory.NewClassKind(source.object, source.found.GroupVersionKind, source.found.Namespaced, source.claimKinds...)
 	if kind.Fault != nil { // The status says so, until the registration changes.
-		c.reject(kind, c.resources.memory(ctx).ServedClasses(source.object))
+		c.reject(kind, slices.Contains(c.resources.memory(ctx).ClassKinds, kind.Name))
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entry := &registered{source: source, kind: kind}
+	entry := &registered{kind: kind}
 	if old != nil {
 		old.stop()
 		entry.objects, entry.offered = old.objects, old.offered

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -152,43 +151,41 @@ func TestPublishPanics(t *testing.T) {
 	assert.True(t, r.mu.TryLock(), "We should go on with the other classes.")
 }
 
-func TestClassSource(t *testing.T) {
-	source := func(change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)) classSource {
+// TestSameClassKind has the changes after which classes are read anew.
+func TestSameClassKind(t *testing.T) {
+	kind := func(change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)) *inventory.ClassKind {
 		k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 7}}
 		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
 		claimKind := controllertest.NewClaimKind("claims.example.org")
 		change(k, &found, &claimKind.Spec)
-		return classSource{k, found, []*v1beta1.ClaimKind{claimKind}}
+		return inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKind)
 	}
-	as := source(func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec) {})
-	for name, tc := range map[string]struct {
-		reason string
+	for reason, tc := range map[string]struct {
 		change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)
 		want   bool
 	}{
-		"StatusOrMetadata": {"We should go on when only status or metadata changed.", func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) {
+		"We should go on when only status or metadata changed.": {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) {
 			k.ResourceVersion, k.Labels, k.Status.Classes = "1001", map[string]string{"a": "b"}, 3
 		}, true},
-		"Generation": {"We should notice a change of the spec.", func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.Generation = 8 }, false},
-		"UID":        {"We should notice another registration of the same name.", func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.UID = "c0ffee" }, false},
-		"Version":    {"We should notice another preferred version.", func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Version = "v2" }, false},
-		"Kind":       {"We should notice another kind of the same plural.", func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Kind = "Au" }, false},
-		"Scope":      {"We should notice another scope.", func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Namespaced = true }, false},
-		"Fits": {"We should notice that claims look at other fields.", func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
-			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size > 1"}}
+		"We should notice a change of the spec.":                  {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.Generation = 8 }, false},
+		"We should notice another registration of the same name.": {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.UID = "c0ffee" }, false},
+		"We should notice another preferred version.":             {func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Version = "v2" }, false},
+		"We should notice another kind of the same plural.":       {func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Kind = "Au" }, false},
+		"We should notice another scope.":                         {func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Namespaced = true }, false},
+		"We should notice another claim kind.": {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) {
+			k.Spec.ClaimKinds = controllertest.Links("b.example.org")
 		}, false},
-		"ClaimKind": {"We should go on where the claim kind looks at no class.", func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
+		"We should notice that claims look at other fields.": {func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
+			s.Choice.Score = "class.spec.size"
+		}, false},
+		"We should go on where the claim kind looks at no class.": {func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
 			s.WhenUnmatched = v1beta1.BindLater
 		}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, as.same(source(tc.change)), tc.reason)
-			assert.Equal(t, tc.want, source(tc.change).same(as), tc.reason)
-		})
+		as := kind(func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec) {})
+		assert.Equal(t, tc.want, as.Same(kind(tc.change)), reason)
+		assert.Equal(t, tc.want, kind(tc.change).Same(as), reason)
 	}
-	more := as
-	more.claimKinds = append(slices.Clone(as.claimKinds), controllertest.NewClaimKind("others.example.org"))
-	assert.False(t, as.same(more), "We should notice that another claim kind is offered the classes.")
 }
 
 func TestSerial(t *testing.T) {
@@ -271,7 +268,7 @@ func TestFollow(t *testing.T) {
 		}
 
 		follow := func() bool {
-			return r.follow(t.Context(), classSource{kind.DeepCopy(), found, nil})
+			return r.follow(t.Context(), inventory.NewClassKind(kind, found.GroupVersionKind, found.Namespaced))
 		}
 		server.Serve("old")
 		require.True(t, follow(), "We should begin to watch.")

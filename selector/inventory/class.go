@@ -85,6 +85,12 @@ func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced
 	return c
 }
 
+// Same reports whether classes of both are read and offered in the same way.
+func (k *ClassKind) Same(o *ClassKind) bool {
+	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced &&
+		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal)
+}
+
 // holds reports whether these fields are held of each class.
 func (k *ClassKind) holds(paths []fields.Path) bool { return k.fields.Covers(paths...) }
 
