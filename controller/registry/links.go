@@ -11,7 +11,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -19,48 +18,40 @@ import (
 // ClaimKind, and what is held of a class on those of the ClaimKinds that its ClassKind serves.
 // So a change of one is a change of the other.
 
-// registeredClaimKind is a ClaimKind, and what it was compiled to.
+// registeredClaimKind is what a ClaimKind was compiled to, and what the schema of its claims says.
 type registeredClaimKind struct {
-	object *v1beta1.ClaimKind
-	linked map[string][]v1beta1.Fit // of the class kinds that serve it
-	paths  Paths
-	kind   *selector.ClaimKind
+	kind  *selector.ClaimKind
+	paths Paths
 }
 
 // register a new or changed claim kind, compiled with the class kinds that serve it. One that is
 // the same stays, with what its strategy remembers. It keeps its serial if only the status or the
 // schema of its claims differs.
-func (r *Registration) register(k *v1beta1.ClaimKind, classKinds []*v1beta1.ClassKind, paths Paths) {
-	next := registeredClaimKind{object: k, linked: map[string][]v1beta1.Fit{}, paths: paths}
-	for _, c := range classKinds {
-		if len(c.Spec.Fits) > 0 {
-			next.linked[c.Name] = c.Spec.Fits
-		}
-	}
-	old := r.claimKind(k.Name)
-	same := old.kind != nil && old.kind.Revision == inventory.RevisionOf(k) && reflect.DeepEqual(old.linked, next.linked)
+func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
+	old := r.claimKind(kind.Name)
+	same := old.kind != nil && old.kind.Revision == kind.Revision &&
+		reflect.DeepEqual(old.kind.Linked, kind.Linked) && slices.Equal(old.kind.LinkedFits, kind.LinkedFits)
 	if same && paths.Version == old.paths.Version && reflect.DeepEqual(old.paths.Check, paths.Check) {
-		old.kind.CannotBindLater.Store(selector.CannotBindLater(k))
-		if next.kind = old.kind; !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.
-			r.needRelated(k.Name, next)
-			r.registered.Notify(k.Name)
+		old.kind.CannotBindLater.Store(kind.CannotBindLater.Load())
+		if !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.
+			r.needRelated(kind.Name, registeredClaimKind{old.kind, paths})
+			r.registered.Notify(kind.Name)
 		}
 		return
 	}
-	next.kind = selector.NewClaimKind(k, classKinds...)
-	next.kind.SetPaths(paths.Check)
-	next.kind.Version = paths.Version
-	if next.kind.Watched {
-		next.kind.Tally = r.Tally(k.Name)
+	kind.SetPaths(paths.Check)
+	kind.Version = paths.Version
+	if kind.Watched {
+		kind.Tally = r.Tally(kind.Name)
 	}
 	if same {
-		next.kind.Serial = old.kind.Serial
+		kind.Serial = old.kind.Serial
 	} else {
-		next.kind.Serial = r.serial.Add(1)
+		kind.Serial = r.serial.Add(1)
 	}
-	r.Inventory.SetClaimKind(next.kind)
-	r.needRelated(k.Name, next)
-	r.registered.Notify(k.Name)
+	r.Inventory.SetClaimKind(kind)
+	r.needRelated(kind.Name, registeredClaimKind{kind, paths})
+	r.registered.Notify(kind.Name)
 }
 
 // unregister a claim kind that is gone.

@@ -31,11 +31,11 @@ type Paths struct {
 	Err error
 }
 
-// ComparePaths of a registration with the schema of its claims. Every replica does that by itself:
+// ComparePaths of a registration, as it is compiled, with the schema of its claims. Every replica does that by itself:
 // whoever may write the status must not stop claims.
-func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) Paths {
-	before := r.claimKind(k.Name)
-	paths := Paths{Check: before.paths.Check, Version: versionOf(ctx, r, k), served: before.paths.served}
+func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind) Paths {
+	before := r.claimKind(k.Name).paths
+	paths := Paths{Check: before.Check, Version: versionOf(ctx, r, k), served: before.served}
 	found, err := r.LookUpClaims(ctx, k, "create")
 	if err != nil {
 		paths.Err = err
@@ -48,10 +48,6 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind) P
 	case errors.Is(err, openapi.ErrNoSchema):
 		paths.Check = selector.PathsCheck{}
 	case err == nil:
-		kind := before.kind
-		if kind == nil || kind.Revision != inventory.RevisionOf(k) {
-			kind = selector.NewClaimKind(k)
-		}
 		paths.Check = selector.CheckPaths(kind, s)
 	}
 	return paths

@@ -213,7 +213,7 @@ func TestSerial(t *testing.T) {
 		{"We should read them again where the registration changed.", func() { k.Generation++ }, 3, 5},
 	} {
 		step.change()
-		r.register(k.DeepCopy(), []*v1beta1.ClassKind{golds.DeepCopy()}, paths)
+		r.register(selector.NewClaimKind(k.DeepCopy(), golds.DeepCopy()), paths)
 		if paths.Err != nil && step.serial == 1 {
 			assert.Same(t, kept, r.Inventory.ClaimKind(k.Name), step.reason)
 		}

@@ -184,8 +184,9 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		paths := r.ComparePaths(ctx, k)
-		r.register(k, classKinds, paths)
+		kind := selector.NewClaimKind(k, classKinds...)
+		paths := r.ComparePaths(ctx, k, kind)
+		r.register(kind, paths)
 		return ctrl.Result{RequeueAfter: paths.recheckAfter()}, nil
 	}
 	return ctrl.Result{}, nil

@@ -39,7 +39,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	serving := rules.Serving(k, classKinds.Items)
 	kind := selector.NewClaimKind(k, serving...)
 	problems = append(problems, unmet(expressionsValid(kind.InvalidExpressions(), nil))...)
-	paths := p.Registration.ComparePaths(ctx, k)
+	paths := p.Registration.ComparePaths(ctx, k, kind)
 	if paths.Err != nil {
 		paths.Check = selector.PathsCheck{} // Of what is stored.
 	}
