@@ -25,7 +25,7 @@ func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, c
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return State{Reason: v1beta1.ReasonNotPermitted, Message: notPermitted(k.Name, err)}
+		return State{Reason: v1beta1.ReasonNotPermitted, Message: whyRefused(err, Permit(k.Name))}
 	case err != nil:
 		return notWatched(err, time.Time{})
 	}

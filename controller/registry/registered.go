@@ -279,9 +279,15 @@ func notWatched(why error, since time.Time) State {
 	return State{Reason: ReasonFor(why), Message: why.Error(), Refused: errors.Is(why, ErrCRDNotServed), Since: since}
 }
 
-// notPermitted is why the API server refuses the classes of a kind, with what lets classbind read them.
-func notPermitted(classKind string, err error) string {
-	return fmt.Sprintf("%v: %s", err, Permit(classKind))
+// whyRefused is why the API server does not serve objects, with what permits it.
+func whyRefused(err error, permit string) string {
+	switch {
+	case err == nil:
+		return "it has not answered yet"
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("%v: %s", err, permit)
+	}
+	return err.Error()
 }
 
 // State returns what is known of a class kind.
@@ -297,13 +303,7 @@ func (c *ClassKinds) State(name string) State {
 	}
 	since, err := k.watch.LastError()
 	s := State{Classes: k.objects, Revision: k.kind.Revision, Since: since, confirmed: k.watch.LastConfirmed()}
-	why := "it has not answered yet"
-	switch {
-	case apierrors.IsForbidden(err):
-		why = notPermitted(k.kind.Name, err)
-	case err != nil:
-		why = err.Error()
-	}
+	why := whyRefused(err, Permit(k.kind.Name))
 	switch {
 	case k.synced && err == nil:
 		s.Reason, s.Message = v1beta1.ReasonServed, "the classes are offered to claims"

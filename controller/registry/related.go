@@ -276,7 +276,7 @@ func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err err
 	case apierrors.IsNotFound(err):
 		r.relatedRequeued.Notify(key.String())
 	case !from.known():
-		r.inventory.SetRelatedMissing(key, whyRefused(err))
+		r.inventory.SetRelatedMissing(key, whyRefused(err, permitRelated))
 	}
 }
 

@@ -53,7 +53,7 @@ func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 	resource := needed.Key()
 	s := RelatedState{Known: k.has(needed)}
 	if k.watch == nil {
-		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %s", resource, whyRefused(k.err))
+		s.Reason, s.Message = ReasonFor(k.err), fmt.Sprintf("%q: %s", resource, whyRefused(k.err, permitRelated))
 		s.refused, s.since = errors.Is(k.err, ErrCRDNotServed), k.since
 		switch {
 		case errors.Is(k.err, errRelatedVersion):
@@ -66,7 +66,7 @@ func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 		return s
 	}
 	since, err := k.watch.LastError()
-	why := whyRefused(err)
+	why := whyRefused(err, permitRelated)
 	switch {
 	case s.Known && err == nil:
 		s.Reason, s.Message = v1beta1.ReasonServed, "the objects that claims name are known"
@@ -82,13 +82,4 @@ func (k *relatedKind) state(needed *rules.Kind) RelatedState {
 	return s
 }
 
-// whyRefused is why the API server does not serve objects, with what admins can do.
-func whyRefused(err error) string {
-	switch {
-	case err == nil:
-		return "it has not answered yet"
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%v: label a ClusterRole that allows list and watch with %s=true", err, v1beta1.AggregateLabel)
-	}
-	return err.Error()
-}
+const permitRelated = "label a ClusterRole that allows list and watch with " + v1beta1.AggregateLabel + "=true"

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -15,13 +16,11 @@ import (
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
 func describeClasses(k *v1beta1.ClassKind, classes *inventory.Classes, mistyped []rules.Invalid, known bool) {
-	if classes != nil {
-		for _, c := range []metav1.Condition{weightsValid(classes), marksValid(classes), labelsHeld(classes)} {
+	for _, condition := range []func(*inventory.Classes) metav1.Condition{weightsValid, marksValid, labelsHeld} {
+		if c := condition(cmp.Or(classes, &inventory.Classes{})); classes != nil {
 			setCondition(&k.Status.Conditions, c, k.Generation)
-		}
-	} else {
-		for _, c := range []string{v1beta1.ConditionWeightsValid, v1beta1.ConditionMarksValid, v1beta1.ConditionLabelsHeld} {
-			meta.RemoveStatusCondition(&k.Status.Conditions, c)
+		} else {
+			meta.RemoveStatusCondition(&k.Status.Conditions, c.Type)
 		}
 	}
 	switch {

@@ -151,23 +151,22 @@ func (a Attempt) LeaseRead(op Op, l Lease) Attempt {
 		if a.seats[i].judged {
 			continue
 		}
-		a.toRead = append(a.toRead, a.request.Known[a.request.Seats[i]]...)
-		if l := &a.seats[i].lease; len(l.Pending) > 0 {
-			a.toRead = append(a.toRead, l.Holder.Class)
+		for _, c := range a.inTheWay(i) {
+			if !slices.Contains(a.toRead, c) {
+				a.toRead = append(a.toRead, c)
+			}
 		}
 	}
-	a.toRead = unique(a.toRead)
 	return a
 }
 
-// unique drops repeated classes and keeps the order.
-func unique(classes []Class) []Class {
-	seen := make(map[Class]bool, len(classes))
-	return slices.DeleteFunc(classes, func(c Class) bool {
-		again := seen[c]
-		seen[c] = true
-		return again
-	})
+// inTheWay are the classes that may be the default of a seat: those known to be, and the one that its Lease names.
+func (a Attempt) inTheWay(at int) []Class {
+	classes := a.request.Known[a.request.Seats[at]]
+	if l := &a.seats[at].lease; len(l.Pending) > 0 {
+		classes = append(slices.Clip(classes), l.Holder.Class)
+	}
+	return classes
 }
 
 // ClassRead goes on with the class that an operation has read.
@@ -247,11 +246,7 @@ func (r *Refusal) worse(o *Refusal) bool {
 // judgeSeat by the rules in the package comment.
 func (a Attempt) judgeSeat(at int) *Refusal {
 	seat, lease := a.request.Seats[at], &a.seats[at].lease
-	inTheWay := a.request.Known[seat]
-	if len(lease.Pending) > 0 {
-		inTheWay = append(slices.Clip(inTheWay), lease.Holder.Class)
-	}
-	for _, c := range inTheWay {
+	for _, c := range a.inTheWay(at) {
 		if c != a.request.Class && slices.Contains(a.live(c).Seats, seat) {
 			return &Refusal{Reason: Taken, Seat: seat, Class: c}
 		}
