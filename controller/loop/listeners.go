@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ func (p *Published[V]) Get(name string) (value V, known bool) {
 }
 
 // Set replaces all.
-func (p *Published[V]) Set(values map[string]V, same func(a, b V) bool) {
+func (p *Published[V]) Set(values map[string]V) {
 	before := p.values.Swap(&values)
 	if before == nil {
 		before = &map[string]V{}
@@ -69,7 +70,7 @@ func (p *Published[V]) Set(values map[string]V, same func(a, b V) bool) {
 	maps.Copy(names, values)
 	for name := range names {
 		was, known := (*before)[name]
-		if is, still := values[name]; known != still || !same(was, is) {
+		if is, still := values[name]; known != still || !reflect.DeepEqual(was, is) {
 			p.Notify(name)
 		}
 	}

@@ -25,7 +25,7 @@ func TestPublished(t *testing.T) {
 		{"We should tell of what changed, came or went.", map[string]string{"a": "2", "c": ""}, []string{"a", "b", "c"}},
 	} {
 		notified = nil
-		p.Set(step.values, func(a, b string) bool { return a == b })
+		p.Set(step.values)
 		slices.Sort(notified)
 		assert.Equal(t, step.want, notified, step.reason)
 	}

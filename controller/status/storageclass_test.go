@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,80 +15,79 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
-// storageClasses answers a list with pages of one class each, the oldest first, by name, with its mark.
-type storageClasses struct {
-	client.Reader
-	pages [][2]string
-	err   error
+func TestSelectorsHeeded(t *testing.T) {
+	named := func(names ...string) (classes []metav1.PartialObjectMetadata) {
+		for _, name := range names {
+			classes = append(classes, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return classes
+	}
+	const before = `before classbind is asked, so its class selector does nothing: kubectl annotate storageclass `
+	for name, tc := range map[string]struct {
+		reason   string
+		defaults []metav1.PartialObjectMetadata
+		err      error
+		want     string // as conditionText has it
+	}{
+		"Default": {
+			reason: "We should say who gives the claims their class, and what would help.", defaults: named("standard"),
+			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
+				`standard storageclass.kubernetes.io/is-default-class-`,
+		},
+		"Defaults": {
+			reason: "We should name the newest of several, and take the marks from all.", defaults: named("new", "old"),
+			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", the newest of 2, ` + before +
+				`new old storageclass.kubernetes.io/is-default-class-`,
+		},
+		"NoDefault": {
+			reason: "We should say that claims are ours to bind.",
+			want:   "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound",
+		},
+		"NotPermitted": {
+			reason: "We should not say what we may not look at.",
+			err:    apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "", errors.New("no")),
+			want:   `Unknown/NotPermitted: cannot tell whether there is a default StorageClass: storageclasses.storage.k8s.io is forbidden: no`,
+		},
+		"NoAnswer": {
+			reason: "We should not say what we could not read.", err: errors.New("connection refused"),
+			want: `Unknown/NotSynced: cannot tell whether there is a default StorageClass: connection refused`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := selectorsHeeded(tc.defaults, tc.err)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
+		})
+	}
 }
 
-func (s storageClasses) List(_ context.Context, l client.ObjectList, options ...client.ListOption) error {
-	if s.err != nil {
-		return s.err
-	}
+// twoPages of one default StorageClass each.
+type twoPages struct{ client.Reader }
+
+func (twoPages) List(_ context.Context, l client.ObjectList, options ...client.ListOption) error {
 	o := &client.ListOptions{}
 	o.ApplyOptions(options)
-	list := l.(*metav1.PartialObjectMetadataList)
-	list.Items, list.Continue = nil, ""
-	page := len(o.Continue)
-	if page < len(s.pages) {
-		class := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: s.pages[page][0]}}
-		class.CreationTimestamp = metav1.Unix(int64(page), 0)
-		class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": s.pages[page][1]}
-		list.Items = append(list.Items, class)
-	}
-	if page+1 < len(s.pages) {
-		list.Continue = o.Continue + "x"
-	}
+	class := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "class" + o.Continue}}
+	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	l.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{class}
+	l.SetContinue(map[string]string{"": "-2"}[o.Continue])
 	return nil
 }
 
 func TestDescribeStorage(t *testing.T) {
-	resource := schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}
-	for name, tc := range map[string]struct {
-		reason    string
-		claimKind string
-		classRef  v1beta1.FieldPath
-		live      storageClasses
-		want      string // as conditionText has it
-	}{
-		"Default": {
-			reason:    "We should say who gives the claims their class, and what would help.",
-			claimKind: "persistentvolumeclaims", classRef: ".spec.storageClassName", live: storageClasses{pages: [][2]string{{"slow", "false"}, {"standard", "true"}}},
-			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", before classbind is asked, so its class selector does nothing: ` +
-				`kubectl annotate storageclass standard storageclass.kubernetes.io/is-default-class-`,
-		},
-		"Defaults": {
-			reason:    "We should name the newest of several, and take the marks from all.",
-			claimKind: "persistentvolumeclaims", classRef: ".spec.storageClassName", live: storageClasses{pages: [][2]string{{"old", "true"}, {"new", "true"}}},
-			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", the newest of 2, before classbind is asked, so its class selector does nothing: ` +
-				`kubectl annotate storageclass new old storageclass.kubernetes.io/is-default-class-`,
-		},
-		"NoDefault": {
-			reason:    "We should say that claims are ours to bind.",
-			claimKind: "persistentvolumeclaims", classRef: ".spec.storageClassName", live: storageClasses{pages: [][2]string{{"slow", "yes"}}},
-			want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound",
-		},
-		"NotPermitted": {
-			reason:    "We should not say what we may not look at.",
-			claimKind: "persistentvolumeclaims", classRef: ".spec.storageClassName", live: storageClasses{err: apierrors.NewForbidden(resource, "", errors.New("no"))},
-			want: `Unknown/NotPermitted: cannot tell whether there is a default StorageClass: storageclasses.storage.k8s.io is forbidden: no`,
-		},
-		"NoAnswer": {
-			reason:    "We should not say what we could not read.",
-			claimKind: "persistentvolumeclaims", classRef: ".spec.storageClassName", live: storageClasses{err: errors.New("connection refused")},
-			want: `Unknown/NotSynced: cannot tell whether there is a default StorageClass: connection refused`,
-		},
-		"AnotherField": {reason: "We should not say it of another field of the claims.", claimKind: "persistentvolumeclaims", classRef: ".spec.volumeAttributesClassName"},
-		"AnotherKind":  {reason: "We should not say it of other claims.", claimKind: "claims.example.org", classRef: ".spec.storageClassName"},
+	k := controllertest.NewClaimKind("persistentvolumeclaims")
+	k.Spec.Reference.Path = ".spec.storageClassName"
+	assert.True(t, (&Writer{Live: twoPages{}}).describeStorage(t.Context(), k), "We should look again: nothing tells of a change.")
+	assert.Contains(t, k.Status.Conditions[0].Message, "storageclass class class-2 ", "We should read all pages.")
+}
+
+func TestDescribeStorageOfOthers(t *testing.T) {
+	for claimKind, path := range map[string]v1beta1.FieldPath{
+		"persistentvolumeclaims": ".spec.volumeAttributesClassName", "claims.example.org": ".spec.storageClassName",
 	} {
-		t.Run(name, func(t *testing.T) {
-			k := controllertest.NewClaimKind(tc.claimKind)
-			k.Spec.Reference.Path = tc.classRef
-			k.Status = v1beta1.ClaimKindStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionSelectorsHeeded}}}
-			assert.Equal(t, tc.want != "", (&Writer{Live: tc.live}).describeStorage(t.Context(), k), "We should look again where nothing tells of a change.")
-			got := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSelectorsHeeded)
-			assert.Equal(t, tc.want, conditionText(got), tc.reason)
-		})
+		k := controllertest.NewClaimKind(claimKind)
+		k.Spec.Reference.Path = path
+		k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionSelectorsHeeded}}
+		assert.False(t, (&Writer{}).describeStorage(t.Context(), k))
+		assert.Empty(t, k.Status.Conditions, "We should say nothing of other claims, or of another field of them.")
 	}
 }

@@ -122,7 +122,7 @@ func (w *Configurator) write(
 	if err != nil {
 		return err
 	}
-	e.leftOut.Set(out, func(a, b string) bool { return a == b })
+	e.leftOut.Set(out)
 	due = slices.DeleteFunc(due, func(e dueEntry) bool { return out[e.kind] != "" })
 	var errs []error
 	for _, in := range names {

@@ -120,7 +120,7 @@ func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 		p.compared = comparison{time.Now(), due, failed}
 	}
 	maps.Copy(due.outcomes, p.compared.failed)
-	p.outcomes.Set(due.outcomes, func(a, b PolicyOutcome) bool { return reflect.DeepEqual(a, b) })
+	p.outcomes.Set(due.outcomes)
 	if due.soon {
 		return ctrl.Result{RequeueAfter: registry.RetryCRDAfter}, nil
 	}

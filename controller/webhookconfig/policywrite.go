@@ -135,26 +135,22 @@ func (p *Policies) apply(ctx context.Context, kind string, object client.Object)
 // remove removes what is not due, the bindings first. Without one of the two, the API
 // server asks us.
 func (p *Policies) remove(ctx context.Context, stored storedPolicies, due duePolicies) error {
-	remove := func(o client.Object) error {
+	var objects []client.Object
+	for _, b := range stored.bindings {
+		objects = append(objects, b)
+	}
+	for _, p := range stored.policies {
+		objects = append(objects, p)
+	}
+	for _, o := range objects {
 		claimKind, ours := strings.CutSuffix(o.GetName(), v1beta1.PolicySuffix)
 		_, isDue := due.policies[claimKind]
 		if !ours || isDue || slices.Contains(due.kept[claimKind], o.GetAnnotations()[v1beta1.RegistrationsAnnotation]) {
-			return nil
+			continue
 		}
 		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("cannot remove the policy %q: %w", o.GetName(), err)
-		}
-		return nil
-	}
-	for _, b := range stored.bindings {
-		if err := remove(b); err != nil {
-			return err
-		}
-	}
-	for _, p := range stored.policies {
-		if err := remove(p); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -35,11 +35,9 @@ const (
 )
 
 // Attempt takes one request through the Leases of its seats. First it reads all
-// of them, then all classes that may stand in the way, and judges: so a refused
-// request has mostly written nothing. Then it writes the Leases in their order. If
-// somebody else has written a Lease meanwhile, it reads and judges that one again,
-// and its classes, always after the Lease that names them. If it refuses the request
-// after all, it takes its writes out.
+// of them, then all classes that may stand in the way, and judges. Then it writes the Leases in
+// their order. If somebody else has written a Lease meanwhile, it reads and judges that one again,
+// and its classes, always after the Lease that names them.
 //
 // An Attempt is a value: every method returns the changed one.
 type Attempt struct {

@@ -19,14 +19,9 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Sightings are what this replica has seen itself, so that it need not trust other
-// clocks.
-//
-// It notes by its own monotonic clock when it first saw a write in a Lease; the write
-// was admitted before that. It watches the Leases, so it sees a write when it is
-// recorded rather than when somebody asks for the next default. A replica that starts
-// takes all writes for new. It also notes which classes it saw stored: once a class is
-// stored with its uid, its creation is over.
+// Sightings are what this replica has seen itself, so that it need not trust other clocks: when
+// it first saw each write in a Lease, by its own monotonic clock, and which classes it saw
+// stored. Once a class is stored with its uid, its creation is over.
 type Sightings struct {
 	stored *lru.Cache // of Holders
 
