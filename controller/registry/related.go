@@ -66,14 +66,6 @@ func (r *RelatedKinds) claimKind(name string) registeredClaimKind {
 // needRelated has the related objects of a claim kind watched, and those that none needs any
 // more not. A claim kind that is gone is empty.
 func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
-	for _, key := range r.setNeeds(name, k) {
-		r.relatedRequeued.Notify(key.String())
-	}
-}
-
-// setNeeds returns the related kinds that are needed now, or not any more, or of which other
-// fields are needed.
-func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []rules.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k.kind != nil {
@@ -98,9 +90,8 @@ func (r *RelatedKinds) setNeeds(name string, k registeredClaimKind) (changed []r
 			continue
 		}
 		has.kind = needs
-		changed = append(changed, key)
+		r.relatedRequeued.Notify(key.String())
 	}
-	return changed
 }
 
 var errNotLookedUp = errors.New("not looked up yet")
