@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -144,7 +145,9 @@ func documents(t testing.TB, manifest string) (objects []*unstructured.Unstructu
 	t.Helper()
 	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
 		object := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		text, err := yaml.YAMLToJSON([]byte(document))
+		require.NoError(t, err)
+		require.NoError(t, utiljson.Unmarshal(text, &object.Object)) // As the API server has them, with whole numbers.
 		if len(object.Object) > 0 {
 			objects = append(objects, object)
 		}

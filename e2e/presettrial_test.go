@@ -174,13 +174,26 @@ func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstr
 func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
 	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Names()...)
 	require.NoError(t, err)
+	if fields, ok := value.(map[string]any); ok && fields["namespace"] == claim.GetNamespace() {
+		delete(fields, "namespace") // It says nothing, and some schemas lack it.
+	}
 	return value
+}
+
+// begun are the fields of a reference that the author of the base gives.
+func (x *trial) begun() map[string]any {
+	fields, _, _ := unstructured.NestedMap(x.base.Object, x.kind.Spec.Reference.Names()...) // A Name has none.
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	return fields
 }
 
 // referenceTo a class, in the form of the kind.
 func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 	kind := class.GroupVersionKind()
-	fields := map[string]any{"name": class.GetName()}
+	fields := x.begun()
+	fields["name"] = class.GetName()
 	switch x.kind.Spec.Reference.Form {
 	case v1beta1.Name:
 		return class.GetName()
@@ -196,7 +209,7 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 	}
 	switch x.kind.Spec.Reference.Form {
 	case v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.NamespacedReference:
-		if class.GetNamespace() != "" {
+		if class.GetNamespace() != x.base.GetNamespace() && class.GetNamespace() != "" {
 			fields["namespace"] = class.GetNamespace()
 		}
 	default: // These carry none.
@@ -301,7 +314,8 @@ func (x *trial) empty(t *testing.T) {
 	claim, class := x.bindable(t, "empty")
 	empty := any("")
 	if x.kind.Spec.Reference.Form != v1beta1.Name {
-		empty = map[string]any{"name": ""}
+		fields := x.begun()
+		fields["name"], empty = "", fields
 	}
 	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Names()...))
 	assert.Equal(t, x.referenceTo(class), x.reference(t, x.created(t, claim)), "We should bind a claim with an empty reference.")

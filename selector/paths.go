@@ -32,9 +32,9 @@ type PathsCheck struct {
 	// Required are the fields without which the API server refuses a claim: of those that
 	// lead to the reference, and of those in it.
 	Required []v1beta1.FieldPath
+	// Company are the fields of a reference that the schema requires and only an author can give.
+	Company []string
 
-	// company are the fields of a reference that the schema requires and only an author can give.
-	company []string
 	// pruned is what the API server would remove, empty if it is nothing.
 	pruned string
 	// remedy says what would help against the problems.
@@ -88,7 +88,7 @@ type pathsChecker struct {
 // SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used
 // yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
-	k.Require(c.Required, c.company)
+	k.Require(c.Required, c.Company)
 	k.selectorAbsent = c.SelectorAbsent
 	if reason, text := c.problem(); reason != "" && (k.fault == nil || k.fault.Reason == v1beta1.ReasonInvalidExpression) {
 		k.fault = inventory.Faultf(reason, "claim kind %q: %s", k.Name, text)
@@ -182,7 +182,7 @@ func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsChe
 		case slices.Contains(form.Fields, name):
 			c.required = append(c.required, name)
 		case k.EmptyIsUnset: // An author may begin the reference with it.
-			c.company = append(c.company, name)
+			c.Company = append(c.Company, name)
 		default:
 			c.addProblem(fmt.Sprintf("%s: the schema requires %s, which the reference does not have", setting, shownPart(k.ClassRef, name)))
 		}

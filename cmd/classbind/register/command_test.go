@@ -60,6 +60,11 @@ func TestRegister(t *testing.T) {
 			args:   "buckets.s3.aws.m.upbound.io providerconfigs.aws.m.upbound.io ClusterProviderConfig", path: ".spec.providerConfigRef", form: v1beta1.KindReference,
 			want: []string{"when: claim.spec.?providerConfigRef.name.orValue('') in ['', 'default']", "# The schema has a default, \"default\""},
 		},
+		"Company": {
+			reason: "We should leave to the author what only an author can give.",
+			args:   "clusters.postgresql.cnpg.io ImageCatalog ClusterImageCatalog", path: ".spec.imageCatalogRef", form: v1beta1.TypedLocalObjectReference,
+			want: []string{"whenAbsent: LeaveAlone", "# The schema requires major in the reference"},
+		},
 		"OwnSelector": {
 			reason: "We should read the selector that claims have beside the reference.",
 			args:   "databases.platform.example.org Composition", path: ".spec.crossplane.compositionRef", form: v1beta1.LocalObjectReference,
@@ -82,9 +87,9 @@ func TestRegister(t *testing.T) {
 			args:   "SFServiceInstance SFCluster", path: ".spec.clusterId", form: v1beta1.Name, guesses: guess,
 		},
 		"ConfusedKinds": {
-			reason: "We should say that a form does not tell two kinds apart.",
-			args:   "BucketClaim BucketClass BucketAccessClass", path: ".spec.bucketClassName", form: v1beta1.Name,
-			want: []string{"# A reference of the form Name cannot tell a BucketClass from a BucketAccessClass"},
+			reason: "We should take the order of the kinds for that in which a name is looked for.",
+			args:   "InferenceService ServingRuntime ClusterServingRuntime --path .spec.predictor.model.runtime", path: ".spec.predictor.model.runtime", form: v1beta1.Name, guesses: guess,
+			want: []string{"# A guess: a reference of the form Name, which cannot tell a ServingRuntime from a ClusterServingRuntime", "precedence: Listed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +121,9 @@ func explained(t *testing.T, printed string, k v1beta1.ClaimKind) {
 	crds, err := explain.ReadCRDs(nil, nil, []string{shapes})
 	require.NoError(t, err)
 	claim := map[string]any{"metadata": map[string]any{"name": "claim"}, "spec": map[string]any{}}
+	if k.Spec.Reference.WhenAbsent == v1beta1.LeaveAbsentAlone {
+		claim["spec"] = map[string]any{k.Spec.Reference.Names()[1]: map[string]any{}}
+	}
 	for _, crd := range crds {
 		if crd.Name == k.Resource() {
 			claim["apiVersion"], claim["kind"] = crd.GroupVersion().String(), crd.Kind

@@ -34,6 +34,8 @@ const (
 type place struct {
 	path fields.Path
 	form *claim.Form
+	// begun says that the reference has fields that only an author can give.
+	begun bool
 	// evidence is 0 where the user named it.
 	evidence int
 }
@@ -44,9 +46,9 @@ func (p place) String() string { return "." + p.path.String() }
 func (o *options) places(s *openapi.Schema, of kind, classes []kind) ([]place, error) {
 	if o.path != "" {
 		at := fields.Path(v1beta1.FieldPath(o.path).Names())
-		p := place{path: at, form: selector.FittingForm(claimKind(of, at), s)}
-		if p.form == nil {
-			c := selector.CheckPaths(claimKind(of, at), s)
+		p := place{path: at}
+		if !p.fit(of, s) {
+			c := selector.CheckPaths(p.claimKind(of), s)
 			why := strings.Join(append(c.Problems, c.Unknown), "; ")
 			return nil, fmt.Errorf("--path=%q: no form of reference fits the schema of %s: %s", o.path, of.name, strings.Trim(why, "; "))
 		}
@@ -59,7 +61,7 @@ func (o *options) places(s *openapi.Schema, of kind, classes []kind) ([]place, e
 		if p.evidence == 0 {
 			continue
 		}
-		if p.form = selector.FittingForm(claimKind(of, at), s); p.form == nil {
+		if !p.fit(of, s) {
 			if p.evidence > byShape {
 				unfit = fmt.Sprintf("; no form of reference fits .%s: classbind register --path .%[1]s says why", at)
 			}
@@ -77,12 +79,29 @@ func (o *options) places(s *openapi.Schema, of kind, classes []kind) ([]place, e
 	return found, nil
 }
 
-// claimKind with its reference at a path, as far as forms need it.
-func claimKind(of kind, at fields.Path) *selector.ClaimKind {
+// fit finds the form of the reference. It reports whether there is one.
+func (p *place) fit(of kind, s *openapi.Schema) bool {
+	for _, p.begun = range []bool{false, true} {
+		if p.form = selector.FittingForm(p.claimKind(of), s); p.form != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// claimKind with its reference at the place, as far as forms need it.
+func (p *place) claimKind(of kind) *selector.ClaimKind {
 	k := &v1beta1.ClaimKind{}
 	k.Name = of.name
-	k.Spec.Reference.Path = v1beta1.FieldPath("." + at.String())
+	k.Spec.Reference.Path = v1beta1.FieldPath(p.String())
+	if p.form != nil {
+		k.Spec.Reference.Form = p.form.Name
+	}
+	if p.begun {
+		k.Spec.Reference.WhenEmpty = v1beta1.BindEmpty
+	}
 	k.Spec.Classes.Namespaces.From = v1beta1.FromSameAsClaim
+	k.Spec.Selector.Path = ".spec.classSelector"
 	return selector.NewClaimKind(k)
 }
 

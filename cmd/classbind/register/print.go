@@ -28,13 +28,19 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 	p := places[0]
 	spec := map[string]any{}
 	reference := map[string]any{"path": p.String(), "form": p.form.Name}
-	comments := guesses(of, classes, places)
-	c := selector.CheckPaths(claimKind(of, p.path), s)
+	comments, confused := guesses(of, classes, places)
+	c := selector.CheckPaths(p.claimKind(of), s)
 	f, name := s.At(p.path), s.At(p.path)
 	if len(p.form.Fields) > 0 {
 		name = s.At(p.path.Below("name"))
 	}
-	if !name.Schema.Allows("") || s.Requires(p.path) {
+	if p.begun {
+		reference["whenAbsent"] = v1beta1.LeaveAbsentAlone
+		comments = append(comments, fmt.Sprintf(
+			"The schema requires %s in the reference, which only an author can give. A claim without a reference is left alone.",
+			strings.Join(c.Company, ", ")))
+	}
+	if p.begun || !name.Schema.Allows("") || s.Requires(p.path) {
 		reference["whenEmpty"] = v1beta1.BindEmpty
 	}
 	if slices.Contains(c.Required, v1beta1.FieldPath(p.String())) {
@@ -88,7 +94,11 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 		}
 		objects = append(objects, registration("ClassKind", class.name, classSpec))
 	}
-	spec["reference"], spec["classes"] = reference, map[string]any{"kinds": linked}
+	offered := map[string]any{"kinds": linked}
+	if confused {
+		offered["precedence"] = v1beta1.PrecedenceListed
+	}
+	spec["reference"], spec["classes"] = reference, offered
 	objects[0] = registration("ClaimKind", of.name, spec)
 	var role []any
 	for _, group := range slices.Sorted(maps.Keys(rules)) {
@@ -123,8 +133,8 @@ func registration(kind, name string, spec map[string]any) map[string]any {
 	}
 }
 
-// guesses that the first of the places rests on.
-func guesses(of kind, classes []kind, places []place) (comments []string) {
+// guesses that the first of the places rests on. With confused, a reference there may mean a class of several kinds.
+func guesses(of kind, classes []kind, places []place) (comments []string, confused bool) {
 	p := places[0]
 	tied := len(places) > 1 && places[1].evidence == p.evidence
 	if p.evidence > 0 && (p.evidence < sure || tied) {
@@ -146,13 +156,14 @@ func guesses(of kind, classes []kind, places []place) (comments []string) {
 		}
 		for _, other := range classes[:i] {
 			if p.form.Confuses(class.GroupVersionKind, other.GroupVersionKind) {
+				confused = true
 				comments = append(comments, fmt.Sprintf(
-					"A reference of the form %s cannot tell a %s from a %s: claims are offered those of one kind.",
+					"A guess: a reference of the form %s, which cannot tell a %s from a %s, means the first of them that has the name.",
 					p.form.Name, other.Kind, class.Kind))
 			}
 		}
 	}
-	return comments
+	return comments, confused
 }
 
 // givenName is the name of a class that the schema gives to claims without a reference.
