@@ -72,20 +72,17 @@ func (t *typeChecks) readers(_ context.Context, crd client.Object) (names []stri
 
 // setupTypeChecks adds a controller that checks the registrations of one kind. It checks one again when its spec or a schema
 // changes, and all when one of the other kind changes.
-func setupTypeChecks[K any, P interface {
-	*K
-	client.Object
-}](
-	mgr ctrl.Manager, name string, s *Writer, checks *typeChecks, other client.Object, all handler.EventHandler,
+func (s *Writer) setupTypeChecks(
+	mgr ctrl.Manager, name string, checks *typeChecks, kind, other client.Object, all handler.EventHandler,
 ) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxTypeChecks}).
-		For(P(new(K)), loop.RevisionChanged).
+		For(kind, loop.RevisionChanged).
 		Watches(other, all, loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), loop.ForNames(checks.readers)).
 		Complete(loop.ByName(func(ctx context.Context, name string) (ctrl.Result, error) {
-			k := P(new(K))
-			if err := mgr.GetClient().Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
+			k := kind.DeepCopyObject().(client.Object) //nolint:forcetypeassert // It is one.
+			if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, k); err != nil {
 				checks.found.Delete(name)
 				return ctrl.Result{}, client.IgnoreNotFound(err)
 			}

@@ -116,8 +116,8 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		return names
 	})
 	err := errors.Join(
-		setupTypeChecks[v1beta1.ClaimKind](mgr, "claimkind-expressions", s, &s.claimTypes, &v1beta1.ClassKind{}, claimKinds),
-		setupTypeChecks[v1beta1.ClassKind](mgr, "classkind-expressions", s, &s.classTypes, &v1beta1.ClaimKind{}, classKinds))
+		s.setupTypeChecks(mgr, "claimkind-expressions", &s.claimTypes, &v1beta1.ClaimKind{}, &v1beta1.ClassKind{}, claimKinds),
+		s.setupTypeChecks(mgr, "classkind-expressions", &s.classTypes, &v1beta1.ClassKind{}, &v1beta1.ClaimKind{}, classKinds))
 	if err != nil {
 		return err
 	}
