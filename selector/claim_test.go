@@ -1,18 +1,24 @@
 package selector
 
 import (
+	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
+	strictjson "sigs.k8s.io/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -443,7 +449,7 @@ func FuzzSelector(f *testing.F) {
 		raw, err := json.Marshal(object) // No name is there twice.
 		require.NoError(t, err)
 		want := &metav1.LabelSelector{}
-		strict, err := kjson.UnmarshalStrict(raw, want)
+		strict, err := strictjson.UnmarshalStrict(raw, want)
 		wrong := err != nil || len(strict) > 0 || len(metav1validation.ValidateLabelSelector(want, metav1validation.LabelSelectorValidationOptions{}, at)) > 0
 		got, errs := claim.ParseSelector(object, at)
 		if len(errs) == 1 && (errs[0].Type == field.ErrorTypeTooMany || errs[0].Type == field.ErrorTypeTooLong) {
@@ -456,4 +462,288 @@ func FuzzSelector(f *testing.F) {
 			assert.Equal(t, selector.String(), got.String())
 		}
 	})
+}
+
+// TestReadAsWritten has expressions say the same of what is read of a claim as of all of it.
+func TestReadAsWritten(t *testing.T) {
+	parts := []string{`null`, `1`, `1e300`, `true`, `"text"`, `[]`, `["b"]`, `[{"b":1}]`, `{}`}
+	for _, below := range parts {
+		parts = append(parts, `{"b":`+below+`}`)
+	}
+	claims := []string{`{}`, `{"spec":{}}`, `{"metadata":{"labels":{"b":"1"}},"spec":null}`, `{"spec":1}`, `{"spec":[]}`, `{"spec":[],"spec":{"a":{"b":1}}}`}
+	for _, part := range parts {
+		claims = append(claims, `{"metadata":{"labels":{}},"spec":{"a":`+part+`}}`)
+	}
+	for _, text := range []v1beta1.Expression{
+		"has(claim.spec.a.b)", "has(claim.spec) && has(claim.spec.a) && has(claim.spec.a.b)", "claim.spec.a.b == 1", "claim.spec.a.b == null",
+		"claim.?spec.?a.?b.orValue('none') == 'none'", "claim.spec.a.exists(k, k == 'b')", "size(claim.spec.a) > 0", "claim.spec.a.b.b == 1 || claim.metadata.labels.b == '1'",
+		"has(claim.metadata.labels.b)",
+	} {
+		registered := postgres()
+		registered.Spec.Claims.When = text
+		kind := NewClaimKind(registered)
+		require.Nil(t, NewClaimKind(registered).fault, text)
+		bindWhen := kind.BindWhen
+		said := map[string]bool{}
+		for _, raw := range claims {
+			var whole map[string]any
+			require.NoError(t, json.Unmarshal([]byte(raw), &whole))
+			read, err := kind.DecodeValid([]byte(raw))
+			require.NoError(t, err)
+			want, wantErr := bindWhen.Bool(&expression.Input{Claim: whole}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+			got, gotErr := bindWhen.Bool(&expression.Input{Claim: read}, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+			assert.Equal(t, wantErr == nil, gotErr == nil, "%s of %s: %v, %v", text, raw, wantErr, gotErr)
+			assert.False(t, gotErr != nil && strings.Contains(gotErr.Error(), "selector"), "%s of %s: %v", text, raw, gotErr)
+			assert.Equal(t, want, got, "We should read of %s all that %q looks at.", raw, text)
+			said[fmt.Sprint(want, wantErr != nil)] = true
+		}
+		assert.Greater(t, len(said), 1, "We should try claims of which %q says something else.", text)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	type want struct {
+		object map[string]any
+		err    string
+	}
+	spec := func(v any) map[string]any { return map[string]any{"spec": v} }
+	selecting := func(selector string) string { return `{"spec":{"classSelector":` + selector + `}}` }
+	selected := func(v any) want { return want{object: spec(map[string]any{"classSelector": v})} }
+	labels := func(n int) string {
+		return `{"matchLabels":{"a":"` + strings.Repeat("b", n-len(`{"matchLabels":{"a":""}}`)) + `"}}`
+	}
+	for name, tc := range map[string]struct {
+		reason, claim string
+		want          want
+	}{
+		"Whole": {
+			reason: "We should read what is asked for, and nothing else.",
+			claim: `{"apiVersion":"v1","metadata":{"name":"db","labels":{"a":"b"},"generateName":"db-","deletionTimestamp":null,"annotations":{"a":"b","classbind.io/class-selector":"tier=gold"}},
+				"spec":{"classSelector":{"matchLabels":{"tier":"gold"},"other":[1,-2.5,true,false,null,{}]},"classRef":{"name":"gold","uid":"1"},"resourceRef":"","size":{"classRef":1}},"status":{},"classRef":1}`,
+			want: want{object: map[string]any{
+				"metadata": map[string]any{"generateName": "db-", "deletionTimestamp": nil, "annotations": map[string]any{"classbind.io/class-selector": "tier=gold"}},
+				"spec": map[string]any{
+					"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}, "other": []any{int64(1), -2.5, true, false, nil, map[string]any{}}},
+					"classRef":      map[string]any{"name": "gold", fields.OtherFields: fields.Unread{}}, "resourceRef": fields.Unread{Length: 2},
+				},
+			}},
+		},
+		"Empty":         {reason: "We should read a claim that says nothing.", claim: ` {} `, want: want{object: map[string]any{}}},
+		"Null":          {reason: "We should keep null, which is as good as absent.", claim: `{"spec":null}`, want: want{object: spec(nil)}},
+		"String":        {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(fields.Unread{Length: 6})}},
+		"Array":         {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(fields.Unread{Length: 12})}},
+		"LargeNumber":   {reason: "We should take a number that is too large for an integer.", claim: selecting("12345678901234567890"), want: selected(12345678901234567890.0)},
+		"UnreadNumber":  {reason: "We should not judge what we do not read.", claim: `{"size":1e999}`, want: want{object: map[string]any{}}},
+		"EscapedName":   {reason: "We should know a name in any spelling.", claim: `{"\u0073pec":{"classSelector":"\u0067old"}}`, want: selected("gold")},
+		"AnotherCase":   {reason: "We should tell names by their case.", claim: `{"Spec":{}}`, want: want{object: map[string]any{}}},
+		"LongName":      {reason: "We should pass over a name of any length.", claim: `{"` + strings.Repeat("a", 1000) + `":{}}`, want: want{object: map[string]any{}}},
+		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": fields.Unread{Length: 1}})}},
+		"NoObject":      {reason: "We should refuse a claim that is no object.", claim: `["db"]`, want: want{err: "must be an object"}},
+		"NullForAClaim": {reason: "We should refuse a claim that is no object.", claim: `null`, want: want{err: "must be an object"}},
+		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(fields.Unread{Length: 5})},
+		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": fields.LongText{Length: 1<<20 + 2}})}},
+		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(fields.Unread{Length: 16<<10 + 1})},
+		"LongestSelector": {
+			reason: "We should read the longest selector that there may be.", claim: selecting(labels(16 << 10)),
+			want: selected(map[string]any{"matchLabels": map[string]any{"a": strings.Repeat("b", 16<<10-24)}}),
+		},
+		"ManyRequirements": {reason: "We should go on after a selector that is too long.", claim: `{"spec":{"classSelector":{"matchExpressions":[{}` + strings.Repeat(`,{}`, 1<<20) + `]},"resourceRef":{}}}`, want: want{object: spec(map[string]any{"classSelector": fields.Unread{Length: 3<<20 + 25}, "resourceRef": fields.Unread{Length: 2}})}},
+		"LongFieldName":    {reason: "We should not keep a name that is too long.", claim: selecting(`{"` + strings.Repeat("a", 1<<20) + `":{}}`), want: selected(fields.Unread{Length: 1<<20 + 7})},
+		"DeepSelector":     {reason: "We should not keep what is deeper than a selector is.", claim: selecting(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), want: selected(fields.Unread{Length: 18000})},
+		"DeeperSelector":   {reason: "We should not keep what is deeper than a selector is.", claim: selecting("[[[[[[]]]]]]"), want: selected([]any{[]any{[]any{[]any{fields.Unread{}}}}})},
+		"LongAnnotation": {
+			reason: "We should not keep an annotation that is too long.", claim: `{"metadata":{"annotations":{"classbind.io/class-selector":"` + strings.Repeat("a", 1<<20) + `"}}}`,
+			want: want{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"classbind.io/class-selector": fields.LongText{Length: 1<<20 + 2}}}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object, err := NewClaimKind(postgres()).DecodeValid([]byte(tc.claim))
+			assert.Equal(t, tc.want.object, object, tc.reason)
+			if tc.want.err != "" {
+				require.ErrorContains(t, err, tc.want.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+		})
+	}
+}
+
+// FuzzDecode proves that it makes no difference whether the whole claim is decoded.
+func FuzzDecode(f *testing.F) {
+	for _, claim := range []string{
+		`{}`, `null`, `[]`, `{"spec":null,"metadata":1}`, `{"spec":{"classSelector":{"matchLabels":{"tier":"gold"}}}}`, `{"spec":{"classRef":{"name":"gold"}}}`,
+		`{"spec":{"template":{"class":{"kind":"Gold","apiVersion":"v1/a","name":"a"}}},"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}`,
+		`{"metadata":{"generateName":"a","deletionTimestamp":"b","annotations":{"classbind.io/class-selector":"tier in (gold)"}}}`,
+		`{"spec":{"classSelector":{"matchLabels":{"a":8}}},"selector":{"matchLabels":{"a":1.5}}}`, `{"spec":{"source":"a","resourceRef":1}}`,
+		`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"a"},"annotations":{"example.org/class":"","kubernetes.io/ingress.class":null}},"spec":{"className":""}}`,
+		`{"spec":{"ref":{"name":"","kind":5,"apiVersion":"v1"},"topology":{"classRef":{}}}}`, `{"spec":{"ref":{"name":[],"namespace":"a"},"topology":1}}`,
+		`{"sp\u0065c":{"classRef":"\ud800"},"spec":{"classSelector":{}}}`, `{"spec":{"a":1,"a":2,"classRef":1,"classRef":null}}`, `{"selector":-0,"spec":1E2}`,
+	} {
+		f.Add([]byte(claim))
+	}
+	other := postgres()
+	other.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.template.class"}, Form: v1beta1.TypedLocalObjectReference}
+	other.Spec.Selector.Path = ".selector"
+	other.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}, {Path: ".spec.source"}}
+	kinds := []*ClaimKind{
+		NewClaimKind(postgres()), NewClaimKind(other), kindOf(byLabel), kindOf(byAnnotation), kindOf(byName), kindOf(byObject), kindOf(belowTopology),
+		kindOf(func(s *v1beta1.ClaimKindSpec) {
+			s.Selector.WhenAbsent, s.Selector.Annotation = v1beta1.NoSelectorLeaveAlone, "example.org/class"
+			s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: queueLabel}}
+		}),
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, k := range kinds {
+			got, err := k.DecodeValid(raw)
+			if err != nil || !isValid(raw) {
+				continue
+			}
+			var whole map[string]any
+			if err := json.Unmarshal(raw, &whole); err != nil {
+				require.ErrorContains(t, err, "cannot unmarshal number", "We should not read what is no JSON.")
+				continue // The error is in a part that we do not read.
+			}
+			assert.Equal(t, k.HasReference(whole), k.HasReference(got))
+			claim, want := k.Read("team", "db", got), k.Read("team", "db", whole)
+			if len(want.GenerateName) > v1beta1.MaxNameBytes {
+				want.GenerateName = "" // It is not read.
+			}
+			if len(raw) > v1beta1.MaxSelectorBytes { // Only one of them knows how much too long a selector is.
+				claim.Problems, want.Problems = nil, nil
+			}
+			assert.Equal(t, want, claim)
+		}
+	})
+}
+
+// isValid reports whether the decoder of reviews lets such a claim through.
+func isValid(raw []byte) bool { return jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) }
+
+// A field that a claim repeats is made once.
+func TestRepetitionsAreMadeOnce(t *testing.T) {
+	for name, one := range map[string]string{
+		"Objects":   `"spec":{"classRef":{"name":1}},"spec":1`,
+		"Selectors": `"spec":{"classSelector":{"matchExpressions":[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]}}`,
+		"Names":     `"\u0061":0`,
+	} {
+		raw := []byte(`{` + one + string(bytes.Repeat([]byte(","+one), 10_000)) + `}`)
+		kind := NewClaimKind(postgres())
+		_, err := kind.DecodeValid(raw)
+		require.NoError(t, err)
+		allocs := testing.AllocsPerRun(1, func() { _, _ = kind.DecodeValid(raw) })
+		assert.Less(t, allocs, 100.0, "We should allocate little for %s.", name)
+	}
+}
+
+// TestOptional has claims of kinds that ask for less than a class for each.
+func TestOptional(t *testing.T) {
+	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
+	optional := func(s *v1beta1.ClaimKindSpec) {
+		s.Selector.WhenAbsent, s.WhenUnmatched = v1beta1.NoSelectorDefaultIfAny, v1beta1.Deny
+	}
+	company := func(s *v1beta1.ClaimKindSpec) {
+		s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}
+		s.Selector.WhenAbsent = v1beta1.NoSelectorAny
+	}
+	begun := func(s *v1beta1.ClaimKindSpec) {
+		company(s)
+		s.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		kind      func(*v1beta1.ClaimKindSpec)
+		claim     string
+		leftAlone string
+		denied    bool
+		warning   string
+		problem   string
+		class     string
+	}{
+		"Unneeded":     {reason: "We should tell nobody that a claim gets no class that it does without.", kind: optional, claim: `{spec: {}}`},
+		"Selected":     {reason: "We should refuse a claim that asks for a class.", kind: optional, claim: `{spec: {classSelector: {matchLabels: {a: b}}}}`, denied: true, warning: "matches the selector"},
+		"Begun":        {reason: "We should refuse a claim that says of which kind its class is.", kind: optional, claim: `{spec: {classRef: {kind: B}}}`, denied: true, warning: "no class is marked default"},
+		"Company":      {reason: "We should add the name to what only the author can give.", kind: company, claim: `{spec: {ref: {major: 16}}}`, class: "A/a"},
+		"NoCompany":    {reason: "We should refuse a claim that lacks what only its author can give.", kind: company, claim: `{spec: {}}`, problem: "spec.ref.major: Required value: the schema requires it beside the name of a class, and only the author of the claim can give it"},
+		"AbsentAlone":  {reason: "We should leave alone a claim without a reference where its kind says so.", kind: begun, claim: `{spec: {}}`, leftAlone: claim.ReferenceAbsent},
+		"NullAlone":    {reason: "We should take null for none.", kind: begun, claim: `{spec: {ref: null}}`, leftAlone: claim.ReferenceAbsent},
+		"AbsentNeeded": {reason: "We should bind a claim that began its reference.", kind: begun, claim: `{spec: {ref: {}}}`, class: "A/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(tc.kind)
+			if kind.EmptyIsUnset {
+				kind.SetPaths(CheckPaths(kind, schemaOfCRD(t, required)))
+			}
+			classes := newKind("as.example.org", "A")
+			d, err := new(Decider).Decide(t.Context(), newView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})}),
+				kind.Read("team", "db", decode(t, tc.claim)), Admit)
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
+			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
+			switch {
+			case tc.problem != "":
+				require.Len(t, d.Claim.Problems, 1, tc.reason)
+				assert.Equal(t, tc.problem, d.Claim.Problems[0].Error(), tc.reason)
+			case tc.warning != "":
+				assert.Contains(t, d.Warning(), tc.warning, tc.reason)
+			case tc.leftAlone == "":
+				assert.Empty(t, d.Warning(), tc.reason)
+			}
+			if tc.class == "" {
+				assert.Nil(t, d.Class, tc.reason)
+			} else {
+				assert.Equal(t, tc.class, d.Class.String(), tc.reason)
+			}
+		})
+	}
+}
+
+// TestPrecedence has two class kinds whose classes a reference cannot tell apart.
+func TestPrecedence(t *testing.T) {
+	local, shared := newKind("zlocals.example.org", "Local"), newKind("ashared.example.org", "Shared")
+	local.Namespaced = true
+	in := func(kind *inventory.ClassKind, namespace, name string) *inventory.Class {
+		return &inventory.Class{Kind: kind, Namespace: namespace, Name: name, Weight: 1}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		listed bool
+		locals []*inventory.Class
+		unread []UnreadKind
+		want   []string
+	}{
+		"ByName":    {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
+		"Listed":    {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
+		"Shadowed":  {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
+		"Elsewhere": {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
+		"Unread":    {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Selector.WhenAbsent = v1beta1.LocalObjectReference, v1beta1.NoSelectorAny
+				s.Classes.Kinds = []v1beta1.ClassKindLink{{Name: local.Name}, {Name: shared.Name}}
+				if tc.listed {
+					s.Classes.Precedence = v1beta1.PrecedenceListed
+				}
+			})
+			all := []*inventory.Classes{inventory.NewClasses(local, tc.locals), inventory.NewClasses(shared, []*inventory.Class{in(shared, "", "a")})}
+			view := newView(kind, all)
+			view.Unread = tc.unread
+			e, err := new(Decider).Explain(t.Context(), view, kind.Read("team", "db", decode(t, `{spec: {}}`)))
+			require.NoError(t, err)
+			var got []string
+			for _, c := range e.Candidates {
+				got = append(got, c.Class.String())
+			}
+			assert.ElementsMatch(t, tc.want, got, tc.reason)
+			if tc.listed {
+				named := map[string]any{"spec": map[string]any{"classRef": map[string]any{"name": "a"}}}
+				class, _ := kind.ClassOf(all, "team", named)
+				want := in(shared, "", "a").String()
+				if name == "Shadowed" {
+					want = "Local/team/a"
+				}
+				assert.Equal(t, want, class.String(), "We should find the class that a name means.")
+			}
+		})
+	}
 }

@@ -1,12 +1,27 @@
 package selector
 
 import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/claim/claimtest"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 )
 
 // TestNamesOfRelated that fail are names of no object only if an object is absent.
@@ -41,5 +56,442 @@ func TestNamesOfRelated(t *testing.T) {
 			require.NotEmpty(t, d.Claim.Problems, tc.reason)
 			assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
 		})
+	}
+}
+
+func TestMatchConditionOfBindWhen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason     string
+		expression v1beta1.Expression
+		condition  string
+		decides    bool
+	}{
+		"None":    {reason: "We should have no condition without an expression."},
+		"Claim":   {reason: "We should name the claim as the API server does.", expression: "claim.spec.a == 'claim'", condition: "object.spec.a == 'claim'"},
+		"Request": {reason: "We should leave who creates the claim to the API server.", expression: "request.userInfo.username == claim.spec.a", condition: "request.userInfo.username == object.spec.a"},
+		"Hidden": {
+			reason: "We should not hide the claim.", expression: "claim.spec.a.all(object, object == claim.spec.b)",
+			condition: "object.spec.a.all(object_, object_ == object.spec.b)",
+		},
+		"Namespace": {reason: "The API server does not know the namespace.", expression: "claim.spec.a == namespace.metadata.labels.a"},
+		"Related":   {reason: "The API server does not know related objects.", expression: "has(related.plan)"},
+		"Invalid":   {reason: "We should have no condition that does not compile.", expression: "claim.spec.ref.name =="},
+		"Reference": {reason: "It should decide if it looks at the reference.", expression: "claim.spec.ref == {}", condition: "object.spec.ref == {}", decides: true},
+		"Above":     {reason: "It should decide if it looks above the reference.", expression: "claim.spec == {}", condition: "object.spec == {}", decides: true},
+		"Below": {
+			reason: "It should decide if it looks below the reference.", decides: true,
+			expression: "claim.spec.ref.name == related.plan.spec.a",
+		},
+		"Beside": {reason: "It should not decide if it looks beside the reference.", expression: "claim.spec.reference.name == ''", condition: "object.spec.reference.name == ''"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.Reference.Path, k.Spec.Claims.When = ".spec.ref", tc.expression
+			k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
+			condition, decides := claim.BindWhen(k, "object")
+			assert.Equal(t, tc.condition, condition, tc.reason)
+			assert.Equal(t, tc.decides, decides, tc.reason)
+		})
+	}
+}
+
+// TestReferencesThatCount has only those that claims.when does not replace.
+func TestReferencesThatCount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason     string
+		expression v1beta1.Expression
+		claim      string
+		counts     bool
+	}{
+		"Default":   {reason: "A default should not count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: default}}}`},
+		"Other":     {reason: "Another reference should count.", expression: "claim.spec.ref.name == 'default'", claim: `{spec: {ref: {name: gold}}}`, counts: true},
+		"Fails":     {reason: "A reference should count if the expression fails.", expression: "claim.spec.ref.name == 'default' && claim.spec.a > 1", claim: `{spec: {ref: {name: default}}}`, counts: true},
+		"Delayed":   {reason: "A reference should count where claims.when does not look at it.", expression: "claim.spec.ready", claim: `{spec: {ready: true, ref: {name: default}}}`, counts: true},
+		"Term":      {reason: "A term should be enough to tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: gold}}}`, counts: true},
+		"NoTerm":    {reason: "A reference should not count if more than the claim must tell.", expression: "claim.spec.ref.name == related.plan.spec.a", claim: `{spec: {ref: {name: gold}}}`},
+		"OtherTerm": {reason: "A reference should not count if another term may tell.", expression: "claim.spec.ref.name == 'default' && has(related.plan)", claim: `{spec: {ref: {name: default}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference}), func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.When = tc.expression
+				s.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: "plans.example.org", NameExpression: "claim.spec.plan"}}
+			})
+			require.Nil(t, kind.fault)
+			claim := decode(t, tc.claim)
+			_, bound := kind.BoundTo("team", claim)
+			assert.Equal(t, tc.counts, bound, tc.reason)
+			assert.Equal(t, tc.counts, kind.HasReference(claim), tc.reason)
+			_, missing := kind.ClassOf([]*inventory.Classes{inventory.NewClasses(newKind("golds.example.org", "Gold"), nil)}, "team", claim)
+			assert.Equal(t, tc.counts, missing != "", "We should miss no class of a reference that does not count.")
+		})
+	}
+}
+
+const plans, storage = "plans.example.org", "storageclasses.storage.k8s.io"
+
+// planned is a ClaimKind whose claims name a plan.
+func planned(name string, expressions ...v1beta1.Expression) *v1beta1.ClaimKind {
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	k.Spec.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.planId"}}
+	k.Spec.Reference.Path = ".spec.classRef"
+	for i, e := range expressions {
+		k.Spec.Classes.Fits = append(k.Spec.Classes.Fits, v1beta1.Fit{Name: fmt.Sprintf("Fit%d", i), Expression: e})
+	}
+	return k
+}
+
+func plan(tier string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"tier": tier, "size": int64(3)}}
+}
+
+func TestUnionRelated(t *testing.T) {
+	tiers := planned("tiers.example.org", "class.metadata.name == related.plan.spec.tier")
+	both := planned("both.example.org", "class.metadata.name == related.plan.spec.size && namespace.metadata.labels.tenant == 'a'")
+	both.Spec.Classes.Related = append(both.Spec.Classes.Related,
+		v1beta1.Related{Name: "storage", Resource: storage, Version: "v1", NameExpression: "related.plan.spec.storage"},
+		v1beta1.Related{Name: "other", Resource: plans, NameExpression: "'other'"})
+	both.Spec.Classes.Fits = append(both.Spec.Classes.Fits, v1beta1.Fit{Name: "Other", Expression: "related.other.metadata.name == related.storage.metadata.name"})
+	text := func(kinds ...*v1beta1.ClaimKind) (all []string) {
+		var compiled []*ClaimKind
+		for _, k := range kinds {
+			require.Nil(t, NewClaimKind(k).fault)
+			compiled = append(compiled, NewClaimKind(k))
+		}
+		for _, r := range UnionRelated(compiled...) {
+			all = append(all, fmt.Sprint(r.Key(), r.Fields.Paths(), r.MetadataOnly()))
+		}
+		return all
+	}
+	assert.Equal(t, []string{"plans.example.org [spec.tier] false"}, text(tiers), "We should say what is looked at.")
+	assert.Equal(t, []string{
+		"namespaces [metadata.labels[tenant]] true",
+		"plans.example.org [metadata.name spec.size spec.storage spec.tier] false",
+		"storageclasses.storage.k8s.io/v1 [metadata.name] true",
+	}, text(tiers, both), "We should join what several kinds, and several names of one kind, look at.")
+	assert.Empty(t, text(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), "We should need nothing without expressions.")
+}
+
+func TestObjects(t *testing.T) {
+	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
+	gold, iron := kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))
+	none := inventory.NewObjects(kind, true, nil)
+	one := none.With("team", "p", gold)
+	assert.Equal(t, []int{0, 1}, []int{none.Len(), one.Len()}, "We should leave alone what others hold.")
+	assert.Same(t, gold, one.Find("team", "p"))
+	assert.Nil(t, one.Find("other", "p"), "We should tell namespaces apart.")
+	assert.Nil(t, one.Find("team", "q"))
+	assert.Same(t, one, one.With("team", "p", kind.Fields.Project(map[string]any{"spec": map[string]any{"tier": "gold", "size": int64(7)}})),
+		"We should see no change where nobody looks.")
+	two := one.With("team", "p", iron)
+	assert.Same(t, iron, two.Find("team", "p"))
+	assert.Same(t, gold, one.Find("team", "p"))
+	assert.Same(t, two, two.Without("other", "p"), "We should see no change where nothing was.")
+	assert.Zero(t, two.Without("team", "p").Len())
+	assert.Same(t, gold, inventory.NewObjects(kind, true, map[types.NamespacedName]*expression.Object{{Namespace: "team", Name: "p"}: gold}).Find("team", "p"))
+	assert.Nil(t, (*inventory.Objects)(nil).Find("team", "p"), "We should find nothing where nothing is known.")
+}
+
+func TestInventoryRelated(t *testing.T) {
+	const name = "claims.example.org"
+	k := NewClaimKind(planned(name, "class.metadata.name == related.plan.spec.tier"))
+	other := NewClaimKind(planned("sized.example.org", "related.plan.spec.size > 1"))
+	kindOf := func(k *ClaimKind) *rules.Kind { return k.RelatedKinds()[0] }
+	objects := func(k *rules.Kind, tier string) *inventory.Objects {
+		return inventory.NewObjects(k, false, map[types.NamespacedName]*expression.Object{{Name: "p"}: k.Fields.Project(plan(tier))})
+	}
+	i := NewInventory()
+	i.Open()
+	i.SetClaimKind(k)
+	view := func() *View { return i.Snapshot()[name] }
+	fault := func() string {
+		if view().Fault == nil {
+			return ""
+		}
+		assert.Equal(t, v1beta1.ReasonRelatedMissing, view().Fault.Reason)
+		assert.Same(t, view().Fault, view().RelatedMissing)
+		return view().Fault.Text
+	}
+	assert.Equal(t, `the objects of "plans.example.org", at which expressions of claim kind "claims.example.org" look, are not known yet: `+
+		`the API server has not listed them yet`, fault(), "We should bind no claim before we know what it names.")
+
+	i.SetRelatedMissing(rules.Key{Resource: plans}, "no right")
+	assert.Contains(t, fault(), "not known yet: no right", "We should say why.")
+
+	i.SetRelated(objects(kindOf(k), "gold"))
+	require.Empty(t, fault(), "We should bind claims once we know what they name.")
+	first := view()
+	assert.Equal(t, "gold", tierOf(t, first), "We should have the objects in the view.")
+
+	i.SetRelated(objects(kindOf(k), "iron"))
+	assert.Equal(t, []string{"gold", "iron"}, []string{tierOf(t, first), tierOf(t, view())}, "We should make a new view for other objects, and leave the old one alone.")
+
+	i.SetRelatedMissing(rules.Key{Resource: plans}, "no answer")
+	assert.Empty(t, fault(), "We should go on with the last known objects.")
+	assert.Equal(t, "iron", tierOf(t, view()))
+
+	i.SetClaimKind(other)
+	require.NotNil(t, i.Snapshot()[other.Name].Fault, "We should not take a field that is not held for one that is absent.")
+	assert.Contains(t, i.Snapshot()[other.Name].Fault.Text, "no answer")
+	assert.Empty(t, fault(), "We should leave claim kinds alone that look at what is held.")
+
+	union := UnionRelated(k, other)[0]
+	i.SetRelated(objects(union, "lead"))
+	assert.Empty(t, fault())
+	assert.Nil(t, i.Snapshot()[other.Name].Fault)
+	assert.Equal(t, "lead", tierOf(t, view()))
+
+	before := view()
+	i.SetRelated(inventory.NewObjects(&rules.Kind{Resource: "unheard.of", Fields: expression.NewFields()}, false, nil))
+	assert.Same(t, before, view(), "We should make no new view for what a kind does not need.")
+
+	i.DeleteRelated(rules.Key{Resource: plans})
+	assert.Contains(t, fault(), "not listed them yet", "We should forget what we are told to.")
+}
+
+func tierOf(t *testing.T, v *View) string {
+	t.Helper()
+	o := v.Related(plans, "").Find("", "p")
+	require.NotNil(t, o)
+	tier, _ := o.Lookup(fields.Path{"spec", "tier"})
+	text, _ := tier.(string)
+	return text
+}
+
+// The objects of a kind change without a new index of the classes.
+func TestInventoryRelatedSharesClasses(t *testing.T) {
+	k := NewClaimKind(planned("claims.example.org", "class.metadata.name == related.plan.spec.tier"))
+	related := k.RelatedKinds()[0]
+	i := NewInventory()
+	i.SetClaimKind(k)
+	i.SetRelated(inventory.NewObjects(related, false, nil))
+	i.Open()
+	before := i.Snapshot()[k.Name]
+	i.SetRelated(inventory.NewObjects(related, false, nil).With("", "p", related.Fields.Project(plan("gold"))))
+	after := i.Snapshot()[k.Name]
+	assert.NotSame(t, before, after)
+	assert.Equal(t, indexOf(before), indexOf(after))
+	assert.NotNil(t, after.With(nil).Related(plans, ""), "We should keep the objects with classes that were read live.")
+}
+
+func BenchmarkObjects(b *testing.B) {
+	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
+	const count = 10_000
+	read := func() *inventory.Objects {
+		all := map[types.NamespacedName]*expression.Object{}
+		for i := range count {
+			p := plan([]string{"gold", "iron"}[i%2])
+			p["status"] = map[string]any{"text": fmt.Sprintf("%01000d", i)}
+			all[types.NamespacedName{Namespace: fmt.Sprint("team-", i%100), Name: fmt.Sprint("plan-", i)}] = kind.Fields.Project(p)
+		}
+		return inventory.NewObjects(kind, true, all)
+	}
+	b.Run("Memory", func(b *testing.B) {
+		var before, after runtime.MemStats
+		for b.Loop() {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			o := read()
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/count, "B/object")
+			runtime.KeepAlive(o)
+		}
+	})
+	o := read()
+	b.Run("Find", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			o.Find("team-7", "plan-7")
+		}
+	})
+	b.Run("With", func(b *testing.B) {
+		tiers := []*expression.Object{kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))}
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			o = o.With("team-7", "plan-7", tiers[i%2])
+		}
+	})
+}
+
+// TestRelatedOfCluster proves that a namespace does not matter to an object that has none.
+func TestRelatedOfCluster(t *testing.T) {
+	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Related = []v1beta1.Related{{Name: "plan", Resource: plans, NameExpression: "claim.spec.plan", NamespaceExpression: "'platform'"}}
+		s.Claims.When = "related.plan.spec.ready"
+	}).with("a", map[string]any{})
+	view := e.view()
+	kind := view.Kind.RelatedKinds()[0]
+	view = view.WithRelated([]*inventory.Objects{inventory.NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
+		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
+	})})
+	d, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
+	require.NoError(t, err)
+	require.Empty(t, d.Claim.Problems)
+	require.NotNil(t, d.Class)
+	assert.Equal(t, "gold", d.facts.names["plan"])
+}
+
+// TestTermsMeanTheWhole proves that a condition, taken apart at its conjunction, with an index and
+// without, leaves the classes for which all of it is true.
+func TestTermsMeanTheWhole(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 2)) //nolint:gosec // It has to be reproducible.
+	value := func() any {
+		switch r.IntN(12) {
+		case 0:
+			return nil
+		case 1:
+			return true
+		case 2:
+			return "1"
+		case 3:
+			return float64(1)
+		case 4:
+			return 1.5
+		case 5:
+			return []any{int64(1), int64(2)}
+		case 6:
+			return map[string]any{"x": int64(1), "y": "a"}
+		case 7:
+			return map[string]any{"x": "a"}
+		case 8:
+			return "a"
+		default:
+			return int64(r.IntN(3))
+		}
+	}
+	spec := func() map[string]any {
+		m := map[string]any{}
+		for _, n := range []string{"a", "b", "c"} {
+			if r.IntN(4) > 0 {
+				m[n] = value()
+			}
+		}
+		return m
+	}
+	terms := []string{
+		"class.spec.a == claim.spec.a", "claim.spec.b == class.spec.b", "class.spec.a.x == claim.spec.a",
+		"class.spec.b == claim.spec.b.x", "has(class.spec.a)", "has(class.spec.a.x)",
+		"class.spec.size() > 1", "class.spec.b != claim.spec.c", "class.spec.a in [1, 2]",
+		"(class.spec.c == 'a' || class.spec.c == claim.spec.c)", "class.spec.c == null", "class.spec['c'] == (has(claim.spec.a) ? claim.spec.a : 'a')",
+		"class.spec.?a.?x.orValue('a') == claim.spec.?b.orValue('a')", "class.spec.all(k, k in claim.spec)", "!(class.spec.a == claim.spec.a)",
+		"class.spec.a == 1", "type(class.spec.a) == type(claim.spec.a)", "class.spec.a == claim.spec.c",
+		"(class.spec.b == claim.spec.a && has(class.spec.b))", "class.spec.c == class.spec.a", "class.metadata.name != 'c1'",
+		"class.spec.c == claim.spec['c'] // && false\n", "class.spec.b == '&&' + claim.spec.b", "'a' + class.spec.a == 'aa'",
+		"class.spec.a == claim.spec.a + 0", "class.spec.a < claim.spec.a", "class.spec.a == double(claim.spec.b)",
+		"class.metadata.labels[claim.spec.c] == 'yes'", "class.spec.a == [1, 2]", "class.spec.a == claim.spec.b == true",
+	}
+	found := 0
+	for step := range 100 {
+		var parts []string
+		for range 1 + r.IntN(3) {
+			parts = append(parts, terms[r.IntN(len(terms))])
+		}
+		text := strings.Join(parts, " && ")
+		other := terms[r.IntN(len(terms))]
+		whole, err := expression.Compile(text, expression.Bool, expression.Scope{Variables: []string{"claim", "class"}})
+		require.NoError(t, err, text)
+		w := newExpressive(fits(text, other+" || true")) // The other needs fields as a whole, or more of them.
+		for i := range 8 {
+			w.with(fmt.Sprintf("c%d", i), spec())
+		}
+		claim := all(spec())
+		for _, w.indexed = range []bool{false, true} {
+			view := w.view()
+			require.Nil(t, view.Fault, text)
+			in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": claim})
+			d, err := new(Decider).Decide(t.Context(), view, in, Admit)
+			require.NoError(t, err)
+			if len(d.Claim.Problems) > 0 {
+				continue // A term that does not look at the class fails.
+			}
+			var want, is []string
+			for _, c := range view.All[0].All() {
+				in := &expression.Input{Claim: map[string]any{"spec": claim}, Class: c.Fields}
+				if ok, err := whole.Bool(in, &expression.Budget{Left: math.MaxUint64}); ok && err == nil {
+					want = append(want, c.Name)
+				}
+			}
+			view.each(d.subject(), func(c *inventory.Class) {
+				if i, _ := view.Kind.firstDrop(d.subject(), c); i < 0 {
+					is = append(is, c.Name)
+				}
+			})
+			found += len(is)
+			require.ElementsMatch(t, want, is, "%d: %s of %v", step, text, claim)
+			e, err := new(Decider).Explain(t.Context(), view, in)
+			require.NoError(t, err)
+			require.Len(t, e.Candidates, len(is))
+			require.Len(t, e.Dropped, len(w.classes)-len(is), "We should say why each of the others does not fit (%s)", text)
+		}
+	}
+	require.Greater(t, found, 100)
+}
+
+func TestCraftedTally(t *testing.T) {
+	const prefix = "example.org/Gold//"
+	for name, tc := range map[string]struct {
+		prefix string
+		format v1beta1.ReferenceForm
+	}{
+		"Class":    {prefix, v1beta1.ObjectReference},
+		"Kindless": {"///", v1beta1.LocalObjectReference},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := counting(0, func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
+			kind := v.Classes[0].Kind
+			var classes []*inventory.Class
+			for _, name := range claimtest.Crafted(t, tc.prefix)[:100] {
+				classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name}, nil))
+				store(v, name, "", classes[0])
+			}
+			assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(classes[0])))
+			assert.Zero(t, v.Kind.Tally.claims(v.Kind.CountedAs(classes[1])), "We should not count one class's claims for another whose name was made up for that.")
+		})
+	}
+	t.Run("Claims", func(t *testing.T) {
+		v := counting(1)
+		gold := v.Classes[0].All()[0]
+		for _, name := range claimtest.Crafted(t, "team-a/")[:100] {
+			v.Kind.memory.commit(claim.Claim{Namespace: "team-a", Name: name}, gold, 0, time.Unix(0, 0))
+		}
+		v.Kind.Tally.Expire(time.Unix(0, 0))
+		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(gold)), "We should not take one claim for another whose name was made up for that.")
+	})
+	t.Run("Slots", func(t *testing.T) {
+		// Names that share a slot of the table are enough: they are searched one by one.
+		const slots, classes = 540, 250
+		v := counting(0)
+		kind := v.Classes[0].Kind
+		for i, found := 0, 0; found < classes; i++ {
+			name := fmt.Sprint("gold-", i)
+			if xxhash.Sum64String(prefix+name)%slots == 0 {
+				found++
+				v.Kind.Tally.Bind(v.Kind.CountedAs(kind.NewClass(&metav1.ObjectMeta{Name: name}, nil)))
+			}
+		}
+		table := *v.Kind.Tally.slots.Load()
+		require.Len(t, table, slots)
+		run, longest := 0, 0
+		for i := range table {
+			if run++; table[i].Load() == nil {
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		assert.Less(t, longest, 100, "We should not look for a class among those whose names were made up to be in its way.")
+	})
+}
+
+func TestCraftedTurns(t *testing.T) {
+	classes := map[string][]string{}
+	for _, name := range claimtest.Crafted(t, "example.org/A//")[:4] {
+		classes[name] = []string{"any"}
+	}
+	view, got := tiers(inTurn(), classes), map[string]int{}
+	for i := range 40 {
+		got[next(t, view, asks(i, "any"), 0)]++
+	}
+	for name := range classes {
+		assert.Equal(t, 10, got["A/"+name], "We should give each class its turns, whatever its name was made up for.")
 	}
 }

@@ -2,16 +2,22 @@ package selector
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -154,4 +160,519 @@ func TestFormsAreThoseOfTheAPI(t *testing.T) {
 		got[f.Name] = says{f.NamesKind, f.NamesNamespace}
 	}
 	assert.Equal(t, want, got)
+}
+
+const (
+	queueLabel   = "kueue.x-k8s.io/queue-name"
+	ingressClass = "kubernetes.io/ingress.class"
+)
+
+func withReference(r v1beta1.Reference) func(*v1beta1.ClaimKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec) { s.Reference = r }
+}
+
+// The kinds of claims that the tests of references read.
+var (
+	byLabel       = withReference(v1beta1.Reference{Place: v1beta1.Place{Label: queueLabel}, Form: v1beta1.Name})
+	byAnnotation  = withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty})
+	byName        = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.className"}, Form: v1beta1.Name, WhenEmpty: v1beta1.BindEmpty})
+	byObject      = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty})
+	belowTopology = withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.topology.classRef"}, Form: v1beta1.LocalObjectReference, WhenParentAbsent: v1beta1.LeaveClaimAlone})
+)
+
+// kindOf claims whose registration differs from the CRD's defaults.
+func kindOf(changes ...func(*v1beta1.ClaimKindSpec)) *ClaimKind {
+	k := postgres()
+	for _, change := range changes {
+		change(&k.Spec)
+	}
+	return NewClaimKind(k)
+}
+
+func TestReadReference(t *testing.T) {
+	const wrongType = field.ErrorTypeTypeInvalid
+	leaveAlone := func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone }
+	skips := func(s *v1beta1.ClaimKindSpec) {
+		s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: "skip"}}
+	}
+	defaults := func(*v1beta1.ClaimKindSpec) {}
+	long := strings.Repeat("x", v1beta1.MaxNameBytes+1)
+	for name, tc := range map[string]struct {
+		reason    string
+		kind      func(*v1beta1.ClaimKindSpec)
+		claim     string
+		leftAlone string
+		settled   string
+		given     *claim.Given
+		errs      []fieldFailed
+	}{
+		"Label":              {reason: "We should take the label for the reference.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: q}}}`, leftAlone: claim.Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
+		"EmptyLabel":         {reason: "We should take an empty label for set, unless the kind says otherwise.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: ""}}}`, leftAlone: claim.Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
+		"OtherLabel":         {reason: "We should take no other label for the reference.", kind: byLabel, claim: `{metadata: {labels: {queue-name: q}, annotations: {kueue.x-k8s.io/queue-name: q}}}`},
+		"NoLabels":           {reason: "We should read a claim without labels.", kind: byLabel, claim: `{metadata: {labels: null}}`},
+		"Annotation":         {reason: "We should take the annotation for the reference.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: c}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[example.org/class]"},
+		"EmptyAnnotation":    {reason: "We should take an empty annotation for none where the kind says so.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: ""}}}`},
+		"SkipByAnnotation":   {reason: "We should leave alone an Ingress with the old annotation.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: nginx}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
+		"SkipByEmpty":        {reason: "We should take an empty annotation to skip by for set.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: ""}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
+		"SkipByLabel":        {reason: "We should leave alone a claim with the label.", kind: skips, claim: `{metadata: {labels: {skip: "1"}}}`, leftAlone: claim.Settled, settled: "metadata.labels[skip]"},
+		"Name":               {reason: "We should take a name for set.", kind: byName, claim: `{spec: {className: gold}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"EmptyName":          {reason: "We should take the empty name that typed clients send for none.", kind: byName, claim: `{spec: {className: ""}}`},
+		"NameIsANumber":      {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: 5}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"NameIsAnObject":     {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: {}}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"LongName":           {reason: "We should take a name for set, however long.", kind: byName, claim: `{spec: {className: ` + strings.Repeat(long, 10) + `}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"Object":             {reason: "We should take an object with a name for set.", kind: byObject, claim: `{spec: {ref: {name: gold, kind: 5}}}`, leftAlone: claim.Settled, settled: "spec.ref"},
+		"ObjectOfALongName":  {reason: "We should take a name for set, however long.", kind: byObject, claim: `{spec: {ref: {name: ` + strings.Repeat(long, 10) + `}}}`, leftAlone: claim.Settled, settled: "spec.ref"},
+		"EmptyObject":        {reason: "We should take an empty object for none.", kind: byObject, claim: `{spec: {ref: {}}}`},
+		"NullObject":         {reason: "We should take null for absent.", kind: byObject, claim: `{spec: {ref: null}}`},
+		"ObjectIsText":       {reason: "We should leave a value of another type to the schema, even if it is empty.", kind: byObject, claim: `{spec: {ref: ""}}`, leftAlone: claim.Settled, settled: "spec.ref"},
+		"EmptyNames":         {reason: "We should take empty fields for none.", kind: byObject, claim: `{spec: {ref: {name: "", kind: "", apiVersion: null, namespace: ""}}}`},
+		"Kind":               {reason: "We should keep the kind that the author set.", kind: byObject, claim: `{spec: {ref: {kind: Gold, name: null, other: 5}}}`, given: &claim.Given{Kind: "Gold"}},
+		"Group":              {reason: "We should keep the group without its version.", kind: byObject, claim: `{spec: {ref: {apiVersion: example.org/v1}}}`, given: &claim.Given{HasGroup: true, Group: "example.org"}},
+		"CoreGroup":          {reason: "We should tell the core's group from none.", kind: byObject, claim: `{spec: {ref: {apiVersion: v1}}}`, given: &claim.Given{HasGroup: true}},
+		"Namespace":          {reason: "We should keep the namespace that the author set.", kind: byObject, claim: `{spec: {ref: {namespace: team}}}`, given: &claim.Given{Namespace: "team"}},
+		"NameOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: 5}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
+		"NameIsAList":        {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: [gold]}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
+		"KindOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {kind: true}}}`, errs: []fieldFailed{{"spec.ref.kind", wrongType}}},
+		"LongKind":           {reason: "We should keep no more of a claim than a name may have.", kind: byObject, claim: `{spec: {ref: {kind: ` + long + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
+		"LongerKind":         {reason: "We should not even read what is longer.", kind: byObject, claim: `{spec: {ref: {kind: ` + strings.Repeat(long, 10) + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
+		"WrongTypeButSkip":   {reason: "We should leave a settled claim alone, whatever else is in it.", kind: byObject, claim: `{spec: {ref: {name: 5}, resourceRef: x}}`, leftAlone: claim.Settled, settled: "spec.resourceRef"},
+		"Half":               {kind: defaults, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &claim.Given{HasGroup: true, Group: "sql.example.org", Kind: "SQLClass"}},
+		"HalfWithEmptyName":  {kind: defaults, reason: "We should take an empty name for none.", claim: `{spec: {classRef: {kind: SQLClass, name: "", apiVersion: null}}}`, given: &claim.Given{Kind: "SQLClass"}},
+		"NothingIsSaid":      {kind: defaults, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"OtherWay":           {kind: defaults, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"OtherWayIsNull":     {kind: defaults, reason: "We should not judge fields that we do not know.", claim: `{spec: {classRef: {kind: SQLClass, external: null}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
+		"NoNameInTheForm":    {reason: "We should leave an object to the schema where a name belongs.", kind: byName, claim: `{spec: {className: {kind: SQLClass}}}`, leftAlone: claim.Settled, settled: "spec.className"},
+		"Parent":             {reason: "We should bind a claim with the parent.", kind: belowTopology, claim: `{spec: {topology: {version: v1}}}`},
+		"EmptyParent":        {reason: "We should take an empty parent for one.", kind: belowTopology, claim: `{spec: {topology: {}}}`},
+		"NoParent":           {reason: "We should leave alone a Cluster without a topology.", kind: belowTopology, claim: `{spec: {}}`, leftAlone: claim.ParentAbsent},
+		"NullParent":         {reason: "We should take null for absent.", kind: belowTopology, claim: `{spec: {topology: null}}`, leftAlone: claim.ParentAbsent},
+		"NoGrandparent":      {reason: "We should leave alone a claim without all that.", kind: belowTopology, claim: `{}`, leftAlone: claim.ParentAbsent},
+		"ParentIsText":       {reason: "We should say what is wrong with a parent.", kind: belowTopology, claim: `{spec: {topology: x}}`, errs: []fieldFailed{{"spec.topology", wrongType}}},
+		"GrandparentIsText":  {reason: "We should leave alone what has no parent, and leave the rest to the schema.", kind: belowTopology, claim: `{spec: x}`, leftAlone: claim.ParentAbsent},
+		"NoSelector":         {reason: "We should leave alone a claim without a selector where its kind says so.", kind: leaveAlone, claim: `{spec: {classSelector: null}}`, leftAlone: claim.NoSelector},
+		"Selector":           {reason: "We should bind a claim with a selector.", kind: leaveAlone, claim: `{spec: {classSelector: {}}}`},
+		"SelectorIsWrong":    {reason: "We should say what is wrong with a selector.", kind: leaveAlone, claim: `{spec: {classSelector: gold}}`, errs: []fieldFailed{{"spec.classSelector", wrongType}}},
+		"SelectorAnnotation": {reason: "We should bind a claim with a selector in the annotation.", kind: leaveAlone, claim: `{metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`},
+		"SpecIsText":         {reason: "We should leave alone what has no selector, and leave the rest to the schema.", kind: leaveAlone, claim: `{spec: x}`, leftAlone: claim.NoSelector},
+		"Deleted":            {reason: "We should say first that it is being deleted.", kind: belowTopology, claim: `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}}`, leftAlone: claim.BeingDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, object := kindOf(tc.kind), decode(t, tc.claim)
+			raw, err := json.Marshal(object)
+			require.NoError(t, err)
+			planned, err := kind.DecodeValid(raw)
+			require.NoError(t, err)
+			for _, object := range []map[string]any{object, planned} {
+				got := kind.Read("team", "db", object)
+				assert.Equal(t, tc.leftAlone, got.LeftAlone, tc.reason)
+				assert.Equal(t, tc.settled, got.SettledBy, tc.reason)
+				assert.Equal(t, tc.given, got.Given, tc.reason)
+				assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
+				_, bound := kind.BoundTo("team", object)
+				has := got.LeftAlone == claim.Settled && got.SettledBy == kind.ClassRef.String()
+				assert.Equal(t, has, bound, "We should count what has a reference.")
+				assert.Equal(t, has, kind.HasReference(object), "We should say what has a reference.")
+			}
+		})
+	}
+}
+
+func TestReadOtherAnnotation(t *testing.T) {
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Selector.Annotation = "example.org/selector" })
+	got := kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: tier=gold, classbind.io/class-selector: tier=iron}}}`))
+	require.Empty(t, got.Problems)
+	assert.Equal(t, "tier=gold", got.Selector.String(), "We should read the annotation that the kind names, and no other.")
+
+	got = kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: "tier in"}}}`))
+	assert.Equal(t, []fieldFailed{{"metadata.annotations[example.org/selector]", field.ErrorTypeInvalid}}, failed(got.Problems))
+
+	d := choose(newView(kind, []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "A"), nil)}), claim.Claim{Name: "db"}, 0)
+	assert.Contains(t, d.Warning(), "the annotation example.org/selector", "We should tell the author to use that annotation.")
+}
+
+func TestPointer(t *testing.T) {
+	assert.Equal(t, "/a~1b/c~0d/~01", fields.Path{"a/b", "c~d", "~1"}.Pointer(), "We should escape as RFC 6901 says.")
+}
+
+// TestPatchOfReference applies the patches with the library that the API server uses.
+func TestPatchOfReference(t *testing.T) {
+	typed := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.TypedLocalObjectReference, WhenEmpty: v1beta1.BindEmpty})
+	namespaced := inventory.NewClassKind(&v1beta1.ClassKind{Spec: crossplaneClassKind()},
+		metav1.SchemeGroupVersion.WithKind("Gold"), true)
+	for name, tc := range map[string]struct {
+		reason, claim, want string
+		kind                func(*v1beta1.ClaimKindSpec)
+	}{
+		"Label":         {reason: "We should add a label beside others, and escape its key.", kind: byLabel, claim: `{metadata: {labels: {a: b}}}`, want: `{metadata: {labels: {a: b, kueue.x-k8s.io/queue-name: gold}}}`},
+		"FirstLabel":    {reason: "We should add the labels if there are none.", kind: byLabel, claim: `{metadata: {name: db}}`, want: `{metadata: {name: db, labels: {kueue.x-k8s.io/queue-name: gold}}}`},
+		"NullLabels":    {reason: "We should put labels in the place of null.", kind: byLabel, claim: `{metadata: {labels: null}}`, want: `{metadata: {labels: {kueue.x-k8s.io/queue-name: gold}}}`},
+		"Annotation":    {reason: "We should replace an empty annotation.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: "", a: b}}}`, want: `{metadata: {annotations: {example.org/class: gold, a: b}}}`},
+		"Name":          {reason: "We should replace an empty name.", kind: byName, claim: `{spec: {className: "", a: b}}`, want: `{spec: {className: gold, a: b}}`},
+		"NoObject":      {reason: "We should add the whole reference where there is none.", kind: byObject, claim: `{spec: {}}`, want: `{spec: {ref: {apiVersion: meta.k8s.io/v1, kind: Gold, namespace: team, name: gold}}}`},
+		"EmptyObject":   {reason: "We should add all fields to an empty object.", kind: byObject, claim: `{spec: {ref: {}}}`, want: `{spec: {ref: {apiVersion: meta.k8s.io/v1, kind: Gold, namespace: team, name: gold}}}`},
+		"OtherFields":   {reason: "We should keep the other fields of the object.", kind: byObject, claim: `{spec: {ref: {name: "", uid: "1", optional: true}}}`, want: `{spec: {ref: {apiVersion: meta.k8s.io/v1, kind: Gold, namespace: team, name: gold, uid: "1", optional: true}}}`},
+		"GivenFields":   {reason: "We should keep what the author set, and the version above all.", kind: byObject, claim: `{spec: {ref: {apiVersion: meta.k8s.io/v0, kind: Gold, namespace: team}}}`, want: `{spec: {ref: {apiVersion: meta.k8s.io/v0, kind: Gold, namespace: team, name: gold}}}`},
+		"EmptyAndNull":  {reason: "We should fill in what is empty or null.", kind: byObject, claim: `{spec: {ref: {apiVersion: "", kind: null, name: null}}}`, want: `{spec: {ref: {apiVersion: meta.k8s.io/v1, kind: Gold, namespace: team, name: gold}}}`},
+		"FieldsOfAForm": {reason: "We should write no other fields than those of the form.", kind: typed, claim: `{spec: {ref: {apiVersion: x/v1, name: ""}}}`, want: `{spec: {ref: {apiVersion: x/v1, apiGroup: meta.k8s.io, kind: Gold, name: gold}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(tc.kind)
+			claim, err := json.Marshal(decode(t, tc.claim))
+			require.NoError(t, err)
+			object, err := kind.DecodeValid(claim)
+			require.NoError(t, err)
+			in := kind.Read("team", "db", object)
+			require.Empty(t, in.Problems)
+			require.Empty(t, in.LeftAlone)
+			d := Decision{View: newView(kind, nil), Claim: in, Class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "gold"}}
+			patch, err := jsonpatch.DecodePatch(d.Patch())
+			require.NoError(t, err)
+			patched, err := patch.Apply(claim)
+			require.NoError(t, err)
+			want, err := json.Marshal(decode(t, tc.want))
+			require.NoError(t, err)
+			assert.JSONEq(t, string(want), string(patched), tc.reason)
+
+			object, err = kind.DecodeValid(patched)
+			require.NoError(t, err)
+			assert.True(t, kind.HasReference(object), "We should read what we wrote.")
+			assert.True(t, kind.NamesClass(object), "We should read what we wrote.")
+		})
+	}
+}
+
+// TestLongNamesAreNoLabels keeps a claim from a class for which the API server would refuse it.
+func TestLongNamesAreNoLabels(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		kind    func(*v1beta1.ClaimKindSpec)
+		length  int
+		dropped string
+	}{
+		"Longest":    {"We should offer a class whose name a label may have.", byLabel, 63, ""},
+		"TooLong":    {"We should not offer a class whose name no label may have.", byLabel, 64, "NameTooLong=1"},
+		"Annotation": {"We should offer any class where the name is in an annotation.", byAnnotation, 64, ""},
+	} {
+		as := newKind("as.example.org", "A")
+		class := as.NewClass(&metav1.ObjectMeta{Name: strings.Repeat("a", tc.length)}, nil)
+		d := choose(newView(kindOf(tc.kind), []*inventory.Classes{inventory.NewClasses(as, []*inventory.Class{class})}), claim.Claim{Name: "db", Selector: labels.Everything()}, 0)
+		assert.Equal(t, tc.dropped, d.DroppedText(), "%s: %s", name, tc.reason)
+		assert.Equal(t, tc.dropped == "", d.Class != nil, "%s: %s", name, tc.reason)
+	}
+}
+
+// TestAnyRoundRobin has claims without an opinion go round over all classes, as those of
+// Service Fabrik do over its clusters.
+func TestAnyRoundRobin(t *testing.T) {
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
+		s.Selector.WhenAbsent, s.Choice.Strategy = v1beta1.NoSelectorAny, v1beta1.RoundRobin
+	})
+	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
+	view := newView(kind, []*inventory.Classes{
+		inventory.NewClasses(as, []*inventory.Class{{Kind: as, Name: "a", Default: true, Place: 1, DrawHash: 1}, {Kind: as, Name: "b", Place: 2, DrawHash: 2}}),
+		inventory.NewClasses(bs, []*inventory.Class{{Kind: bs, Name: "c", Place: 3, DrawHash: 3}}),
+	})
+	got := map[string]int{}
+	for range 9 {
+		d, err := (&Decider{}).Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
+		require.NoError(t, err)
+		require.NotNil(t, d.Class)
+		assert.Equal(t, "AnyClass", d.Reason())
+		assert.Empty(t, d.Warning(), "We should not warn of several defaults a claim that gets any class.")
+		got[d.Class.String()]++
+	}
+	assert.Equal(t, map[string]int{"A/a": 3, "A/b": 3, "B/c": 3}, got, "We should give each class its turn.")
+}
+
+// TestAddReference applies the patches with the library that the API server uses.
+func TestAddReference(t *testing.T) {
+	type want struct{ patch, object string }
+	for name, tc := range map[string]struct {
+		reason string
+		object string
+		path   []string
+		want   want
+	}{
+		"Leaf": {
+			reason: "We should add the value beside what is there.",
+			object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"},
+			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`},
+		},
+		"NullLeaf": {
+			reason: "We should replace null.",
+			object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"},
+			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
+		},
+		"EmptyParent": {
+			reason: "We should not replace a parent that is there.",
+			object: `{"spec":{}}`, path: []string{"spec", "classRef"},
+			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
+		},
+		"NoParents": {
+			reason: "We should add all parents in one operation.",
+			object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
+			want: want{`[{"op":"add","path":"/spec","value":{"a":{"b":{"classRef":"gold"}}}}]`, `{"kind":"Claim","spec":{"a":{"b":{"classRef":"gold"}}}}`},
+		},
+		"NullParent": {
+			reason: "We should put an object in the place of a parent that is null.",
+			object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
+			want: want{`[{"op":"add","path":"/spec/a","value":{"classRef":"gold"}}]`, `{"spec":{"a":{"classRef":"gold"},"z":1}}`},
+		},
+		"TopLevel": {
+			reason: "We should add a value to the object itself.",
+			object: `{"kind":"Claim"}`, path: []string{"className"},
+			want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var object map[string]any
+			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
+			kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: v1beta1.FieldPath("." + strings.Join(tc.path, "."))}, Form: v1beta1.Name}))
+			patch := fields.Patch(kind.AddReference(kind.Parents(object), kind.Reference(claim.Target{Name: "gold"})))
+			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
+
+			decoded, err := jsonpatch.DecodePatch(patch)
+			require.NoError(t, err, tc.reason)
+			patched, err := decoded.Apply([]byte(tc.object))
+			require.NoError(t, err, tc.reason)
+			assert.JSONEq(t, tc.want.object, string(patched), tc.reason)
+
+			after, err := json.Marshal(object)
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.object, string(after), "We should not change the object that was decoded.")
+		})
+	}
+}
+
+func TestPatch(t *testing.T) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.LocalObjectReference}))
+	for _, text := range []string{"", "5e1f", `"`, `\`, "\x00\n\x1f", "<&>", "Größe", "\u2028", "\xff"} {
+		want, err := json.Marshal([]operation{
+			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
+		})
+		require.NoError(t, err)
+		d := Decision{View: &View{Kind: kind}, Claim: claim.Intake{Parents: 1}, Class: &inventory.Class{Kind: &inventory.ClassKind{}, Name: "a" + text}}
+		got := d.Patch(fields.Test("/metadata/uid", text), fields.Test("/metadata/resourceVersion", "7"))
+		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
+	}
+}
+
+// TestDecisionAnnotation applies what annotates a claim with the library that the API server uses.
+func TestDecisionAnnotation(t *testing.T) {
+	const record = `{\"reason\":\"AnyClass\",\"class\":\"Class/a\",\"strategy\":\"WeightedRandom\",\"candidates\":1,\"time\":\"2026-01-02T03:04:05Z\"}`
+	inAnnotation := withReference(v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/class"}, Form: v1beta1.Name})
+	inSpec := withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.class"}, Form: v1beta1.Name})
+	for name, tc := range map[string]struct {
+		reason    string
+		reference func(*v1beta1.ClaimKindSpec)
+		annotate  v1beta1.Annotate
+		object    string
+		want      string
+	}{
+		"None":         {"We should annotate no claim unless its kind says so.", inSpec, v1beta1.AnnotateNothing, `{"spec":{}}`, `{"spec":{"class":"a"}}`},
+		"First":        {"We should make the annotations.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{},"spec":{}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Null":         {"We should take null for none.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":null}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Others":       {"We should keep the others.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"a":"b","classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"Forged":       {"We should replace what an author made up.", inSpec, v1beta1.AnnotateDecision, `{"metadata":{"annotations":{"classbind.io/decision":"x"}}}`, `{"metadata":{"annotations":{"classbind.io/decision":"` + record + `"}},"spec":{"class":"a"}}`},
+		"InAnnotation": {"We should keep a reference that is an annotation.", inAnnotation, v1beta1.AnnotateDecision, `{"metadata":{}}`, `{"metadata":{"annotations":{"example.org/class":"a","classbind.io/decision":"` + record + `"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := kindOf(tc.reference, func(s *v1beta1.ClaimKindSpec) {
+				s.Selector.WhenAbsent, s.Choice.Annotate = v1beta1.NoSelectorAny, tc.annotate
+			})
+			classes := inventory.NewClassKind(&v1beta1.ClassKind{}, schema.GroupVersionKind{Kind: "Class"}, false)
+			view := NewView(kind, []*inventory.Classes{inventory.NewClasses(classes, []*inventory.Class{{Kind: classes, Name: "a", Weight: 1}})})
+			object, err := kind.DecodeValid([]byte(tc.object))
+			require.NoError(t, err)
+			at := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600))
+			d, err := (&Decider{Now: func() time.Time { return at }}).Decide(t.Context(), view, kind.Read("", "mine", object), DryRun)
+			require.NoError(t, err)
+			patch, err := jsonpatch.DecodePatch(d.Patch())
+			require.NoError(t, err)
+			patched, err := patch.Apply([]byte(tc.object))
+			require.NoError(t, err, tc.reason)
+			assert.JSONEq(t, tc.want, string(patched), tc.reason)
+		})
+	}
+}
+
+// bindDefaults binds a claim for which the schema has filled in a class.
+func bindDefaults(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.classRef.name == 'default'" }
+
+// annotates claims with the decisions that bind them.
+func annotates(s *v1beta1.ClaimKindSpec) { s.Choice.Annotate = v1beta1.AnnotateDecision }
+
+func TestRestore(t *testing.T) {
+	const (
+		gold  = `{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}`
+		bound = `{"spec":{"classRef":` + gold + `}}`
+	)
+	add := func(path, value string) string { return `[{"op":"add","path":"` + path + `","value":` + value + `}]` }
+	for name, tc := range map[string]struct {
+		reason     string
+		change     func(*v1beta1.ClaimKindSpec)
+		before     string
+		now        string
+		want       string
+		patch      string
+		isMistaken bool
+	}{
+		"Removed":       {reason: "We should put back what the update removes.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
+		"Null":          {reason: "We should put back what the update sets to null.", before: bound, now: `{"spec":{"classRef":null}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
+		"NoParent":      {reason: "We should create the parents that the update removes.", before: bound, now: `{}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+		"OtherFields":   {reason: "We should put back the whole value, whatever is in it.", before: `{"spec":{"classRef":{"name":"gold","uid":"1","more":[{"a":null}]}}}`, now: `{"spec":{"size":1}}`, want: claim.Restored, patch: add("/spec/classRef", `{"name":"gold","uid":"1","more":[{"a":null}]}`)},
+		"NoName":        {reason: "We should put back no class where there was none.", before: `{"spec":{"classRef":{}}}`, now: `{"spec":{}}`, want: claim.NotBound},
+		"HalfOfNothing": {reason: "We should not put back half a reference.", before: `{"spec":{"classRef":{"kind":"SQLClass"}}}`, now: `{"spec":{}}`, want: claim.NotBound},
+		"Half":          {reason: "We should complete a reference that has lost its name.", before: bound, now: `{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass"}}}`, want: claim.Restored, patch: add("/spec/classRef/name", `"gold"`)},
+		"HalfIsEmpty":   {reason: "We should complete a reference that has lost its fields.", before: bound, now: `{"spec":{"classRef":{}}}`, want: claim.Restored, patch: add("/spec/classRef/apiVersion", `"example.org/v1"},{"op":"add","path":"/spec/classRef/kind","value":"SQLClass"},{"op":"add","path":"/spec/classRef/name","value":"gold"`)},
+		"HalfWithMore":  {reason: "We should complete a reference whose other fields are not ours.", before: `{"spec":{"classRef":{"kind":"SQLClass","name":"gold","major":16}}}`, now: `{"spec":{"classRef":{"kind":"SQLClass","major":17}}}`, want: claim.Restored, patch: add("/spec/classRef/name", `"gold"`)},
+		"HalfOfOther":   {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference},
+		"OtherWay":      {reason: "We should let an author refer in another way.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","external":"projects/x"}}}`, want: claim.OtherReference},
+		"Twice":         {reason: "We should take the last of several fields of a name, as the API server does.", before: `{"spec":{"classRef":{"name":"silver"}},"spec":{"classRef":` + gold + `}}`, now: `{}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+		"Selector":      {reason: "We should not look at what the claim asks for: it has its class.", before: bound, now: `{"spec":{"classSelector":5}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
+		"Changed":       {reason: "We should allow another reference.", before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, want: claim.Settled},
+		"Kept":          {reason: "We should leave alone an update that keeps the reference.", before: bound, now: bound, want: claim.Settled},
+		"Provisioned":   {reason: "We should put it back where a controller settled the claim after we bound it.", before: `{"spec":{"classRef":{"kind":"Gold","name":"gold"},"resourceRef":{}}}`, now: `{"spec":{"resourceRef":{}}}`, want: claim.Restored, patch: `[{"op":"add","path":"/spec/classRef","value":{"kind":"Gold","name":"gold"}}]`},
+		"Static":        {reason: "We should leave alone a claim that is settled otherwise now.", before: bound, now: `{"spec":{"resourceRef":{}}}`, want: claim.Settled},
+		"NotBound":      {reason: "We should bind nothing in an update.", before: `{"spec":{}}`, now: `{"spec":{}}`, want: claim.NotBound},
+		"BeingDeleted":  {reason: "We should leave alone a claim that is being deleted.", before: bound, now: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, want: claim.BeingDeleted},
+		"SpecIsText":    {reason: "We should leave to the schema what is no object.", before: bound, now: `{"spec":"text"}`, want: claim.Malformed},
+		"Allowed": {
+			reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind },
+		},
+		"Name": {
+			reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`),
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
+		},
+		"EmptyName": {
+			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Reference.WhenEmpty = v1beta1.Name, v1beta1.BindEmpty
+			},
+		},
+		"Label": {
+			reason: "We should put back a label, whose key has a slash.", before: `{"metadata":{"labels":{"example.org/class":"gold"}}}`, now: `{"metadata":{"labels":{"a":"b"}}}`, want: claim.Restored,
+			patch: add("/metadata/labels/example.org~1class", `"gold"`),
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name}
+			},
+		},
+		"MissingFields": {
+			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: claim.Restored,
+			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+		},
+		"LongFields": {
+			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: claim.Restored,
+			patch:  add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`),
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+		},
+		"OtherKind": {
+			reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+		},
+		"WasEmpty": {
+			reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+		},
+		"ParentWanted": {
+			reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1beta1.LeaveClaimAlone },
+		},
+		"NoSelector": {
+			reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold),
+			change: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
+		},
+		"Longest": {
+			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: claim.Restored,
+			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1beta1.MaxReferenceBytes-2)+`"`),
+		},
+		"TooLong": {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
+		"Default": {
+			reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults,
+		},
+		"DefaultAlone": {
+			reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound,
+			before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults,
+		},
+		"OtherThanDefault": {
+			reason: "We should allow another reference.", want: claim.Settled,
+			before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults,
+		},
+		"RemovedForDefault": {
+			reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{}}`, change: bindDefaults,
+		},
+		"DefaultText": {
+			reason: "We should replace a text that counts as none.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
+			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Reference.Form, s.Claims.When = v1beta1.Name, "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"
+			},
+		},
+		"DefaultOfNamespace": {
+			reason: "We should go by the terms that need nothing but the claim.", want: claim.Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
+			change: func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.When = "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"
+			},
+		},
+		"Delayed": {
+			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold),
+			before: bound, now: `{"spec":{}}`,
+			change: func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.ready" },
+		},
+		"Decision": {
+			reason: "We should put back the annotation that says why, too.", change: annotates, want: claim.Restored,
+			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`,
+			patch: `[{"op":"add","path":"/spec/classRef","value":` + gold + `},{"op":"add","path":"/metadata/annotations/classbind.io~1decision","value":"why"}]`,
+		},
+		"DecisionAlone": {
+			reason: "We should make the annotations that the update removes.", change: annotates, want: claim.Restored,
+			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass"}}}`,
+			patch: `[{"op":"add","path":"/spec/classRef/name","value":"gold"},{"op":"add","path":"/metadata/annotations","value":{"classbind.io/decision":"why"}}]`,
+		},
+		"DecisionKept": {
+			reason: "We should leave an annotation that the update has.", change: annotates, want: claim.Restored, patch: add("/spec/classRef", gold),
+			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"metadata":{"annotations":{"classbind.io/decision":"edited"}},"spec":{}}`,
+		},
+		"NeverAnnotated": {reason: "We should make up no reason.", change: annotates, before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
+		"OldIsNone":      {reason: "We should refuse a review whose old object is none.", before: `[]`, now: `{}`, isMistaken: true},
+		"ThisIsNone":     {reason: "We should refuse a review whose object is none.", before: `{}`, now: `1`, isMistaken: true},
+		"NothingLeft":    {reason: "We should put back a reference into an empty object.", before: bound, now: `{"spec":null}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1beta1.ClaimKindSpec{
+				Claims:    v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
+			}}
+			if tc.change != nil {
+				tc.change(&k.Spec)
+			}
+			kind := NewClaimKind(k)
+			got, err := kind.Restore([]byte(tc.before), []byte(tc.now))
+			if tc.isMistaken {
+				require.ErrorIs(t, err, fields.ErrNotObject, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, got.Reason, tc.reason)
+			if tc.patch == "" {
+				assert.Empty(t, got.Patch, tc.reason)
+			} else {
+				assert.Equal(t, tc.patch, string(got.Patch), tc.reason)
+			}
+			warned := got.Reason == claim.Restored || got.Reason == claim.ReferenceTooLong
+			assert.Equal(t, warned, got.Warning(kind.Reader) != "", "We should tell the author what he may not expect, and nothing else.")
+			assert.Less(t, len(got.Warning(kind.Reader)), 512, "We should be brief.")
+		})
+	}
 }

@@ -3,21 +3,34 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fuzztest/reference"
+	"github.com/classbind/classbind/selector/inventory"
 )
 
 // TestReviewGuards has a row for each guard clause, in their order. Each row
@@ -265,4 +278,691 @@ func TestReviewInConflict(t *testing.T) {
 		assert.Equal(t, "MatchingClass", response.AuditAnnotations["reason"])
 		assert.Contains(t, string(response.Patch), `"`+kind+`"`, "We should bind a claim by the ClaimKind whose entry asks.")
 	}
+}
+
+// TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim
+// by the schema of the version in which it was sent.
+func TestReviewOfConvertedClaims(t *testing.T) {
+	requiring := newClaimKind()
+	requiring.SetPaths(selector.PathsCheck{Required: []v1beta1.FieldPath{".spec.classRef"}})
+	binder := newBinder(t, newInventory(requiring, index(sqlClasses, "silver tier=silver")))
+	binder.Decider.Live = nil
+	for sent, allowed := range map[string]bool{"v1": false, "v1beta1": true} {
+		response, err := byResource(binder)(t.Context(), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) {
+			r.RequestResource = &metav1.GroupVersionResource{Group: r.Resource.Group, Version: sent, Resource: r.Resource.Resource}
+		}))
+		require.NoError(t, err)
+		assert.Equal(t, allowed, response.Allowed, "sent as %s", sent)
+		assert.Equal(t, allowed, len(response.Warnings) == 1, "We should warn of what we do not refuse, sent as %s.", sent)
+	}
+}
+
+func TestReviewOfUnmatchedClaims(t *testing.T) {
+	const noMatch = `no class for this claim of "postgresqlinstances.database.example.org" matches the selector "tier=gold" ` +
+		`(among 3 classes of sqlclasses.example.org; dropped: 1 cordoned, 1 of weight 0): change the selector, or create or label a class`
+	audit := map[string]string{"reason": "NoMatchingClass", "candidates": "0", "strategy": "WeightedRandom", "dropped": "Cordoned=1,WeightZero=1"}
+	for whenUnmatched, want := range map[v1beta1.WhenUnmatched]*admissionv1.AdmissionResponse{
+		v1beta1.Admit: {Allowed: true, Warnings: []string{noMatch}, AuditAnnotations: audit},
+		v1beta1.Deny: forbidden(`postgresqlinstances.database.example.org "db" is forbidden: `+noMatch,
+			metav1.StatusDetails{Group: "database.example.org", Kind: "postgresqlinstances", Name: "db"}, audit),
+	} {
+		kind := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = whenUnmatched })
+		golds := []string{"cordoned tier=gold @classbind.io/cordoned=true", "none tier=gold @weight=0"}
+		binder := newBinder(t, newInventory(kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
+		// The API server selects, so the live view has the matches alone; the
+		// message should still say among how many classes we looked.
+		binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, golds...)}))
+		response, err := byResource(binder)(t.Context(), newRequest(wantsGold))
+		require.NoError(t, err)
+		assert.Equal(t, want, response, "We should warn, or refuse, and say what was looked for and what was dropped.")
+	}
+}
+
+func TestReviewSaysWhy(t *testing.T) {
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 1})
+	inv := newInventory(newClaimKind(), index(sqlClasses, "gold tier=gold", "cordoned tier=gold @classbind.io/cordoned=true"))
+	binder := newBinder(t, inv)
+
+	bound, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{
+		"class": "SQLClass/gold", "candidates": "1", "dropped": "Cordoned=1", "reason": "MatchingClass", "strategy": "WeightedRandom",
+	}, bound.AuditAnnotations, "We should say why in the audit log.")
+	require.Len(t, lines, 1, "We should log one line a review, at the level debug.")
+	for _, part := range []string{`"class"="SQLClass/gold"`, `"reason"="MatchingClass"`, `"requestUID"="5e1f"`, `"outcome"="bound"`, `"dryRun"=false`} {
+		assert.Contains(t, lines[0], part, "We should say why in our log.")
+	}
+
+	before := inv.Snapshot()
+	dry, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }))
+	require.NoError(t, err)
+	assert.Equal(t, bound, dry, "We should answer a dry run as we would the request.")
+	assert.Equal(t, before, inv.Snapshot(), "We should change nothing in a dry run.")
+	assert.Contains(t, lines[1], `"dryRun"=true`, "We should tell dry runs apart in the log.")
+}
+
+// TestReviewCountsInFlight admits claims one after the other. No watch shows them.
+func TestReviewCountsInFlight(t *testing.T) {
+	kind := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims })
+	kind.Tally = &selector.Tally{}
+	binder := newBinder(t, newInventory(kind, index(sqlClasses, "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold")))
+	counts := map[string]int{}
+	for i := range 40 {
+		var class string
+		for _, dryRun := range []bool{true, true, false} {
+			response, err := byResource(binder)(t.Context(), newRequest(wantsGold, func(r *admissionv1.AdmissionRequest) {
+				r.Name, r.DryRun = fmt.Sprint("claim-", i), &dryRun
+			}))
+			require.NoError(t, err)
+			class = cmp.Or(class, response.AuditAnnotations["class"])
+			assert.Equal(t, class, response.AuditAnnotations["class"], "We should not count a dry run, and answer it as we would the request.")
+		}
+		counts[class]++
+	}
+	assert.Equal(t, map[string]int{"SQLClass/a": 10, "SQLClass/b": 10, "SQLClass/c": 10, "SQLClass/d": 10}, counts, "We should count each claim at once.")
+}
+
+// The names in a warning are those of the classes that were read, which the snapshot does not have.
+func TestReviewWarnsOfSeveralDefaultsReadLive(t *testing.T) {
+	kind := newClaimKind()
+	binder := newBinder(t, newInventory(kind, index(sqlClasses)))
+	binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
+	response, err := byResource(binder)(t.Context(), newRequest(`{}`))
+	require.NoError(t, err)
+	require.Len(t, response.Warnings, 1)
+	assert.Contains(t, response.Warnings[0], "leave the mark on one of SQLClass/a, SQLClass/b", "We should name them.")
+}
+
+// TestExpressionOutcomes shows each way in which an expression can go wrong for a claim.
+func TestExpressionOutcomes(t *testing.T) {
+	fits := func(expression v1beta1.Expression) func(*v1beta1.ClaimKindSpec) {
+		return func(s *v1beta1.ClaimKindSpec) {
+			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: expression, Message: "too small"}}
+		}
+	}
+	ones := "[" + strings.Repeat("1,", 299) + "1]"
+	for name, tc := range map[string]struct {
+		reason string
+		kind   func(*v1beta1.ClaimKindSpec)
+		spec   string
+		code   int
+		want   []string
+	}{
+		"True": {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
+		"False": {
+			"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK,
+			[]string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`},
+		},
+		"Absent": {
+			"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
+			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.classes.fits[Size].expression", "no such key: size", claimKindName},
+		},
+		"ClassLacksIt": {
+			"We should drop a class that has not what an expression looks at.", fits("claim.spec.size < class.metadata.annotations.size"), `"size":1`, http.StatusOK,
+			[]string{`"allowed":true`, "dropped: 1 not judged, because an expression fails; the first error: the expression spec.classes.fits[Size].expression fails: no such key: "},
+		},
+		"TooCostly": {
+			"We should refuse a claim that makes an expression cost too much (422).",
+			fits("claim.spec.n.all(a, claim.spec.n.all(b, claim.spec.n.all(c, a + b + c > size(class.metadata.name) - 9)))"), `"n":` + ones,
+			http.StatusOK,
+			[]string{`"code":422`, "spec.n: Invalid value", "make it shorter"},
+		},
+		"Invalid": {
+			"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`,
+			http.StatusServiceUnavailable,
+			[]string{"spec.classes.fits[Size].expression: line 1, column"},
+		},
+		"Selector": {
+			"We should refuse a selector that is none.",
+			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK,
+			[]string{`"code":422`, "spec.selector.expression"},
+		},
+		"SelectorOfText": {
+			"We should bind by the selector of an expression.",
+			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK,
+			[]string{`"patch"`, `"reason":"MatchingClass"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := newClaimKind(tc.kind)
+			classes := newClassKindFor(newRegistration(tc.kind))
+			inventory := newInventory(kind, index(classes, "gold tier=gold"))
+			request := newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{"classSelector":{"matchLabels":{"tier":"gold"}},` + tc.spec + `}}`)
+			if strings.HasPrefix(name, "Selector") {
+				request = newRequest(`{"kind":"PostgreSQLInstance","metadata":{"name":"db"},"spec":{` + tc.spec + `}}`)
+			}
+			b := newBinder(t, inventory)
+			b.Decider.Live = nil
+			w := posted(&Handler{Review: named(b)}, asBody(t, request))
+			assert.Equal(t, tc.code, w.Code, tc.reason)
+			for _, want := range tc.want {
+				assert.Contains(t, w.Body.String(), want, tc.reason)
+			}
+		})
+	}
+}
+
+// result of a claim.
+type result struct {
+	// refused says that the claim is malformed, or, with unmatched, that there is no
+	// class for it.
+	refused, unmatched bool
+	// class as a log has it; empty if the claim gets none.
+	class string
+	// among says that the class may be any of these, as by turns.
+	among []string
+	// either says that the claim may also be refused, because it is close to a limit.
+	either bool
+}
+
+// allows reports whether a result that was seen is right.
+func (r result) allows(got result) bool {
+	switch {
+	case r.either && got.refused && !got.unmatched:
+		return true
+	case r.refused != got.refused || r.unmatched != got.unmatched:
+		return false
+	case len(r.among) > 0:
+		return slices.Contains(r.among, got.class)
+	}
+	return r.class == got.class
+}
+
+// decide on a claim as docs/claims.md says, slowly and with none of the product's code:
+// Kubernetes' own code reads and matches the selector.
+func (w *world) decide(c fuzzedClaim) result {
+	name := c.name
+	if c.which&generated != 0 {
+		name = ""
+	}
+	if len(valid(c.namespace)) > v1beta1.MaxNameBytes || len(valid(name)) > v1beta1.MaxNameBytes {
+		return result{refused: true} // No API server sends such a name.
+	}
+	var object struct {
+		Metadata struct{ Annotations map[string]string }
+		Spec     struct{ ClassSelector json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(c.object()), &object); err != nil {
+		return result{refused: true}
+	}
+	var anything any
+	if len(object.Spec.ClassSelector) > 0 && json.Unmarshal(object.Spec.ClassSelector, &anything) != nil {
+		return result{refused: true} // Numbers beyond a float64, which JSON itself allows.
+	}
+	selector, err := reference.Of(anything, object.Metadata.Annotations)
+	if err != nil {
+		return result{refused: true}
+	}
+	r := w.choose(c, selector.Selector)
+	r.either = selector.MayBeRefused
+	return r
+}
+
+func (w *world) choose(c fuzzedClaim, selector labels.Selector) result {
+	kind := w.claimKinds[c.claimKind()]
+	weighted := kind.Choice.Strategy != v1beta1.Random && kind.Choice.Strategy != v1beta1.RoundRobin
+	claimNamespace, claimName := valid(c.namespace), valid(c.name)
+	seed := xxhash.Sum64String(c.claimKind() + "." + worldGroup + "/" + claimNamespace + "/" + claimName)
+	if c.which&generated != 0 || claimName == "" {
+		seed = 1
+	}
+	best, bestWeight, bestKey := result{}, int64(0), 0.0
+	for _, class := range w.candidates(c, selector) {
+		if weighted && class.weight == 0 {
+			continue
+		}
+		u := referenceUniform(seed, xxhash.Sum64String(class.group+"/"+class.kind+"/"+class.namespace+"/"+class.name))
+		key, rank := -math.Log(u), int64(0)
+		switch kind.Choice.Strategy {
+		case v1beta1.WeightedRandom, v1beta1.LeastClaims:
+			key /= float64(class.weight)
+		case v1beta1.HighestWeight:
+			rank = class.weight
+		default:
+		}
+		if kind.Choice.Strategy == v1beta1.RoundRobin {
+			best.among = append(best.among, class.String())
+		}
+		if best.class == "" || rank > bestWeight || rank == bestWeight && key < bestKey {
+			best.class, bestWeight, bestKey = class.String(), rank, key
+		}
+	}
+	if best.class == "" && kind.WhenUnmatched == v1beta1.Deny {
+		return result{refused: true, unmatched: true}
+	}
+	return best
+}
+
+// candidates before weights count. A claim without a selector gets a default of its own
+// namespace, if there is one that it may get.
+func (w *world) candidates(c fuzzedClaim, selector labels.Selector) (all []*plainClass) {
+	namespace, kind := valid(c.namespace), w.claimKinds[c.claimKind()]
+	var own []*plainClass
+	for i := range w.classes {
+		class := &w.classes[i]
+		switch {
+		case class.terminating, class.cordoned, !w.offers(c.claimKind(), namespace, class):
+		case selector != nil && !selector.Matches(labels.Set(class.labels)):
+		case selector == nil && !class.isDefault:
+		default:
+			all = append(all, class)
+			if class.namespace != "" && (class.weight > 0 || kind.Choice.Strategy == v1beta1.Random || kind.Choice.Strategy == v1beta1.RoundRobin) {
+				own = append(own, class)
+			}
+		}
+	}
+	if selector == nil && len(own) > 0 && w.from[c.claimKind()] == "SameAsClaim" {
+		return own
+	}
+	return all
+}
+
+// referenceUniform is the draw of docs/claims.md: a number in (0,1), from both arguments.
+func referenceUniform(seed, class uint64) float64 {
+	mix := func(z uint64) uint64 {
+		z += 0x9e3779b97f4a7c15
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		return z ^ z>>31
+	}
+	return (float64(mix(mix(seed)^class)>>12) + 0.5) / (1 << 52)
+}
+
+func (c *plainClass) String() string {
+	if c.namespace == "" {
+		return c.kind + "/" + c.name
+	}
+	return c.kind + "/" + c.namespace + "/" + c.name
+}
+
+// valid is the text after JSON, without invalid UTF-8.
+func valid(text string) (back string) {
+	quoted, _ := json.Marshal(text)
+	_ = json.Unmarshal(quoted, &back)
+	return back
+}
+
+const claimKindName = "postgresqlinstances.database.example.org"
+
+// newClaimKind has the defaults that the schema gives it, but for what is changed.
+func newClaimKind(change ...func(*v1beta1.ClaimKindSpec)) *selector.ClaimKind {
+	return selector.NewClaimKind(newRegistration(change...))
+}
+
+func newRegistration(change ...func(*v1beta1.ClaimKindSpec)) *v1beta1.ClaimKind {
+	k := &v1beta1.ClaimKind{
+		ObjectMeta: metav1.ObjectMeta{Name: claimKindName},
+		Spec: v1beta1.ClaimKindSpec{
+			Claims:        v1beta1.Claims{SkipIfSet: []v1beta1.Place{{Path: ".spec.resourceRef"}}},
+			Reference:     v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference},
+			Selector:      v1beta1.ClassSelector{Path: ".spec.classSelector"},
+			Classes:       v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromAll}},
+			Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom, Seed: v1beta1.SeedClaim},
+			WhenUnmatched: v1beta1.Admit,
+		},
+	}
+	for _, f := range change {
+		f(&k.Spec)
+	}
+	return k
+}
+
+func newClassKind(plural, kind string, namespaced bool) *inventory.ClassKind {
+	return inventory.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
+		Spec: v1beta1.ClassKindSpec{
+			ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}},
+			Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
+		},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced)
+}
+
+// newClassKindFor the expressions of a claim kind.
+func newClassKindFor(claims *v1beta1.ClaimKind) *inventory.ClassKind {
+	return inventory.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "sqlclasses.example.org"}, Spec: v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claims.Name}}},
+	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "SQLClass"}, false, claims)
+}
+
+var (
+	sqlClasses = newClassKind("sqlclasses", "SQLClass", false)
+	rdsClasses = newClassKind("rdsclasses", "RDSClass", true)
+)
+
+// index of classes, each a name and then "key=value" labels and "@key=value" annotations.
+func index(kind *inventory.ClassKind, classes ...string) *inventory.Classes {
+	all := make([]*inventory.Class, len(classes))
+	for i, text := range classes {
+		fields := strings.Fields(text)
+		m := &metav1.ObjectMeta{Name: fields[0], Labels: map[string]string{}, Annotations: map[string]string{}}
+		if kind.Namespaced {
+			m.Namespace = "aws"
+		}
+		for _, f := range fields[1:] {
+			key, value, _ := strings.Cut(f, "=")
+			if annotation, ok := strings.CutPrefix(key, "@"); ok {
+				m.Annotations[annotation] = value
+			} else {
+				m.Labels[key] = value
+			}
+		}
+		all[i] = kind.NewClass(m, nil)
+	}
+	return inventory.NewClasses(kind, all)
+}
+
+func newInventory(kind *selector.ClaimKind, classes ...*inventory.Classes) *selector.Inventory {
+	i := selector.NewInventory()
+	i.SetClaimKind(kind)
+	for _, x := range classes {
+		i.SetClasses(x)
+	}
+	i.Open()
+	return i
+}
+
+// newBinder asks the API server nothing: a test that needs to replaces that.
+func newBinder(t *testing.T, i *selector.Inventory) *Binder {
+	t.Helper()
+	return &Binder{
+		Snapshot: i.Snapshot,
+		ClaimKind: func(context.Context, string) (*v1beta1.ClaimKind, error) {
+			assert.Fail(t, "We should not ask the API server for a claim kind that the snapshot has.")
+			return nil, errors.New("no look-up")
+		},
+		Decider: &selector.Decider{
+			Live: func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
+				assert.Fail(t, "We should not read the API server for a claim that the snapshot has a class for.")
+				return nil, errors.New("no live read")
+			},
+			Deadline: WithDeadline,
+			Fresh:    func() uint64 { return 1 },
+			Now:      time.Now,
+		},
+	}
+}
+
+// asLive answers every live read with the same view.
+func asLive(v *selector.View) func(context.Context, *selector.View, claim.Claim) (*selector.View, error) {
+	return func(context.Context, *selector.View, claim.Claim) (*selector.View, error) { return v, nil }
+}
+
+// named has claims reviewed by the ClaimKind whose name is their resource.
+func named(b *Binder) NamedReviewer {
+	return func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
+		return b.Review(ctx, schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}.String(), r)
+	}
+}
+
+// byResource does the same, and at once what is to be done afterwards.
+func byResource(b *Binder) Reviewer {
+	return func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		response, afterwards, err := named(b)(ctx, "", r)
+		afterwards()
+		return response, err
+	}
+}
+
+func claimKindOf(name string) *v1beta1.ClaimKind {
+	return &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// asClaimKind has every ClaimKind, or none.
+func asClaimKind(registered bool, err error) func(context.Context, string) (*v1beta1.ClaimKind, error) {
+	return func(_ context.Context, name string) (*v1beta1.ClaimKind, error) {
+		if !registered {
+			return nil, err
+		}
+		return claimKindOf(name), err
+	}
+}
+
+func newRequest(object string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+	group, resource := "database.example.org", "postgresqlinstances"
+	r := &admissionv1.AdmissionRequest{
+		UID:       types.UID("5e1f"),
+		Kind:      metav1.GroupVersionKind{Group: group, Version: "v1", Kind: "PostgreSQLInstance"},
+		Resource:  metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
+		Namespace: "team-a", Name: "db",
+		Operation: admissionv1.Create,
+		Object:    runtime.RawExtension{Raw: []byte(object)},
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+const (
+	wantsGold = `{"spec":{"classSelector":{"matchLabels":{"tier":"gold"}}}}`
+	mistyped  = `"classSelector":{"matchExpressions":[{"key":"tier","operator":"Foo"}]}`
+)
+
+// newUpdate from one object to another.
+func newUpdate(before, object string) *admissionv1.AdmissionRequest {
+	return newRequest(object, func(r *admissionv1.AdmissionRequest) {
+		r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(before)
+	})
+}
+
+const boundToGold = `{"spec":{"classRef":{"name":"gold"}}}`
+
+func TestReviewOfUpdates(t *testing.T) {
+	missing := newInventory(newClaimKind())
+	missing.SetMissing("sqlclasses.example.org", []string{claimKindName}, "not listed yet")
+	for name, tc := range map[string]struct {
+		reason    string
+		inventory *selector.Inventory
+		request   *admissionv1.AdmissionRequest
+		want      string
+		patch     string
+		counted   string
+	}{
+		"Unbound": {
+			reason: "We should put back the reference.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")),
+			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
+			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
+		},
+		"ClassesMissing": {
+			reason: "We should need no class for that.", inventory: missing,
+			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
+			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
+		},
+		"NeverBound": {
+			reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")),
+			request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched",
+		},
+		"Changed": {
+			reason: "We should allow another class.", inventory: newInventory(newClaimKind()),
+			request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched",
+		},
+		"Allowed": {
+			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
+			inventory: newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind })),
+			request:   newUpdate(boundToGold, `{}`), want: claim.UnbindAllowed, counted: "untouched",
+		},
+	} {
+		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
+			binder := newBinder(t, tc.inventory)
+			binder.Metrics = NewMetrics(tc.inventory.Snapshot)
+			got, err := byResource(binder)(t.Context(), request)
+			require.NoError(t, err, tc.reason)
+			assert.True(t, got.Allowed, tc.reason)
+			assert.Equal(t, map[string]string{"reason": tc.want}, got.AuditAnnotations, tc.reason)
+			assert.Equal(t, tc.patch, string(got.Patch), tc.reason)
+			assert.Equal(t, tc.patch != "", len(got.Warnings) == 1, "We should tell the author of what we keep, and of nothing else.")
+			want := map[string]float64{}
+			if request.DryRun == nil {
+				want[fmt.Sprintf(decided, tc.counted)] = 1
+			}
+			assert.Equal(t, want, counted(t, binder.Metrics), tc.reason)
+		})
+	}
+}
+
+func TestReviewOfMalformedUpdates(t *testing.T) {
+	binder := newBinder(t, newInventory(newClaimKind()))
+	for name, tc := range map[string]struct{ reason, before, object, want string }{
+		"NoOldObject":  {"We should refuse an update without the old object.", ``, `{}`, "request.oldObject: must be set"},
+		"OldIsAList":   {"We should say which of the two is wrong.", `[]`, `{}`, "request.oldObject: must be an object"},
+		"ObjectIsText": {"We should say which of the two is wrong.", `{}`, `"text"`, "request.object: must be an object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := byResource(binder)(t.Context(), newUpdate(tc.before, tc.object))
+			bad := (*badRequest)(nil)
+			require.ErrorAs(t, err, &bad, tc.reason)
+			assert.Equal(t, http.StatusBadRequest, bad.status, tc.reason)
+			assert.Equal(t, tc.want, bad.text, tc.reason)
+		})
+	}
+}
+
+func TestRequestFacts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, userInfo, want, err string
+	}{
+		"All": {
+			reason:   "We should show all that is known of who asks.",
+			userInfo: `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`,
+			want:     `{"userInfo":{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}}`,
+		},
+		"Empty":    {reason: "We should take what is empty for absent, as the API server does.", userInfo: `{"username":"","groups":[],"extra":{}}`, want: `{"userInfo":{}}`},
+		"None":     {reason: "We should take no user for one of whom nothing is known.", want: `{"userInfo":{}}`},
+		"Unknown":  {reason: "We should pass over fields of the future.", userInfo: `{"username":"jane","realm":{"a":1}}`, want: `{"userInfo":{"username":"jane"}}`},
+		"NotAnObj": {reason: "We should refuse what no API server sends.", userInfo: `["jane"]`, err: "request.userInfo: "},
+		"NotAList": {reason: "We should refuse groups that are no list.", userInfo: `{"groups":"admins"}`, err: "request.userInfo: "},
+		"TooLong": {
+			reason:   "We should not decode more than we said.",
+			userInfo: `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`,
+			err:      fmt.Sprintf("request.userInfo: must have at most %d bytes", v1beta1.MaxUserInfoBytes),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := requestFacts([]byte(tc.userInfo))
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err, tc.reason)
+				bad := &badRequest{}
+				require.ErrorAs(t, err, &bad, "We should say that the caller is at fault.")
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			text, err := json.Marshal(got)
+			require.NoError(t, err)
+			assert.JSONEq(t, tc.want, string(text), tc.reason)
+		})
+	}
+}
+
+// Expressions see the user of the review, and only where they look is it read.
+func TestExpressionsSeeWhoAsks(t *testing.T) {
+	const group = `'gold-users' in request.userInfo.groups`
+	for name, tc := range map[string]struct {
+		reason   string
+		bindWhen v1beta1.Expression
+		userInfo string
+		code     int
+		want     string // in the answer
+	}{
+		"InGroup":    {"We should show the groups to an expression.", group, `{"groups":["a","gold-users"]}`, http.StatusOK, `"patch"`},
+		"NotInGroup": {"We should go by what it says.", group, `{"groups":["a"]}`, http.StatusOK, claim.NotYet},
+		"NoGroups":   {"We should refuse a claim on which an expression fails.", group, `{"username":"jane"}`, http.StatusOK, "no such key: groups"},
+		"Malformed":  {"We should refuse what no API server sends.", group, `{"groups":7}`, http.StatusBadRequest, "request.userInfo"},
+		"Unread":     {"We should not read what no expression looks at.", "", `{"groups":7}`, http.StatusOK, `"patch"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inventory := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = tc.bindWhen }), index(sqlClasses, "gold tier=gold"))
+			require.Nil(t, inventory.Snapshot()[claimKindName].Fault)
+			body := strings.Replace(asBody(t, newRequest(wantsGold)), `"userInfo":{}`, `"userInfo":`+tc.userInfo, 1)
+			require.Contains(t, body, tc.userInfo)
+			w := posted(&Handler{Review: named(newBinder(t, inventory))}, body)
+			assert.Equal(t, tc.code, w.Code, tc.reason)
+			assert.Contains(t, w.Body.String(), tc.want, tc.reason)
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	named := func(kind, name string) string {
+		return `{"spec":{"size":2,"classRef":{"apiVersion":"example.org/v1","kind":"` + kind + `","name":"` + name + `"}}}`
+	}
+	inNamespace := func(namespace, name string) string {
+		return `{"spec":{"size":2,"classRef":{"apiVersion":"example.org/v1","kind":"RDSClass","namespace":"` + namespace + `","name":"` + name + `"}}}`
+	}
+	own := func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromSameAsClaim }
+	fits := func(s *v1beta1.ClaimKindSpec) {
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.metadata.name == 'gold' || claim.spec.size < 2", Message: "too small"}}
+	}
+	delayed := func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.size > 5" }
+	rebinds := func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.classRef.name == 'default'" }
+	for name, tc := range map[string]struct {
+		reason  string
+		kind    func(*v1beta1.ClaimKindSpec)
+		request *admissionv1.AdmissionRequest
+		want    string
+		code    int32
+		message string
+	}{
+		"There":       {reason: "We should allow a class that the draw could give.", request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
+		"NotThere":    {reason: "We should refuse a class that is not there.", request: newRequest(named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: `it names the class "SQLClass/lead", which is not there: name another class, or leave it out (classbind explain -f FILE --unbound lists`},
+		"New":         {reason: "We should read a class that we do not know yet.", request: newRequest(named("SQLClass", "new")), want: "MayHaveClass"},
+		"Cordoned":    {reason: "We should refuse a class that is cordoned.", request: newRequest(named("SQLClass", "closed")), want: "Cordoned", code: http.StatusForbidden, message: `which is cordoned`},
+		"Weightless":  {reason: "We should allow a class that only the draw does not give.", request: newRequest(named("SQLClass", "weightless")), want: "MayHaveClass"},
+		"OtherKind":   {reason: "We should refuse a class of another kind.", request: newRequest(named("Secret", "gold")), want: "OtherKind", code: http.StatusForbidden, message: `"Secret/gold", which is of a kind`},
+		"Offered":     {reason: "We should allow a class that is offered to all namespaces.", request: newRequest(inNamespace("aws", "wide")), want: "MayHaveClass"},
+		"NotOffered":  {reason: "We should refuse a class of another namespace.", kind: own, request: newRequest(inNamespace("aws", "wide")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
+		"NotTold":     {reason: "We should not tell whether it is there.", kind: own, request: newRequest(inNamespace("aws", "none")), want: "NotOffered", code: http.StatusForbidden, message: "in a namespace whose classes"},
+		"Fits":        {reason: "We should allow a class that fits.", kind: fits, request: newRequest(named("SQLClass", "gold")), want: "MayHaveClass"},
+		"Unfit":       {reason: "We should refuse a class that does not fit.", kind: fits, request: newRequest(named("SQLClass", "silver")), want: "Size", code: http.StatusForbidden, message: "too small"},
+		"Unnamed":     {reason: "We should leave alone a claim that names no class.", request: newRequest(`{"spec":{"size":2}}`), want: "NotBound"},
+		"Settled":     {reason: "We should leave alone a claim that is not ours.", request: newRequest(`{"spec":{"resourceRef":{},"classRef":{"name":"lead"}}}`), want: "MayHaveClass"},
+		"NotYet":      {reason: "We should leave alone a claim that is not ours yet.", kind: delayed, request: newRequest(named("SQLClass", "lead")), want: "MayHaveClass"},
+		"NotDefault":  {reason: "We should check a reference that counts as one.", kind: rebinds, request: newRequest(named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: "not there"},
+		"Same":        {reason: "We should let an update pass that does not touch the reference, whatever became of the class.", request: newUpdate(named("SQLClass", "lead"), named("SQLClass", "lead")), want: "SameReference"},
+		"Changed":     {reason: "We should check a reference that an update changes.", request: newUpdate(named("SQLClass", "gold"), named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: "not there"},
+		"First":       {reason: "We should check a reference that an update adds.", request: newUpdate(`{}`, named("SQLClass", "closed")), want: "Cordoned", code: http.StatusForbidden, message: "cordoned"},
+		"SubResource": {reason: "We should leave alone the status.", request: newRequest(named("SQLClass", "lead"), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }), want: "NotACreationOrUpdate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registration := newRegistration(func(s *v1beta1.ClaimKindSpec) { s.Reference.Explicit = v1beta1.CheckExplicit })
+			if tc.kind != nil {
+				tc.kind(&registration.Spec)
+			}
+			sql := newClassKindFor(registration)
+			all := inventory.NewClasses(sql, []*inventory.Class{
+				newNamed(sql, "gold"), newNamed(sql, "silver"), newNamed(sql, "closed", v1beta1.CordonedAnnotation, "true"),
+				newNamed(sql, "weightless", "weight", "0"),
+			})
+			classes := []*inventory.Classes{all}
+			if len(registration.Spec.Classes.Fits) == 0 { // The others are compiled for no expression.
+				classes = append(classes, index(rdsClasses, "wide"))
+			}
+			b := newBinder(t, newInventory(selector.NewClaimKind(registration), classes...))
+			b.Decider.Class = func(_ context.Context, _ string, kind *inventory.ClassKind, _, name string) (*inventory.Class, error) {
+				if name != "new" {
+					return nil, nil
+				}
+				return newNamed(kind, name), nil
+			}
+			got, afterwards, err := b.Check(t.Context(), claimKindName, tc.request)
+			require.NoError(t, err, tc.reason)
+			afterwards()
+			assert.Equal(t, tc.want, got.AuditAnnotations["reason"], tc.reason)
+			assert.Equal(t, tc.code == 0, got.Allowed, tc.reason)
+			assert.Empty(t, got.Patch, "A validating webhook changes nothing.")
+			if tc.code != 0 {
+				assert.Equal(t, tc.code, got.Result.Code, tc.reason)
+				assert.Contains(t, got.Result.Message, tc.message, tc.reason)
+			}
+		})
+	}
+}
+
+// newNamed is a class with annotations.
+func newNamed(kind *inventory.ClassKind, name string, annotations ...string) *inventory.Class {
+	m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
+	for pair := range slices.Chunk(annotations, 2) {
+		m.Annotations[pair[0]] = pair[len(pair)-1]
+	}
+	return kind.NewClass(m, map[string]any{"metadata": map[string]any{"name": name}})
 }

@@ -1,14 +1,69 @@
 package selector
 
 import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
 )
+
+// enumerated calls a function with each field of a schema that is an enumeration: its path, and an object that has
+// nothing but a value there.
+func enumerated(s *apiextensionsv1.JSONSchemaProps, path string, around func(value any) any, call func(path string, object func(value any) any)) {
+	if len(s.Enum) > 0 {
+		call(path, around)
+	}
+	for name := range s.Properties {
+		enumerated(new(s.Properties[name]), path+"."+name, func(value any) any {
+			object := map[string]any{name: value}
+			for _, required := range s.Required {
+				if required != name {
+					object[required] = "a"
+				}
+			}
+			return around(object)
+		}, call)
+	}
+	if s.Items != nil {
+		enumerated(s.Items.Schema, path+"[0]", func(value any) any { return around([]any{value}) }, call)
+	}
+}
+
+// TestEnumerationsAreOpen gives each field of a ClaimKind that is an enumeration a value of a later release.
+func TestEnumerationsAreOpen(t *testing.T) {
+	text, err := os.ReadFile("../deploy/crd/classbind.io_claimkinds.yaml")
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(text, crd))
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	fields := 0
+	enumerated(&spec, "spec", func(value any) any { return value }, func(path string, object func(value any) any) {
+		fields++
+		k := postgres()
+		k.Spec = v1beta1.ClaimKindSpec{}
+		text, err := json.Marshal(object("FromALaterRelease"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &k.Spec))
+		view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), nil)})
+		require.NotNil(t, view.Fault, path)
+		assert.Equal(t, v1beta1.ReasonUnknownValue, view.Fault.Reason, path)
+		assert.Contains(t, view.Fault.Text, `has the `+strings.TrimPrefix(path, "spec.")+` "FromALaterRelease"`)
+		assert.Contains(t, view.Fault.Text, "set "+path+" to one of ")
+	})
+	assert.GreaterOrEqual(t, fields, 13, "We should find them.")
+}
 
 // TestConflict registers claim kinds of one resource, in the inventory and in a list.
 func TestConflict(t *testing.T) {
@@ -90,4 +145,43 @@ func TestReads(t *testing.T) {
 	k.Spec.Claims.Version = "v2"
 	assert.True(t, NewClaimKind(k).Reads(claims("example.org", "v2", "claims")))
 	assert.False(t, NewClaimKind(k).Reads(claims("example.org", "v1", "claims")), "We should read the version of the spec alone.")
+}
+
+// TestNamespaces holds the rule of the webhook configuration, as the API server applies
+// it, against the one that late binding and explain apply.
+func TestNamespaces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
+	values := []v1beta1.LabelValue{"a", "b", ""}
+	for range 500 {
+		s := v1beta1.NamespaceSelector{}
+		if random.IntN(2) == 0 {
+			s.MatchLabels = map[string]v1beta1.LabelValue{"team": values[random.IntN(3)]}
+		}
+		if random.IntN(2) == 0 {
+			s.MatchExpressions = []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "NotIn", Values: values[:1+random.IntN(2)]}}
+		}
+		namespaces, err := claim.NewNamespaces(s, "classbind-system")
+		require.NoError(t, err)
+		entry, err := metav1.LabelSelectorAsSelector(claim.NamespaceSelector(s, "classbind-system"))
+		require.NoError(t, err)
+		for _, name := range []string{"kube-system", "classbind-system", "team-a"} {
+			set := labels.Set{"kubernetes.io/metadata.name": name}
+			for _, key := range []string{"team", "env"} {
+				if random.IntN(2) == 0 {
+					set[key] = string(values[random.IntN(3)])
+				}
+			}
+			want := entry.Matches(set)
+			assert.Equal(t, want, namespaces.Select(name, set), "%s %v %v", name, s, set)
+			if selected, known := namespaces.Known(name); known {
+				assert.Equal(t, want, selected)
+			}
+		}
+		selected, known := namespaces.Known("")
+		assert.True(t, selected && known, "We should bind claims of no namespace, as the API server asks us to.")
+	}
+	_, err := claim.NewNamespaces(v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "-", Operator: "Exists"}}}, "classbind-system")
+	require.ErrorContains(t, err, "spec.claims.namespaceSelector")
+	later := v1beta1.NamespaceSelector{MatchExpressions: []v1beta1.NamespaceSelectorRequirement{{Key: "env", Operator: "Matches"}, {Key: "team", Operator: "Exists"}}}
+	assert.Len(t, claim.NamespaceSelector(later, "classbind-system").MatchExpressions, 2, "We should leave out what the API server may not know.")
 }
