@@ -243,6 +243,7 @@ func TestSchema(t *testing.T) {
 		"DefaultNoSource":     {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
 		"DefaultExpression":   {classKind("a.test", "{default: {path: .b, expression: class.b}}"), "name one of annotation, path and expression, and not path and expression together"},
 		"WeightExpression":    {classKind("a.test", "{weight: {annotation: a, expression: class.b}}"), "name one of annotation, path and expression, and not annotation and expression together"},
+		"ListedNoKinds":       {claimKind("a.test", "{classes: {precedence: Listed}}"), "Listed needs kinds"},
 		"ScoreAlone":          {claimKind("a.test", "{choice: {score: '1'}}"), "score and the strategy LowestScore or HighestScore go together"},
 		"LowestScoreAlone":    {claimKind("a.test", "{choice: {strategy: LowestScore}}"), "score and the strategy LowestScore or HighestScore go together"},
 		"RelatedSecrets":      {claimKind("a.test", "{classes: {related: [{name: a, resource: secrets, nameExpression: claim.a}]}}"), "secrets cannot be related"},

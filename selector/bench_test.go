@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -198,32 +197,6 @@ func BenchmarkExpressions(b *testing.B) {
 	run("class", crowded(100_000, "class.spec.driver == 'driver-7'"), all(map[string]any{}), 10)
 	run("comparison", crowded(100, "class.spec.size >= claim.spec.size"), all(map[string]any{"size": int64(0)}), 100)
 	run("unindexed-10000", crowded(10_000, "class.spec.size >= claim.spec.size"), all(map[string]any{"size": int64(9000)}), 1000)
-}
-
-// BenchmarkMemoryOfFields is what it takes to hold the fields that expressions look at.
-func BenchmarkMemoryOfFields(b *testing.B) {
-	const many = 100_000
-	for name, world := range map[string]*expressive{
-		"without":   newExpressive(fits()),
-		"one-field": newExpressive(fits("class.spec.driver == claim.spec.driver")),
-		"two":       newExpressive(fits("class.spec.driver == claim.spec.driver && class.spec.size <= claim.spec.size")),
-	} {
-		b.Run(name, func(b *testing.B) {
-			kind := inventory.NewClassKind(world.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, world.claims)
-			for b.Loop() {
-				before := heapBytes()
-				classes := make([]*inventory.Class, many)
-				for i := range classes {
-					meta := &metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", i), Labels: map[string]string{"all": "yes"}}
-					classes[i] = kind.NewClass(meta, map[string]any{"spec": map[string]any{
-						"driver": fmt.Sprintf("driver-%d", i/10), "size": int64(i), "description": fmt.Sprintf("%0200d", i),
-					}})
-				}
-				b.ReportMetric(float64(heapBytes()-before)/many, "B/class")
-				runtime.KeepAlive(classes)
-			}
-		})
-	}
 }
 
 // hostile is 10,000 classes with 64 labels each. No two classes share a label, and the

@@ -240,51 +240,6 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
 			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
 		},
-		"WhenParentAbsent": {
-			reason: "We should not create what the author may have left out on purpose",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = "Deny" },
-			want:   `has the reference.whenParentAbsent "Deny", which this release of classbind does not know: set spec.reference.whenParentAbsent to one of Create, LeaveAlone, or upgrade classbind`,
-		},
-		"WhenNoSelector": {
-			reason: "We should give no claim the default class that may be meant to get none",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = "Deny" },
-			want:   `has the selector.whenAbsent "Deny", which this release of classbind does not know: set spec.selector.whenAbsent to one of Any, Default, DefaultIfAny, LeaveAlone, or upgrade classbind`,
-		},
-		"OnUnbind": {
-			reason: "We should not put back what may have to be refused or left out",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = "Deny" },
-			want:   `has the reference.onUnbind "Deny", which this release of classbind does not know: set spec.reference.onUnbind to one of Allow, Restore, or upgrade classbind`,
-		},
-		"Order": {
-			reason: "We should not bind a claim before or after another program has had its turn",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Admission.Order = "Middle" },
-			want:   `has the admission.order "Middle", which this release of classbind does not know: set spec.admission.order to one of First, Last, or upgrade classbind`,
-		},
-		"ClassNamespacesFrom": {
-			reason: "We should offer no classes of other namespaces",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = "Selector" },
-			want:   `has the classes.namespaces.from "Selector", which this release of classbind does not know: set spec.classes.namespaces.from to one of All, Names, SameAsClaim`,
-		},
-		"Strategy": {
-			reason: "We should not draw otherwise, nor panic in the first claim",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "External" },
-			want:   `has the choice.strategy "External", which this release of classbind does not know: set spec.choice.strategy to one of HighestScore, HighestWeight, LeastClaims, LowestScore, Random, RoundRobin, WeightedRandom`,
-		},
-		"Seed": {
-			reason: "We should not draw with another seed",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Namespace" },
-			want:   `has the choice.seed "Namespace", which`,
-		},
-		"WhenUnmatched": {
-			reason: "We should not admit what may have to be refused",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = "Hold" },
-			want:   `has the whenUnmatched "Hold", which`,
-		},
-		"FailurePolicy": {
-			reason: "We should not pass over a claim that may have to be refused",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Admission.FailurePolicy = "Retry" },
-			want:   `has the admission.failurePolicy "Retry", which`,
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -271,46 +270,6 @@ func TestInventoryRelatedSharesClasses(t *testing.T) {
 	assert.NotSame(t, before, after)
 	assert.Equal(t, indexOf(before), indexOf(after))
 	assert.NotNil(t, after.With(nil).Related(plans, ""), "We should keep the objects with classes that were read live.")
-}
-
-func BenchmarkObjects(b *testing.B) {
-	kind := &rules.Kind{Resource: plans, Fields: expression.NewFields(fields.Path{"spec", "tier"})}
-	const count = 10_000
-	read := func() *inventory.Objects {
-		all := map[types.NamespacedName]*expression.Object{}
-		for i := range count {
-			p := plan([]string{"gold", "iron"}[i%2])
-			p["status"] = map[string]any{"text": fmt.Sprintf("%01000d", i)}
-			all[types.NamespacedName{Namespace: fmt.Sprint("team-", i%100), Name: fmt.Sprint("plan-", i)}] = kind.Fields.Project(p)
-		}
-		return inventory.NewObjects(kind, true, all)
-	}
-	b.Run("Memory", func(b *testing.B) {
-		var before, after runtime.MemStats
-		for b.Loop() {
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			o := read()
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/count, "B/object")
-			runtime.KeepAlive(o)
-		}
-	})
-	o := read()
-	b.Run("Find", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			o.Find("team-7", "plan-7")
-		}
-	})
-	b.Run("With", func(b *testing.B) {
-		tiers := []*expression.Object{kind.Fields.Project(plan("gold")), kind.Fields.Project(plan("iron"))}
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			o = o.With("team-7", "plan-7", tiers[i%2])
-		}
-	})
 }
 
 // TestRelatedOfCluster proves that a namespace does not matter to an object that has none.

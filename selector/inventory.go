@@ -25,7 +25,7 @@ type Inventory struct {
 	views      Snapshot
 	claimKinds claimKinds
 	classes    map[string]*inventory.Classes
-	unknown    map[string]unknownKind // by class kind
+	unknown    unknownKinds
 	related    relatedObjects
 }
 
@@ -35,6 +35,9 @@ type unknownKind struct {
 	claimKinds []string
 	why        string
 }
+
+// unknownKinds are those of an Inventory, by name.
+type unknownKinds map[string]unknownKind
 
 // unknown is what is to be said of classes that are not known.
 type unknown int8
@@ -50,7 +53,7 @@ const (
 func NewInventory() *Inventory {
 	return &Inventory{
 		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*inventory.Classes{},
-		unknown: map[string]unknownKind{}, related: relatedObjects{},
+		unknown: unknownKinds{}, related: relatedObjects{},
 	}
 }
 
@@ -101,24 +104,27 @@ func (i *Inventory) DeleteClaimKind(name string) {
 func (i *Inventory) SetClasses(s *inventory.Classes) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.setClasses(s)
+	i.setClasses(s.Kind.Name, s, unknownKind{})
 }
 
-func (i *Inventory) setClasses(s *inventory.Classes) {
-	touched := append(i.forget(s.Kind.Name), s.Kind.ClaimKinds...)
-	i.classes[s.Kind.Name] = s
-	i.update(touched...)
-}
-
-// forget what is known of the classes of a kind, and return the claim kinds to which it mattered.
-func (i *Inventory) forget(classKind string) (touched []string) {
-	touched = slices.Clone(i.unknown[classKind].claimKinds)
+// setClasses of a kind, or why they are not known. Neither forgets them.
+func (i *Inventory) setClasses(classKind string, s *inventory.Classes, kind unknownKind) {
+	touched := slices.Concat(i.unknown[classKind].claimKinds, kind.claimKinds)
 	if old := i.classes[classKind]; old != nil {
 		touched = append(touched, old.Kind.ClaimKinds...)
 	}
 	delete(i.unknown, classKind)
 	delete(i.classes, classKind)
-	return touched
+	if s != nil {
+		i.classes[classKind] = s
+		touched = append(touched, s.Kind.ClaimKinds...)
+	}
+	if kind.is != 0 {
+		i.unknown[classKind] = kind
+	}
+	if len(touched) > 0 {
+		i.update(touched...)
+	}
 }
 
 // ChangeClass does the same where only the class of this name differs from what was set before.
@@ -127,20 +133,27 @@ func (i *Inventory) ChangeClass(s *inventory.Classes, namespace, name string) {
 	defer i.mu.Unlock()
 	old := i.classes[s.Kind.Name]
 	if old == nil || old.Kind != s.Kind {
-		i.setClasses(s)
+		i.setClasses(s.Kind.Name, s, unknownKind{})
 		return
 	}
 	i.classes[s.Kind.Name] = s
-	i.change(inventory.NewChange(old, s, namespace, name), s.Kind.ClaimKinds)
+	change := inventory.NewChange(old, s, namespace, name)
+	i.views = maps.Clone(i.views)
+	for _, name := range s.Kind.ClaimKinds {
+		if old := i.views[name]; old != nil {
+			if v := *old; change.Apply(&v.Offer) {
+				i.views[name] = &v
+			}
+		}
+	}
+	i.publish()
 }
 
 // DeleteClasses forgets the classes of one kind.
 func (i *Inventory) DeleteClasses(classKind string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if touched := i.forget(classKind); len(touched) > 0 {
-		i.update(touched...)
-	}
+	i.setClasses(classKind, nil, unknownKind{})
 }
 
 // SetMissing says that the classes of a kind were offered to these claim kinds before
@@ -182,9 +195,7 @@ func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason stri
 func (i *Inventory) Withhold(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	touched := append(i.forget(classKind), claimKinds...)
-	i.unknown[classKind] = unknownKind{withheld, claimKinds, why}
-	i.update(touched...)
+	i.setClasses(classKind, nil, unknownKind{withheld, claimKinds, why})
 }
 
 // ClearMissing says that nobody waits for the classes of a kind any more, unless they are withheld.
@@ -195,19 +206,6 @@ func (i *Inventory) ClearMissing(classKind string) {
 		delete(i.unknown, classKind)
 		i.update(old.claimKinds...)
 	}
-}
-
-// change a class of a kind whose registrations have not changed.
-func (i *Inventory) change(c *inventory.Change, claimKinds []string) {
-	i.views = maps.Clone(i.views)
-	for _, name := range claimKinds {
-		if old := i.views[name]; old != nil {
-			if v := *old; c.Apply(&v.Offer) {
-				i.views[name] = &v
-			}
-		}
-	}
-	i.publish()
 }
 
 // update rebuilds the views of some claim kinds; the others are shared with the
@@ -231,7 +229,7 @@ func (i *Inventory) update(claimKinds ...string) {
 			before = nil
 		}
 		v := viewAfter(kind, classes, before, false)
-		v.Missing, v.Unread = i.missingFault(name), i.unreadBy(name)
+		v.Missing, v.Unread = i.unknown.missingFault(name), i.unknown.unreadBy(name)
 		v.needs = kind.RelatedKinds()
 		v.RelatedMissing = i.related.give(v)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
@@ -246,9 +244,9 @@ func (i *Inventory) update(claimKinds ...string) {
 
 // missingFault is the fault of a claim kind that a missing class kind serves, nil if
 // none does.
-func (i *Inventory) missingFault(claimKind string) *inventory.Fault {
-	for _, classKind := range slices.Sorted(maps.Keys(i.unknown)) {
-		if u := i.unknown[classKind]; u.is > unread && slices.Contains(u.claimKinds, claimKind) {
+func (all unknownKinds) missingFault(claimKind string) *inventory.Fault {
+	for _, classKind := range slices.Sorted(maps.Keys(all)) {
+		if u := all[classKind]; u.is > unread && slices.Contains(u.claimKinds, claimKind) {
 			return inventory.Faultf(v1beta1.ReasonClassKindMissing,
 				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
 					"to bind claims without these classes, delete the ClassKind",
@@ -259,9 +257,9 @@ func (i *Inventory) missingFault(claimKind string) *inventory.Fault {
 }
 
 // unreadBy are the class kinds that name a claim kind and whose classes have never been known.
-func (i *Inventory) unreadBy(claimKind string) (kinds []UnreadKind) {
-	for _, name := range slices.Sorted(maps.Keys(i.unknown)) {
-		if u := i.unknown[name]; u.is == unread && slices.Contains(u.claimKinds, claimKind) {
+func (all unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if u := all[name]; u.is == unread && slices.Contains(u.claimKinds, claimKind) {
 			kinds = append(kinds, UnreadKind{name, u.why})
 		}
 	}

@@ -153,30 +153,6 @@ func (o *order) mayPrefer(c, best candidate) bool {
 	return best.class == nil || o.view.Kind.Score != nil || c.before(best)
 }
 
-// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly
-// only if no other class fits: else one class could refuse every claim with longer fields. It is an
-// error if it is nobody's fault that classes were not judged.
-func (d *Decision) settle(found bool) error {
-	f := d.facts
-	switch {
-	case f == nil:
-		return nil
-	case f.err != nil:
-		return f.err
-	case d.Unjudged == 0 && (found || f.costly == nil):
-		return nil
-	case f.costly == nil:
-		length, problem := d.subject().longest(d.View.Kind.Reader)
-		if length <= v1beta1.LongExpressionCost {
-			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes, and %d were not judged: "+
-				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name, d.Unjudged)
-		}
-		f.costly = problem
-	}
-	d.Claim.Problems = field.ErrorList{f.costly}
-	return nil
-}
-
 // drop counts a class that a filter dropped.
 func (d *Decision) drop(filter int, c *inventory.Class, err error) {
 	d.Dropped[filter]++

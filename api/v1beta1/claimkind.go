@@ -150,6 +150,8 @@ type Claims struct {
 }
 
 // Classes are the classes that claims of a ClaimKind can get.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.precedence) || self.precedence != 'Listed' || has(self.kinds) && self.kinds.size() > 0",message="Listed needs kinds, in whose order a name is looked for",fieldPath=".kinds"
 type Classes struct {
 	// Kinds lists class kinds whose classes can satisfy the claims, each by the name of its
 	// ClassKind, PLURAL.GROUP, beside those whose ClassKind names this ClaimKind. The

@@ -53,15 +53,6 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-func BenchmarkProject(b *testing.B) {
-	fields := NewFields(fields.Path{"driver"}, fields.Path{"spec", "price"}, fields.Path{"spec", "size", "max"}, fields.Path{"metadata", "labels", "tier"})
-	content := benchmarkClass(1)
-	b.ReportAllocs()
-	for b.Loop() {
-		fields.Project(content)
-	}
-}
-
 // worst are expressions and values that cost the most CPU for what they pay. A new function
 // belongs here.
 var worst = []string{
