@@ -12,7 +12,6 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -47,21 +46,17 @@ type PathsCheck struct {
 
 // addPath adds what is known of a field that the author of a registration names. It is true if nothing is wrong.
 func (c *PathsCheck) addPath(setting string, s *openapi.Schema, f openapi.Found) bool {
-	meant := ""
 	if errors.Is(f.Err, openapi.ErrMissing) {
-		parent, name := f.UpTo[:len(f.UpTo)-1], f.UpTo[len(f.UpTo)-1]
-		if other := near.Name(name, maps.Keys(s.At(parent).Schema.Properties)); other != "" {
-			meant = fmt.Sprintf(" (did you mean %s?)", shownPart(parent, other))
+		if meant := s.Meant(f.UpTo); meant != "" {
+			return c.add(setting, f, fmt.Sprintf(" (did you mean %s?)", shownPart(f.UpTo[:len(f.UpTo)-1], meant)))
 		}
 	}
-	return c.addFound(setting, f, meant)
+	return c.add(setting, f)
 }
 
-// add what is known of a field. It is true if nothing is wrong.
-func (c *PathsCheck) add(setting string, f openapi.Found) bool { return c.addFound(setting, f, "") }
-
-func (c *PathsCheck) addFound(setting string, f openapi.Found, meant string) bool {
-	text := fmt.Sprintf("%s: %v .%s%s", setting, f.Err, f.UpTo, meant)
+// add what is known of a field, with a hint. It is true if nothing is wrong.
+func (c *PathsCheck) add(setting string, f openapi.Found, hint ...string) bool {
+	text := fmt.Sprintf("%s: %v .%s%s", setting, f.Err, f.UpTo, strings.Join(hint, ""))
 	switch {
 	case f.Err == nil:
 		return true
