@@ -118,7 +118,7 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 		return view, nil
 	}
 	if len(validation.IsDNS1123Subdomain(claimKind)) > 0 {
-		return nil, malformed("path: must be %sNAME, where NAME is that of a ClaimKind", v1beta1.BindPath)
+		return nil, malformed("path: must end with the name of a ClaimKind")
 	}
 	return b.await(ctx, claimKind, claims)
 }

@@ -103,7 +103,7 @@ func TestReviewGuards(t *testing.T) {
 		},
 		"MalformedName": {
 			reason:    "We should ask nobody for a name that no ClaimKind can have.",
-			claimKind: "A b", want: want{err: "path: must be /bind/NAME, where NAME is that of a ClaimKind", status: http.StatusBadRequest},
+			claimKind: "A b", want: want{err: "path: must end with the name of a ClaimKind", status: http.StatusBadRequest},
 		},
 		"NotToldWhether": {
 			reason:  "We should not say that a kind is not registered when we could not ask.",

@@ -74,9 +74,13 @@ func (b *Binder) check(
 		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 		return denied(apierrors.NewInvalid(kind, request.Name, in.Problems), "MalformedClaim"), nil
 	case refused != nil:
+		remedy := "name another class, or leave it out"
+		if isUpdate {
+			remedy = "name another class"
+		}
 		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
 		return denied(apierrors.NewForbidden(resource, request.Name, fmt.Errorf(
-			"%w: name another class, or leave it out (classbind explain -f FILE --unbound lists those that the claim can get)", refused)),
+			"%w: %s (classbind explain -f FILE --unbound lists those that the claim can get)", refused, remedy)),
 			refused.Reason), nil
 	case in.LeftAlone == claim.NotBound:
 		return untouched(in.LeftAlone), nil
