@@ -77,7 +77,7 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		"Array": {
 			reason: "We should refuse JSON that is no object.",
 			body:   "[" + goodReview + "]",
-			want:   want{http.StatusBadRequest, `cannot unmarshal JSON array`},
+			want:   want{http.StatusBadRequest, `unmarshal JSON array`},
 		},
 		"Null": {
 			reason: "We should refuse a review that is none.",
