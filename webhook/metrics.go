@@ -2,7 +2,10 @@ package webhook
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -66,6 +69,19 @@ type Metrics struct {
 	reads     *prometheus.CounterVec
 	reading   prometheus.Histogram
 	guarded   *prometheus.CounterVec
+
+	// kinds keep the counters of each claim kind, because finding one by its labels
+	// takes a lock. The map is copied for each change: once for each registration.
+	kinds atomic.Pointer[map[string]*kindMetrics]
+	mu    sync.Mutex // held while kinds changes
+}
+
+// kindMetrics are the counters of one claim kind.
+type kindMetrics struct {
+	strategy  string
+	decisions [outcomes]prometheus.Counter
+	choosing  prometheus.Observer
+	reads     map[selector.LiveRead]prometheus.Counter
 }
 
 // NewMetrics of the kinds in the snapshot, which is taken anew for each scrape.
@@ -101,6 +117,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 				"seat_unknown, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
 	}
+	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})
 	return m
 }
 
@@ -117,9 +134,8 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 // Collect includes every counter of every registered kind: a counter that appears
 // with the value 1 shows no increase.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	m.addKind(nil)
 	for _, view := range m.snapshot() {
-		m.addKind(view.Kind)
+		m.forKind(view.Kind)
 		for _, x := range view.Classes {
 			for _, outcome := range guardOutcomes {
 				m.guarded.WithLabelValues(x.Kind.Name, outcome)
@@ -137,28 +153,39 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded}
 }
 
-// addKind adds the counters of a claim kind; nil is one that nobody registered, for which nothing is chosen.
-func (m *Metrics) addKind(kind *selector.ClaimKind) {
-	name, strategy := labelsOf(kind)
-	for _, outcome := range outcomeNames {
-		if kind != nil || outcome == outcomeNames[leftAlone] || outcome == outcomeNames[unavailableForClaim] {
-			m.decisions.WithLabelValues(name, strategy, outcome)
-		}
+// forKind returns the counters of a claim kind; nil is one that nobody registered.
+func (m *Metrics) forKind(kind *selector.ClaimKind) *kindMetrics {
+	name, strategy := "", ""
+	if kind != nil {
+		name, strategy = kind.Name, string(kind.Strategy.Name)
 	}
-	if kind == nil {
-		return
+	if k := (*m.kinds.Load())[name]; k != nil && k.strategy == strategy {
+		return k
 	}
-	for _, outcome := range readOutcomes {
-		m.reads.WithLabelValues(name, outcome)
-	}
-	m.choosing.WithLabelValues(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kinds := maps.Clone(*m.kinds.Load())
+	kinds[name] = m.resolve(name, strategy)
+	m.kinds.Store(&kinds)
+	return kinds[name]
 }
 
-func labelsOf(kind *selector.ClaimKind) (name, strategy string) {
-	if kind == nil {
-		return "", ""
+func (m *Metrics) resolve(name, strategy string) *kindMetrics {
+	k := &kindMetrics{strategy: strategy}
+	for i, outcome := range outcomeNames {
+		if name != "" || outcome == outcomeNames[leftAlone] || outcome == outcomeNames[unavailableForClaim] {
+			k.decisions[i] = m.decisions.WithLabelValues(name, strategy, outcome)
+		}
 	}
-	return kind.Name, string(kind.Strategy.Name)
+	if name == "" {
+		return k // Nothing is chosen.
+	}
+	k.reads = map[selector.LiveRead]prometheus.Counter{}
+	for read, outcome := range readOutcomes {
+		k.reads[read] = m.reads.WithLabelValues(name, outcome)
+	}
+	k.choosing = m.choosing.WithLabelValues(name)
+	return k
 }
 
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an
@@ -171,14 +198,14 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome)
 	if view != nil {
 		kind = view.Kind
 	}
-	name, strategy := labelsOf(kind)
-	m.decisions.WithLabelValues(name, strategy, outcomeNames[o]).Inc()
+	k := m.forKind(kind)
+	k.decisions[o].Inc()
 	if d.Drawn() {
-		m.choosing.WithLabelValues(name).Observe(d.Took.Seconds())
+		k.choosing.Observe(d.Took.Seconds())
 	}
 	if d.Read != selector.NotRead {
 		m.reading.Observe(d.ReadTook.Seconds())
-		m.reads.WithLabelValues(name, readOutcomes[d.Read]).Inc()
+		k.reads[d.Read].Inc()
 	}
 }
 

@@ -27,16 +27,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-var reviewType = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
+var apiVersion = admissionv1.SchemeGroupVersion.String()
 
 // Reviewer answers one admission request. An error is classbind's fault, unless it is
 // a badRequest. Calls to others are made WithDeadline.
@@ -187,22 +184,22 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := decodedReview{}
+	review := decodedReview{body: body}
 	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, malformed("cannot decode the request as JSON: %v", err)
 	}
 	switch {
-	case string(review.APIVersion) != reviewType.APIVersion:
-		return nil, malformed("apiVersion %q: must be %q", review.APIVersion, reviewType.APIVersion)
-	case string(review.Kind) != reviewType.Kind:
-		return nil, malformed("kind %q: must be %q", review.Kind, reviewType.Kind)
-	case review.Request == nil:
+	case review.apiVersion != apiVersion:
+		return nil, malformed("apiVersion %q: must be %q", review.apiVersion, apiVersion)
+	case review.kind != "AdmissionReview":
+		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.kind)
+	case review.request == nil:
 		return nil, malformed("request: must be set")
-	case review.Request.UID == "":
+	case review.request.UID == "":
 		return nil, malformed("request.uid: must be set")
 	}
-	arrivalOf(reserved.ctx).user = review.Request.UserInfo.of(body)
-	return review.Request.of(body), nil
+	arrivalOf(reserved.ctx).user = review.user.Raw
+	return review.request, nil
 }
 
 func isJSON(contentType string) bool {
@@ -246,133 +243,6 @@ func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 		at = time.Now()
 	}
 	return context.WithDeadline(ctx, at.Add(deadline))
-}
-
-// decodedReview is what is read of an AdmissionReview. Everything else, such as the options, is skipped.
-type decodedReview struct {
-	APIVersion word            `json:"apiVersion"`
-	Kind       word            `json:"kind"`
-	Request    *decodedRequest `json:"request"`
-}
-
-type decodedRequest struct {
-	UID             word      `json:"uid"`
-	Kind            names     `json:"kind"`
-	Resource        names     `json:"resource"`
-	RequestResource *names    `json:"requestResource"`
-	SubResource     word      `json:"subResource"`
-	Name            word      `json:"name"`
-	Namespace       word      `json:"namespace"`
-	Operation       word      `json:"operation"`
-	DryRun          *bool     `json:"dryRun"`
-	UserInfo        spanOfRaw `json:"userInfo"` // Few claims need it.
-	Object          spanOfRaw `json:"object"`
-	OldObject       spanOfRaw `json:"oldObject"`
-}
-
-// names of a kind or a resource.
-type names struct {
-	Group    word `json:"group"`
-	Version  word `json:"version"`
-	Kind     word `json:"kind"`
-	Resource word `json:"resource"`
-}
-
-func (n *names) resource() metav1.GroupVersionResource {
-	return metav1.GroupVersionResource{Group: string(n.Group), Version: string(n.Version), Resource: string(n.Resource)}
-}
-
-// of a body, whose objects it shares.
-func (r *decodedRequest) of(body []byte) *admissionv1.AdmissionRequest {
-	request := &admissionv1.AdmissionRequest{
-		UID:         types.UID(r.UID),
-		Kind:        metav1.GroupVersionKind{Group: string(r.Kind.Group), Version: string(r.Kind.Version), Kind: string(r.Kind.Kind)},
-		Resource:    r.Resource.resource(),
-		SubResource: string(r.SubResource),
-		Name:        string(r.Name),
-		Namespace:   string(r.Namespace),
-		Operation:   admissionv1.Operation(r.Operation),
-		DryRun:      r.DryRun,
-		Object:      runtime.RawExtension{Raw: r.Object.of(body)},
-		OldObject:   runtime.RawExtension{Raw: r.OldObject.of(body)},
-	}
-	if r.RequestResource != nil {
-		request.RequestResource = new(r.RequestResource.resource())
-	}
-	return request
-}
-
-// word is a string that is no longer than any name. A longer one is refused before it is copied.
-type word string
-
-// UnmarshalJSONFrom is called by package json.
-func (w *word) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	quoted, err := from.ReadValue()
-	switch {
-	case err != nil || quoted.Kind() == jsontext.KindNull:
-		return err
-	case quoted.Kind() != jsontext.KindString:
-		return errors.New("must be a string")
-	case len(quoted) > fields.EscapeFactor*v1beta1.MaxNameBytes+len(`""`):
-		return errTooLongName
-	}
-	text := fields.Unquoted(quoted)
-	if len(text) > v1beta1.MaxNameBytes {
-		return errTooLongName
-	}
-	*w = word(text)
-	return nil
-}
-
-var errTooLongName = fmt.Errorf("must have at most %d bytes", v1beta1.MaxNameBytes)
-
-// spanOfRaw is where a value stands in the body. The decoder has proved it valid.
-type spanOfRaw struct{ begin, end int64 }
-
-// UnmarshalJSONFrom is called by package json.
-func (s *spanOfRaw) UnmarshalJSONFrom(from *jsontext.Decoder) error {
-	value, err := from.ReadValue()
-	if err == nil && value.Kind() != jsontext.KindNull {
-		s.end = from.InputOffset()
-		s.begin = s.end - int64(len(value))
-	}
-	return err
-}
-
-func (s spanOfRaw) of(body []byte) []byte {
-	if s.end == 0 {
-		return nil
-	}
-	return body[s.begin:s.end:s.end]
-}
-
-// encode writes the answer as an AdmissionReview.
-func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
-	return kjson.Marshal(&admissionv1.AdmissionReview{TypeMeta: reviewType, Response: r})
-}
-
-// makePrintable escapes what a client, a terminal or a log shows of an answer, which has parts of
-// claims and classes. The API server drops a warning with a control character.
-func makePrintable(r *admissionv1.AdmissionResponse) {
-	for i, warning := range r.Warnings {
-		r.Warnings[i] = truncate.Printable(warning)
-	}
-	for key, text := range r.AuditAnnotations {
-		if printable := truncate.Printable(text); printable != text {
-			r.AuditAnnotations[key] = printable
-		}
-	}
-	if r.Result == nil {
-		return
-	}
-	r.Result.Message = truncate.Printable(r.Result.Message)
-	if r.Result.Details == nil {
-		return
-	}
-	for i := range r.Result.Details.Causes {
-		cause := &r.Result.Details.Causes[i]
-		cause.Field, cause.Message = truncate.Printable(cause.Field), truncate.Printable(cause.Message)
-	}
 }
 
 // errTooManyBodies says that other reviews hold all the memory for bodies.

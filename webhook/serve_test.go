@@ -189,7 +189,7 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 // some more for other releases of Go.
 func TestServeHTTPAllocatesLittle(t *testing.T) {
 	a := postTo(newHandler(io.Discard))
-	assert.LessOrEqual(t, cost.Allocs(func() { a.ask(wholeReview) }), 105.0)
+	assert.LessOrEqual(t, cost.Allocs(func() { a.ask(wholeReview) }), 93.0)
 }
 
 func BenchmarkServeHTTP(b *testing.B) {

@@ -177,7 +177,7 @@ func readScalar(value jsontext.Value, maxBytes int64) any {
 	case int64(len(value)) > maxBytes:
 		return Unread{Length: len(value)}
 	case kind == jsontext.KindString:
-		return Unquoted(value)
+		return unquoted(value)
 	case kind == jsontext.KindNumber:
 		return readNumber(string(value))
 	default:
@@ -185,8 +185,8 @@ func readScalar(value jsontext.Value, maxBytes int64) any {
 	}
 }
 
-// Unquoted is the text of a JSON string.
-func Unquoted(quoted jsontext.Value) string {
+// unquoted is the text of a JSON string.
+func unquoted(quoted jsontext.Value) string {
 	if len(quoted) >= 2 && bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}
@@ -221,7 +221,7 @@ func (s *scan) readAll(level, depth int) any {
 		object := map[string]any{}
 		for more := s.begin(); more; more = s.more() {
 			name, _ := s.fieldName()
-			object[Unquoted(name)] = s.readAll(level+1, depth)
+			object[unquoted(name)] = s.readAll(level+1, depth)
 		}
 		return object
 	case kind == '[' && level <= depth:
