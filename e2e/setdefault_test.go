@@ -97,7 +97,7 @@ func TestSetDefault(t *testing.T) {
 
 	t.Run("Moves", func(t *testing.T) {
 		w.reset(t, "A/old", "B/new")
-		out, _, err := w.setDefault(t, "b/new", "--for=claims")
+		out, _, err := w.setDefault(t, "b/new")
 		require.NoError(t, err)
 		assert.Equal(t, "as.move.test/old: no longer the default for claims.move.test\nbs.move.test/new: the default for claims.move.test\n", out)
 		assert.Equal(t, "bs.move.test/new", w.marked(t))
@@ -203,6 +203,7 @@ func TestSetDefault(t *testing.T) {
 			"NotPermitted":  {[]string{"B/new", "--for=claims", "--kubeconfig=" + half}, `cannot mark bs.move.test/new as the default: bs.move.test "new" is forbidden: User "half" cannot patch`},
 			"DroppedInCRD":  {[]string{"Strict/new", "--for=claims"}, "cannot mark stricts.move.test/new as the default: the mark does not change"},
 			"ClassKind":     {[]string{"C/new", "--for=claims"}, "no such class kind is registered"},
+			"NoFor":         {[]string{"Wide/new"}, "with --for: wides.move.test serves claims.move.test, others.move.test"},
 			"ClaimKind":     {[]string{"B/new", "--for=queues"}, "no such claim kind is registered"},
 			"ContextAbsent": {[]string{"B/new", "--for=claims", "--context=lost"}, `"lost"`},
 		} {

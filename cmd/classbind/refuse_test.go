@@ -87,7 +87,6 @@ func TestCommandsRefuse(t *testing.T) {
 				reason: "We should refuse an empty namespace.",
 				args:   []string{"Class//gold", "--for=claims"}, want: `"Class//gold": must be KIND/NAME`,
 			},
-			"NoFor":         {reason: "We should ask for the claim kind, because a class may serve several.", args: []string{"Class/gold"}, want: "--for: name the claim kind"},
 			"EmptyFor":      {reason: "We should refuse an empty --for, such as that of an unset variable.", args: []string{"Class/gold", "--for="}, want: "--for: name the claim kind"},
 			"EmptyAmongFor": {reason: "We should refuse an empty name in a list.", args: []string{"Class/gold", "--for=claims,,others"}, want: `--for="claims,,others": must have no empty name`},
 			"EmptyWithout": {
@@ -175,7 +174,7 @@ func TestCommandsRefuse(t *testing.T) {
 
 // TestEverythingAtOnce names all errors, so that nobody has to try three times.
 func TestEverythingAtOnce(t *testing.T) {
-	for _, args := range [][]string{{"set-default", "gold", "--timeout=0s"}, {"explain", "-o", "xml", "-n", "Team_A"}} {
+	for _, args := range [][]string{{"set-default", "gold", "--timeout=0s", "--leave-without-default=a,,b"}, {"explain", "-o", "xml", "-n", "Team_A"}} {
 		_, err := run(t, args...)
 		require.Error(t, err)
 		assert.Len(t, strings.Split(err.Error(), "\n"), 3, "%v", err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -21,7 +22,7 @@ func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, c
 	}
 	found, err := r.LookUp(ctx, k.Name, "list", "watch")
 	if err == nil {
-		err = r.resolver.Permitted(ctx, k.Name, "list", "watch")
+		err = r.permitted(ctx, k.Name, "list", "watch")
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -38,7 +39,7 @@ func (r *Registration) ProbeRelated(ctx context.Context, k *selector.ClaimKind) 
 	for _, needed := range k.RelatedKinds() {
 		_, err := r.lookUp(ctx, needed.Resource, needed.Version, "list", "watch")
 		if err == nil {
-			err = r.resolver.Permitted(ctx, needed.Resource, "list", "watch")
+			err = r.permitted(ctx, needed.Resource, "list", "watch")
 		}
 		if err != nil {
 			states = append(states, unwatchedRelated(needed, relatedErr(needed.Version, err), time.Time{}).state(needed))
@@ -52,5 +53,20 @@ func (r *Registration) ProbeClaims(ctx context.Context, k *v1beta1.ClaimKind, ve
 	if _, err := r.LookUpClaims(ctx, k, verbs...); err != nil {
 		return err
 	}
-	return r.resolver.Permitted(ctx, k.Resource(), verbs...)
+	return r.permitted(ctx, k.Resource(), verbs...)
+}
+
+// A ClusterRole that is applied just before the registration takes a moment to be aggregated.
+const (
+	untilAggregated = time.Second
+	askAgainAfter   = 100 * time.Millisecond
+)
+
+// permitted returns why classbind may not do this with a resource, nil if it may.
+func (r *Registration) permitted(ctx context.Context, resource string, verbs ...string) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, askAgainAfter, untilAggregated, true, func(ctx context.Context) (bool, error) {
+		err = r.resolver.Permitted(ctx, resource, verbs...)
+		return !apierrors.IsForbidden(err), nil
+	})
+	return err
 }

@@ -76,14 +76,14 @@ func TestPrint(t *testing.T) {
 		"One": {
 			reason: "We should print what the kustomization has, comments included.",
 			args:   []string{"gateway-api"},
-			want:   []string{file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml"), file(gateways + "clusterrole.yaml")},
+			want:   []string{file(gateways + "clusterrole.yaml"), file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml")},
 		},
 		"Several": {
 			reason: "We should print several as one stream, each of them once.",
 			args:   []string{"ingress", "gateway-api", "ingress"},
 			want: []string{
-				file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml"), file(gateways + "clusterrole.yaml"),
-				file(ingress + "claimkinds.yaml"), file(ingress + "classkinds.yaml"), file(ingress + "clusterrole.yaml"),
+				file(gateways + "clusterrole.yaml"), file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml"),
+				file(ingress + "clusterrole.yaml"), file(ingress + "claimkinds.yaml"), file(ingress + "classkinds.yaml"),
 			},
 		},
 		"Examples": {
@@ -102,7 +102,7 @@ func TestPrint(t *testing.T) {
 			reason: "We should print what another needs before it.",
 			args:   []string{"kueue", "jobset", "kueue-queues"},
 			want: []string{
-				file("kueue-queues/classkinds.yaml"), file("kueue-queues/clusterrole.yaml"), file("jobset/claimkinds.yaml"), file("kueue/claimkinds.yaml"),
+				file("kueue-queues/clusterrole.yaml"), file("kueue-queues/classkinds.yaml"), file("jobset/claimkinds.yaml"), file("kueue/claimkinds.yaml"),
 			},
 		},
 		"ExamplesOfNeeded": {

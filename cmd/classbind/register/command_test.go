@@ -102,8 +102,8 @@ func TestRegister(t *testing.T) {
 			}
 			documents := strings.Split(out, "---\n")
 			k, role := v1beta1.ClaimKind{}, rbacv1.ClusterRole{}
-			require.NoError(t, yaml.UnmarshalStrict([]byte(documents[0]), &k))
-			require.NoError(t, yaml.UnmarshalStrict([]byte(documents[len(documents)-1]), &role))
+			require.NoError(t, yaml.UnmarshalStrict([]byte(documents[len(documents)-1]), &k))
+			require.NoError(t, yaml.UnmarshalStrict([]byte(documents[0]), &role))
 			assert.Equal(t, tc.path, k.Spec.Reference.Path, tc.reason)
 			assert.Equal(t, tc.form, k.Spec.Reference.Form, tc.reason)
 			assert.Len(t, documents, len(k.Spec.Classes.Kinds)+2, "We should print a ClassKind for each kind of class.")

@@ -70,7 +70,7 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 		}
 	}
 	var linked []any
-	objects := []any{nil}
+	var objects []any
 	rules := map[string][]string{}
 	for _, class := range classes {
 		linked = append(linked, map[string]any{"name": class.name})
@@ -99,17 +99,18 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 		offered["precedence"] = v1beta1.PrecedenceListed
 	}
 	spec["reference"], spec["classes"] = reference, offered
-	objects[0] = registration("ClaimKind", of.name, spec)
 	var role []any
 	for _, group := range slices.Sorted(maps.Keys(rules)) {
 		role = append(role, map[string]any{
 			"apiGroups": []string{group}, "resources": rules[group], "verbs": []string{"get", "list", "watch"},
 		})
 	}
-	objects = append(objects, map[string]any{
+	clusterRole := map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": role,
 		"metadata": map[string]any{"name": "classbind-" + of.name, "labels": map[string]any{v1beta1.AggregateLabel: "true"}},
-	})
+	}
+	// Each needs those before it.
+	objects = slices.Concat([]any{clusterRole}, objects, []any{registration("ClaimKind", of.name, spec)})
 	var b strings.Builder
 	for _, comment := range comments {
 		b.WriteString("# " + truncate.Printable(comment) + "\n") // It has names of a vendor.

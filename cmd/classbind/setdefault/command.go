@@ -53,6 +53,7 @@ change the field that the expression looks at.
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
 the name of its ClassKind, PLURAL.GROUP, or any name that kubectl takes: the kind,
 the plural, the singular or a short name. --for takes the same of a claim kind.
+It may be left out where the class's kind serves one claim kind alone.
 
 If the command is killed between the two writes, there is no default. Run it again:
 it goes on from there.
@@ -76,6 +77,9 @@ The error has the command that names all of them.`,
 			return nil
 		}, RunE: func(c *cobra.Command, args []string) error {
 			name, err := parseClassName(args[0])
+			if c.Flags().Changed("for") && len(o.claimKinds) == 0 { // As by a variable that is not set.
+				err = errors.Join(err, errors.New("--for: name the claim kind whose default the class is to be, or leave the flag out"))
+			}
 			if err := errors.Join(err, o.validate()); err != nil {
 				return err
 			}
@@ -102,10 +106,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 // validate returns all errors in the flags at once, flag by flag.
 func (o *options) validate() error {
 	var errs []error
-	if len(o.claimKinds) == 0 {
-		errs = append(errs, errors.New("--for: name the claim kind whose default the class is to be, "+
-			"such as --for postgresqlinstances.database.crossplane.io"))
-	}
 	for _, f := range []struct {
 		flag   string
 		values []string

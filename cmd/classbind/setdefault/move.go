@@ -1,10 +1,12 @@
 package setdefault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -181,6 +183,12 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	kind, err := r.findClassKind(m.name, claimKinds)
 	if err != nil {
 		return nil, err
+	}
+	if len(claimKinds) == 0 {
+		if claimKinds = kind.ClaimKinds; len(claimKinds) != 1 {
+			return nil, fmt.Errorf("name the claim kind whose default the class is to be with --for: %s serves %s",
+				kind, cmp.Or(strings.Join(claimKinds, ", "), "none"))
+		}
 	}
 	target, err := m.class(ctx, kind.ClassKind, m.name.namespace, m.name.name)
 	if apierrors.IsNotFound(err) {
