@@ -64,7 +64,7 @@ const (
 
 // permitted returns why classbind may not do this with a resource, nil if it may.
 func (r *Registration) permitted(ctx context.Context, resource string, verbs ...string) (err error) {
-	_ = wait.PollUntilContextTimeout(ctx, askAgainAfter, untilAggregated, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, askAgainAfter, untilAggregated, true, func(context.Context) (bool, error) {
 		err = r.resolver.Permitted(ctx, resource, verbs...)
 		return !apierrors.IsForbidden(err), nil
 	})
