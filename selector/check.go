@@ -37,6 +37,8 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	if v.Fault != nil {
 		return in, nil, v.Fault
 	}
+	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
+	defer deadline.end()
 	subject, err := subject{Claim: in.Claim, view: v}, error(nil)
 	if in.Object != nil && in.LeftAlone == "" && len(in.Problems) == 0 {
 		in, subject.facts, err = d.resolve(ctx, v, in, Admit)
@@ -45,64 +47,89 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	if err != nil || in.LeftAlone != "" || len(in.Problems) > 0 {
 		return in, nil, err
 	}
+	if subject.facts != nil {
+		subject.facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
+	}
+	refused, err := d.checkNamed(&deadline, subject, in.Namespace, object) //nolint:contextcheck // It is in deadline.
+	return in, refused, err
+}
+
+func (d *Decider) checkNamed(deadline *lazyDeadline, claimant subject, namespace string, object map[string]any) (*Refused, error) {
+	v := claimant.view
 	to, _ := v.Kind.RefersTo(object)
 	refused := &Refused{
 		truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes), reasonOtherKind,
 		"of a kind whose classes no claim of " + v.Kind.Name + " is offered",
 	}
-	for s, namespace := range v.Kind.Named(v.All, in.Namespace, to) {
-		if !v.Kind.Offers(in.Namespace, namespace) { // Whether it is there is not for the author to know.
+	type place struct {
+		classes   *inventory.Classes
+		namespace string
+	}
+	var places []place
+	for s, in := range v.Kind.Named(v.All, namespace, to) {
+		switch {
+		case v.Kind.Offers(namespace, in):
+			refused.Reason, refused.Text = reasonNotFound, "not there"
+			if !s.Kind.Namespaced || in != "" { // Else the claim has no namespace, and no class is there.
+				places = append(places, place{s, in})
+			}
+		case refused.Reason != reasonNotFound: // Whether it is there is not for the author to know.
 			refused.Reason = reasonNotOffered
-			refused.Text = fmt.Sprintf("in a namespace whose classes claims of %q are not offered", in.Namespace)
+			refused.Text = fmt.Sprintf("in a namespace whose classes claims of %q are not offered", namespace)
+		}
+	}
+	for _, p := range places {
+		c := p.classes.Find(p.namespace, to.Name)
+		if c == nil {
 			continue
 		}
-		refused.Reason, refused.Text = reasonNotFound, "not there"
-		if s.Kind.Namespaced && namespace == "" { // Of a claim without a namespace, and no class is there.
-			continue
+		known, err := v.refuses(claimant, c)
+		if err != nil || known == nil || d.Class == nil {
+			return known, err
 		}
-		c, known := s.Find(namespace, to.Name), (*Refused)(nil)
+		break // The name means this class, which may have been mended since.
+	}
+	if d.Class == nil {
+		places = nil
+	}
+	for _, p := range places { // The watch may be behind that of the replica that gave the class, or behind who just mended it.
+		c, err := d.Class(deadline.context(), namespace, p.classes.Kind, p.namespace, to.Name)
+		if err != nil {
+			return nil, err
+		}
 		if c != nil {
-			if known = v.refuses(subject, c); known == nil {
-				return in, nil, nil
-			}
-		}
-		if d.Class != nil { // The watch may be behind that of the replica that gave the class, or behind who just mended it.
-			if c, err = d.Class(ctx, in.Namespace, s.Kind, namespace, to.Name); err != nil {
-				return in, nil, err
-			}
-			if c != nil {
-				return in, v.refuses(subject, c), nil
-			}
-		}
-		if known != nil {
-			return in, known, nil
+			return v.refuses(claimant, c)
 		}
 	}
 	namesKind := refused.Reason == reasonNotFound && v.Kind.Form.NamesKind == claim.GroupAndKind
 	if len(v.Unread) > 0 && refused.Reason != reasonNotOffered && !namesKind { // Nobody knows.
-		return in, nil, nil
+		return nil, nil
 	}
-	return in, refused, nil
+	return refused, nil
 }
 
-// refuses says why a claim may not name a class, nil if it may.
-func (v *View) refuses(claim subject, c *inventory.Class) *Refused {
+// refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
+func (v *View) refuses(claim subject, c *inventory.Class) (*Refused, error) {
 	if by, _, err := v.Kind.Unmet(c); by != nil {
 		drop := Drop{Reason: by.Name, Text: by.Text}
 		drop.addError(err)
-		return &Refused{c.String(), drop.Reason, drop.Text}
+		return &Refused{c.String(), drop.Reason, drop.Text}, nil
 	}
 	for i, f := range v.Kind.filters[:v.Kind.free] {
 		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
-			return v.Kind.refused(c, i, err)
+			return v.Kind.refused(c, i, err), nil
 		}
 	}
 	if v.Kind.judges() {
-		if i, err := v.Kind.judge(claim, c); i >= 0 && !slices.Contains(drawOnly, v.Kind.filters[i].reason) {
-			return v.Kind.refused(c, i, err)
+		i, err := v.Kind.judge(claim, c)
+		if claim.facts.err != nil {
+			return nil, claim.facts.err
+		}
+		if i >= 0 && !slices.Contains(drawOnly, v.Kind.filters[i].reason) {
+			return v.Kind.refused(c, i, err), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (k *ClaimKind) refused(c *inventory.Class, filter int, err error) *Refused {

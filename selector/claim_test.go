@@ -2,6 +2,7 @@ package selector
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -707,6 +708,8 @@ func TestPrecedence(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		listed bool
+		kinds  []string // the listed ones, if not both
+		form   v1beta1.ReferenceForm
 		locals []*inventory.Class
 		unread []UnreadKind
 		want   []string
@@ -716,16 +719,36 @@ func TestPrecedence(t *testing.T) {
 		"Shadowed":  {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
 		"Elsewhere": {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
 		"Unread":    {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
+		"NotListed": {
+			reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}},
+		},
+		"KindNamed": {
+			reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference,
+			unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"},
+		},
+		"SameKindNamed": {
+			reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference,
+			kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Selector.WhenAbsent = v1beta1.LocalObjectReference, v1beta1.NoSelectorAny
+				s.Reference.Form, s.Selector.WhenAbsent = cmp.Or(tc.form, v1beta1.LocalObjectReference), v1beta1.NoSelectorAny
 				s.Classes.Kinds = []v1beta1.ClassKindLink{{Name: local.Name}, {Name: shared.Name}}
+				if tc.kinds != nil {
+					s.Classes.Kinds = nil
+					for _, kind := range tc.kinds {
+						s.Classes.Kinds = append(s.Classes.Kinds, v1beta1.ClassKindLink{Name: kind})
+					}
+				}
 				if tc.listed {
 					s.Classes.Precedence = v1beta1.PrecedenceListed
 				}
 			})
-			all := []*inventory.Classes{inventory.NewClasses(local, tc.locals), inventory.NewClasses(shared, []*inventory.Class{in(shared, "", "a")})}
+			all := []*inventory.Classes{inventory.NewClasses(shared, []*inventory.Class{in(shared, "", "a")})}
+			if tc.unread == nil {
+				all = append(all, inventory.NewClasses(local, tc.locals))
+			}
 			view := newView(kind, all)
 			view.Unread = tc.unread
 			e, err := new(Decider).Explain(t.Context(), view, kind.Read("team", "db", decode(t, `{spec: {}}`)))
@@ -735,7 +758,7 @@ func TestPrecedence(t *testing.T) {
 				got = append(got, c.Class.String())
 			}
 			assert.ElementsMatch(t, tc.want, got, tc.reason)
-			if tc.listed {
+			if tc.listed && tc.form == "" {
 				named := map[string]any{"spec": map[string]any{"classRef": map[string]any{"name": "a"}}}
 				class, _ := kind.ClassOf(all, "team", named)
 				want := in(shared, "", "a").String()

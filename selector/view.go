@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
@@ -96,8 +98,21 @@ func (v *View) WithRelated(objects []*inventory.Objects) *View {
 // may: the classes of a kind before were never known.
 func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 	k := v.Kind
-	before := k.Precedence[:max(slices.Index(k.Precedence, c.Kind.Name), 0)]
-	if slices.ContainsFunc(v.Unread, func(u UnreadKind) bool { return slices.Contains(before, u.Name) }) {
+	before := k.Precedence // A kind that is not listed comes last.
+	if i := slices.Index(before, c.Kind.Name); i >= 0 {
+		before = before[:i]
+	}
+	mayConfuse := func(u UnreadKind) bool {
+		switch k.Form.NamesKind {
+		case claim.GroupAndKind:
+			return false
+		case claim.KindAlone: // Kinds of one name have one plural.
+			plural, _, _ := strings.Cut(c.Kind.Name, ".")
+			return strings.HasPrefix(u.Name, plural+".")
+		}
+		return true
+	}
+	if slices.ContainsFunc(v.Unread, func(u UnreadKind) bool { return slices.Contains(before, u.Name) && mayConfuse(u) }) {
 		return true
 	}
 	return slices.ContainsFunc(v.All, func(s *inventory.Classes) bool {

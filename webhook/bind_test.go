@@ -907,6 +907,8 @@ func TestCheck(t *testing.T) {
 		"NotThere":    {reason: "We should refuse a class that is not there.", request: newRequest(named("SQLClass", "lead")), want: "NotFound", code: http.StatusForbidden, message: `it names the class "SQLClass/lead", which is not there: name another class, or leave it out (classbind explain -f FILE --unbound lists`},
 		"New":         {reason: "We should read a class that we do not know yet.", request: newRequest(named("SQLClass", "new")), want: "MayHaveClass"},
 		"Cordoned":    {reason: "We should refuse a class that is cordoned.", request: newRequest(named("SQLClass", "closed")), want: "Cordoned", code: http.StatusForbidden, message: `which is cordoned`},
+		"Mended":      {reason: "We should read a class again that may have been mended.", request: newRequest(named("SQLClass", "mended")), want: "MayHaveClass"},
+		"Gone":        {reason: "We should not say of a class what it was.", request: newRequest(named("SQLClass", "gone")), want: "NotFound", code: http.StatusForbidden, message: "not there"},
 		"Weightless":  {reason: "We should allow a class that only the draw does not give.", request: newRequest(named("SQLClass", "weightless")), want: "MayHaveClass"},
 		"OtherKind":   {reason: "We should refuse a class of another kind.", request: newRequest(named("Secret", "gold")), want: "OtherKind", code: http.StatusForbidden, message: `"Secret/gold", which is of a kind`},
 		"Offered":     {reason: "We should allow a class that is offered to all namespaces.", request: newRequest(inNamespace("aws", "wide")), want: "MayHaveClass"},
@@ -931,7 +933,7 @@ func TestCheck(t *testing.T) {
 			sql := newClassKindFor(registration)
 			all := inventory.NewClasses(sql, []*inventory.Class{
 				newNamed(sql, "gold"), newNamed(sql, "silver"), newNamed(sql, "closed", v1beta1.CordonedAnnotation, "true"),
-				newNamed(sql, "weightless", "weight", "0"),
+				newNamed(sql, "weightless", "weight", "0"), newNamed(sql, "mended", v1beta1.CordonedAnnotation, "true"), newNamed(sql, "gone", v1beta1.CordonedAnnotation, "true"),
 			})
 			classes := []*inventory.Classes{all}
 			if len(registration.Spec.Classes.Fits) == 0 { // The others are compiled for no expression.
@@ -939,10 +941,13 @@ func TestCheck(t *testing.T) {
 			}
 			b := newBinder(t, newInventory(selector.NewClaimKind(registration), classes...))
 			b.Decider.Class = func(_ context.Context, _ string, kind *inventory.ClassKind, _, name string) (*inventory.Class, error) {
-				if name != "new" {
+				switch name {
+				case "new", "mended":
+					return newNamed(kind, name), nil
+				case "gone":
 					return nil, nil
 				}
-				return newNamed(kind, name), nil
+				return all.Find("", name), nil
 			}
 			got, afterwards, err := b.Check(t.Context(), claimKindName, tc.request)
 			require.NoError(t, err, tc.reason)
@@ -956,6 +961,27 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCheckTakesTurns has a class that is judged twice: as it is known, and as it is now.
+func TestCheckTakesTurns(t *testing.T) {
+	const letters = "'abcdefghijklmnopqrstuvwxyzabcdefghijkl'.split('')"
+	registration := newRegistration(func(s *v1beta1.ClaimKindSpec) {
+		s.Reference.Explicit = v1beta1.CheckExplicit
+		s.Claims.When = letters + ".all(a, !(a in request.userInfo.?groups.orValue([])))"
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Costly", Expression: letters + ".exists(a, " + letters + ".exists(b, claim.metadata.name + a + b == class.metadata.name))"}}
+	})
+	sql := newClassKindFor(registration)
+	all := inventory.NewClasses(sql, []*inventory.Class{newNamed(sql, "gold")})
+	b := newBinder(t, newInventory(selector.NewClaimKind(registration), all))
+	b.Decider.Class = func(context.Context, string, *inventory.ClassKind, string, string) (*inventory.Class, error) {
+		return all.Find("", "gold"), nil
+	}
+	b.Decider.Costly = func(context.Context, string) (func(), error) { return nil, errTooManyOfNamespace }
+	got, _, err := b.Check(withArrival(t.Context(), time.Now()), claimKindName, newRequest(`{"metadata":{"name":"db"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}}`))
+	require.NoError(t, err)
+	require.False(t, got.Allowed)
+	assert.Equal(t, int32(http.StatusTooManyRequests), got.Result.Code, "%s: We should let one namespace check no more at once than it may decide.", got.Result.Message)
 }
 
 // newNamed is a class with annotations.

@@ -66,7 +66,7 @@ func (b *Binder) check(
 	defer cancel()
 	in, refused, err := b.Decider.Check(ctx, view, in, object)
 	switch {
-	case errors.Is(err, errTooManyOfNamespace), errors.Is(err, fair.ErrKeyFull): // As in Review.
+	case errors.Is(err, errTooManyOfNamespace), errors.Is(err, fair.ErrKeyFull): // Not 503, which Ignore would let pass.
 		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
 	case err != nil:
 		return nil, err

@@ -194,13 +194,13 @@ type twin int
 
 func (k twin) Hash() uint64 { return uint64(k%7) << 61 } //nolint:gosec // No key is negative.
 
-// number is a key that shares its first slots with few others, or with many.
+// number is a key whose hash few others come near to, or many.
 type number int
 
 func (k number) Hash() uint64 { return uint64(k) * 0x9e3779b97f4a7c15 &^ (uint64(k%3) * 0xfff) } //nolint:gosec // No key is negative.
 
 func TestTable(t *testing.T) {
-	t.Run("Twins", func(t *testing.T) { testTable[twin](t, 60) })
+	t.Run("Twins", func(t *testing.T) { testTable[twin](t, 7*(maxChunk+50)) })
 	t.Run("Numbers", func(t *testing.T) { testTable[number](t, 5000) })
 }
 
@@ -271,7 +271,7 @@ func TestTableSwaps(t *testing.T) {
 	d, model := table[twin, int]{}, map[twin]int{}
 	for k := range 60 {
 		d, model[twin(k)] = d.With(twin(k), k), k
-		if k%2 > 0 { // The first of its hash may be an entry, and later ones are in a list.
+		if k%2 > 0 { // An odd key is replaced where it stands.
 			d = d.Swapped(twin(k), twin(k+70), k+70)
 			delete(model, twin(k))
 			model[twin(k+70)] = k + 70

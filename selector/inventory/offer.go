@@ -309,10 +309,14 @@ func (o *Offer) FaultOf(classKind string) *Fault {
 			forms = append(forms, string(f.Name))
 		}
 	}
+	why := "whose name comes first: "
+	if slices.Contains(o.demand.Precedence, first.Name) {
+		why = "which is listed in spec.classes.kinds of the ClaimKind: list both there, or "
+	}
 	return Faultf(v1beta1.ReasonAmbiguousReference,
 		"the classes of %q are not offered to claims of %q: a reference of the form %s cannot tell them from those of %q, "+
-			"whose name comes first: set spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
-		classKind, o.demand.Name, o.demand.Form.Name, first.Name, strings.Join(forms, ", "))
+			"%sset spec.reference.form of the ClaimKind to one that can (%s), or let one class kind serve it",
+		classKind, o.demand.Name, o.demand.Form.Name, first.Name, why, strings.Join(forms, ", "))
 }
 
 // Demand is what the claims of one kind ask of classes.
