@@ -91,6 +91,9 @@ func TestTypeChecks(t *testing.T) {
 	checks.changed.Add(t.Context(), func(string) { changes++ })
 	_, known := checks.of(k)
 	assert.False(t, known, "We should not call right what nobody has checked.")
+	checks.checked(k, registry.Types{Err: errors.New("timeout")})
+	_, known = checks.of(k)
+	assert.False(t, known, "We should not turn green because the first check failed.")
 	for range 2 {
 		checks.checked(k, wrong)
 	}
@@ -99,6 +102,10 @@ func TestTypeChecks(t *testing.T) {
 	found, known := checks.of(k)
 	assert.True(t, known)
 	assert.Equal(t, wrong.Mistyped, found, "We should not turn green because a schema was not read.")
+	other := rules.Invalid{Field: "spec.selector.expression", Err: &expression.Error{Text: "no"}}
+	checks.checked(k, registry.Types{Mistyped: []rules.Invalid{other}, Err: errors.New("timeout")})
+	found, _ = checks.of(k)
+	assert.ElementsMatch(t, append(wrong.Mistyped, other), found, "We should add what a check finds that fails for others.")
 	checks.checked(k, wrong)
 	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}}
 	assert.Len(t, checks.readers(t.Context(), crd), 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +34,7 @@ type typeCheck struct {
 	revision inventory.Revision
 	mistyped []rules.Invalid
 	read     map[string]bool // resources
+	partial  bool            // a schema could never be read
 }
 
 // of a registration; false while it is not checked.
@@ -42,19 +44,23 @@ func (t *typeChecks) of(k client.Object) (mistyped []rules.Invalid, known bool) 
 	if !ok || c.revision != inventory.RevisionOf(k) {
 		return nil, false
 	}
-	return c.mistyped, true
+	return c.mistyped, !c.partial || len(c.mistyped) > 0
 }
 
 // checked has the listeners hear of what was found of a registration, if it is new. What could not be checked this time, because
 // a schema could not be read, stays as it was.
 func (t *typeChecks) checked(k client.Object, found registry.Types) {
-	next := typeCheck{inventory.RevisionOf(k), found.Mistyped, found.Read}
 	before, known := t.of(k)
-	if known && found.Err != nil && len(found.Mistyped) < len(before) {
-		next.mistyped = before
+	next := typeCheck{inventory.RevisionOf(k), found.Mistyped, found.Read, found.Err != nil && !known}
+	if found.Err != nil {
+		for _, was := range before {
+			if !slices.ContainsFunc(found.Mistyped, func(is rules.Invalid) bool { return is.Field == was.Field }) {
+				next.mistyped = append(next.mistyped, was)
+			}
+		}
 	}
 	t.found.Store(k.GetName(), next)
-	if !known || !reflect.DeepEqual(before, next.mistyped) {
+	if after, isKnown := t.of(k); isKnown != known || !reflect.DeepEqual(before, after) {
 		t.changed.Notify(k.GetName())
 	}
 }
