@@ -5,7 +5,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -56,17 +55,25 @@ func (r *Registration) ProbeClaims(ctx context.Context, k *v1beta1.ClaimKind, ve
 	return r.permitted(ctx, k.Resource(), verbs...)
 }
 
-// A ClusterRole that is applied just before the registration takes a moment to be aggregated.
+// A ClusterRole that is applied just before the registration takes a moment to be aggregated. So a refused right is asked about
+// again while the review has this time left, which is at most half a second for all rights together.
 const (
-	untilAggregated = time.Second
-	askAgainAfter   = 100 * time.Millisecond
+	askAgainAfter = 100 * time.Millisecond
+	timeForOthers = 2 * time.Second
 )
 
 // permitted returns why classbind may not do this with a resource, nil if it may.
-func (r *Registration) permitted(ctx context.Context, resource string, verbs ...string) (err error) {
-	_ = wait.PollUntilContextTimeout(ctx, askAgainAfter, untilAggregated, true, func(context.Context) (bool, error) {
-		err = r.resolver.Permitted(ctx, resource, verbs...)
-		return !apierrors.IsForbidden(err), nil
-	})
-	return err
+func (r *Registration) permitted(ctx context.Context, resource string, verbs ...string) error {
+	for {
+		err := r.resolver.Permitted(ctx, resource, verbs...)
+		end, limited := ctx.Deadline()
+		if !apierrors.IsForbidden(err) || !limited || time.Until(end) < timeForOthers+askAgainAfter {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(askAgainAfter):
+		}
+	}
 }
