@@ -3,6 +3,7 @@ package selector
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -58,6 +59,11 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 	}
 	c.compileFilters()
 	return c
+}
+
+// Same reports whether both decide on claims in the same way, as far as their registrations say.
+func (k *ClaimKind) Same(o *ClaimKind) bool {
+	return k.Revision == o.Revision && reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 
 // WatchesClaims reports whether the claims of a kind are watched: because they are bound

@@ -29,8 +29,7 @@ type registeredClaimKind struct {
 // schema of its claims differs.
 func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	old := r.claimKind(kind.Name)
-	same := old.kind != nil && old.kind.Revision == kind.Revision &&
-		reflect.DeepEqual(old.kind.Linked, kind.Linked) && slices.Equal(old.kind.LinkedFits, kind.LinkedFits)
+	same := old.kind != nil && old.kind.Same(kind)
 	if same && paths.Version == old.paths.Version && reflect.DeepEqual(old.paths.Check, paths.Check) {
 		old.kind.CannotBindLater.Store(kind.CannotBindLater.Load())
 		if !reflect.DeepEqual(old.paths, paths) { // The status says why the schema cannot be read.

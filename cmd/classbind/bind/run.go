@@ -105,12 +105,16 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 		if len(unbound) == 0 {
 			return nil
 		}
+		was := b.kind.Kind
 		if err := b.renew(ctx); err != nil {
 			return err
 		}
 		for i := range unbound {
 			s := &unbound[i]
-			if err := b.bind(ctx, s.Namespace, s.Name, s); err != nil {
+			if !b.kind.Kind.Same(was) {
+				s = nil // The claim is read again, as the kind is now.
+			}
+			if err := b.bind(ctx, unbound[i].Namespace, unbound[i].Name, s); err != nil {
 				return err
 			}
 		}
