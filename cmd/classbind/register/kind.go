@@ -59,7 +59,10 @@ func (o *options) world(command *cobra.Command) (world, error) {
 		return world{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
 	}
 	_, classKinds, err := connect.Registrations(command.Context(), c.API)
-	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // Without classbind, there are none.
+	switch {
+	case apierrors.IsForbidden(err):
+		_, _ = fmt.Fprintln(command.ErrOrStderr(), "note: ClassKinds that the cluster has are printed, too, because", err)
+	case err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err): // Without classbind, there are none.
 		return world{}, err
 	}
 	w := world{absent: "install its CRD", registered: map[string]bool{}}

@@ -31,7 +31,7 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
-		Use:   "set-default KIND/NAME --for CLAIMKIND",
+		Use:   "set-default KIND/NAME [--for CLAIMKIND]",
 		Short: "Move the default of a claim kind to a class",
 		Long: `Move the default of a claim kind to a class.
 

@@ -185,7 +185,8 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	if len(claimKinds) == 0 {
-		if claimKinds = kind.ClaimKinds; len(claimKinds) != 1 {
+		claimKinds = slices.DeleteFunc(slices.Clone(kind.ClaimKinds), func(name string) bool { return r.claimKinds[name] == nil })
+		if len(claimKinds) != 1 {
 			return nil, fmt.Errorf("name the claim kind whose default the class is to be with --for: %s serves %s",
 				kind, cmp.Or(strings.Join(claimKinds, ", "), "none"))
 		}
