@@ -109,6 +109,7 @@ func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 		case claim.KindAlone: // Kinds of one name have one plural.
 			plural, _, _ := strings.Cut(c.Kind.Name, ".")
 			return strings.HasPrefix(u.Name, plural+".")
+		case claim.NoKind:
 		}
 		return true
 	}
