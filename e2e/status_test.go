@@ -111,6 +111,7 @@ func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report
 			require.Contains(c, untimed(table), "\n"+f+"\n", "We should tell people the same.")
 		}
 		table += stderr
+		require.NotContains(c, table, "("+v1beta1.ReasonNotConfigured+")", "We should wait for what passes within seconds.")
 	}, patience, 100*time.Millisecond)
 	return report, table
 }

@@ -214,6 +214,7 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 			"classes.namespaces.from", string(k.Spec.Classes.Namespaces.From),
 			claim.Strings(v1beta1.FromSameAsClaim, v1beta1.FromAll, v1beta1.FromNames),
 		},
+		{"classes.use.subject", string(useOf(k)), claim.Strings(v1beta1.UseByNamespace, v1beta1.UseByRequester)},
 		{"choice.strategy", string(k.Spec.Choice.Strategy), claim.Strings(strategyNames...)},
 		{"choice.annotate", string(k.Spec.Choice.Annotate), claim.Strings(v1beta1.AnnotateNothing, v1beta1.AnnotateDecision)},
 		{"choice.seed", string(k.Spec.Choice.Seed), claim.Strings(v1beta1.SeedClaim, v1beta1.SeedRequest)},

@@ -3,6 +3,7 @@ package selector
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
@@ -34,6 +36,9 @@ import (
 type Decider struct {
 	// Gates are asked in this order.
 	Gates []Gate
+	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants,
+	// know nothing.
+	Grants func() *access.Grants
 	// Live reads the classes that a claim asks for, when no known class is left: the
 	// class may be new. Nil reads none.
 	Live func(context.Context, *View, claim.Claim) (*View, error)
@@ -94,6 +99,8 @@ func (m Mode) uncounted() Mode {
 // Gate is asked what no filter can tell about the class that a claim would get: whether
 // its author may use it, whether there is room. If it refuses, the next class is drawn.
 type Gate struct {
+	// Of reports whether the gate has to do with the claims of a kind. Nil means all.
+	Of func(*ClaimKind) bool
 	// Reason is one word, for programs. Text reads after a number of classes, and after
 	// "is".
 	Reason, Text string
@@ -137,6 +144,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if decision.Class != nil && view.Kind.Annotates {
 		decision.Made = d.now()
 	}
+	if err == nil && decision.Class == nil && decision.Drawn() && view.Kind.Use != "" && mode != Later && mode != Preview {
+		err = d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
+	}
 	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.Lacks(in.Parents)
 	}
@@ -175,7 +185,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 	claim, memory := decision.subject(), view.Kind.memory
 	for {
 		began := d.now()
-		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, d.fresh())}
+		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, d.fresh()), granted: d.granted(view.Kind, claim.Claim)}
 		best := order.first(decision)
 		if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() {
 			return err
@@ -183,7 +193,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 		if decision.Read == NotRead {
 			decision.Took += d.now().Sub(began)
 		}
-		for best.class != nil && len(d.Gates) > 0 {
+		for unlikely := 0; best.class != nil && d.isGated(view.Kind); {
 			gate, err := d.refusing(deadline, mode, view, claim.Claim, best.class)
 			if err != nil {
 				return err
@@ -192,11 +202,15 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 				break
 			}
 			if len(decision.Refused) == v1beta1.MaxRefusals {
-				return fmt.Errorf("more than %d of the %d classes that match are not allowed; the others were not checked: "+
-					"narrow the selector", v1beta1.MaxRefusals, decision.Candidates)
+				return errors.New("too many of the classes that match are not allowed to check the others: narrow the selector")
+			}
+			if best.unlikely {
+				unlikely++
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
-			best = order.next(decision.Candidates, best.class)
+			if best = order.next(decision.Candidates, best.class); best.unlikely && unlikely == v1beta1.MaxUnlikelyRefusals {
+				best = candidate{}
+			}
 			if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
 				return err
 			}
@@ -236,19 +250,63 @@ func (d *Decision) settle(found bool) error {
 // refusing returns the first gate that refuses a class, nil if none does.
 func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
 	for i := range d.Gates {
-		gate, ctx := &d.Gates[i], deadline.context()
+		gate := &d.Gates[i]
+		if !gate.isOf(view.Kind) {
+			continue
+		}
+		ctx := deadline.context()
 		admits, err := false, ctx.Err()
 		if err == nil {
 			admits, err = gate.Admits(ctx, mode, view, claim, c)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot tell whether %q is %s for the claim: %w", c, gate.Text, err)
+			return nil, fmt.Errorf("cannot tell which classes are %s: %w", gate.Text, err)
 		}
 		if !admits {
 			return gate, nil
 		}
 	}
 	return nil, nil
+}
+
+func (g *Gate) isOf(k *ClaimKind) bool { return g.Of == nil || g.Of(k) }
+
+func (d *Decider) isGated(k *ClaimKind) bool {
+	return slices.ContainsFunc(d.Gates, func(g Gate) bool { return g.isOf(k) })
+}
+
+// granted is what roles allow a claim to use, nil if that may be anything.
+func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
+	if k.Use == "" || d.Grants == nil {
+		return nil
+	}
+	return d.Grants().Of(k.UserOf(c))
+}
+
+// addUsable adds the first classes by name that the claim might have asked for: those that it is offered and may use.
+func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) error {
+	view, in := decision.View, decision.Claim.Claim
+	granted := d.granted(view.Kind, in)
+	var offered []*inventory.Class
+	for _, s := range view.Classes {
+		s.EachOffered(&view.Kind.Reach, in.Namespace, func(c *inventory.Class) {
+			if i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c); i < 0 && view.likely(granted, in.Namespace, c) {
+				offered = append(offered, c)
+			}
+		})
+	}
+	slices.SortFunc(offered, inventory.Compare)
+	decision.Usable = []*inventory.Class{}
+	for _, c := range offered[:min(len(offered), v1beta1.MaxAllowedShown)] {
+		gate, err := d.refusing(deadline, mode, view, in, c)
+		if err != nil {
+			return err
+		}
+		if gate == nil {
+			decision.Usable = append(decision.Usable, c)
+		}
+	}
+	return nil
 }
 
 func (d *Decider) fresh() uint64 {
@@ -344,6 +402,9 @@ type Decision struct {
 	// those for other classes cost too much. The strategy may prefer one that is unjudged to
 	// Class, and none that was skipped.
 	Unjudged, Skipped int
+	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where
+	// nobody was asked.
+	Usable []*inventory.Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
 	// Made is when the claim got its class, if that is told: see Record.
@@ -393,13 +454,17 @@ type Record struct {
 	Reason     string           `json:"reason"`
 	Class      string           `json:"class"`
 	Strategy   v1beta1.Strategy `json:"strategy"`
-	Candidates int              `json:"candidates"`
-	Time       string           `json:"time"` // RFC 3339, in seconds
+	Candidates int              `json:"candidates,omitempty"` // None where the claim may not use all: it must not learn how many.
+	Time       string           `json:"time"`                 // RFC 3339, in seconds
 }
 
 // Record of a decision for a class.
 func (d *Decision) Record() Record {
-	return Record{d.Reason(), d.Class.String(), d.View.Kind.Strategy.Name, d.Candidates, d.Made.UTC().Format(time.RFC3339)}
+	r := Record{d.Reason(), d.Class.String(), d.View.Kind.Strategy.Name, d.Candidates, d.Made.UTC().Format(time.RFC3339)}
+	if d.View.Kind.Use != "" {
+		r.Candidates = 0
+	}
+	return r
 }
 
 func (r Record) String() string {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -114,6 +115,8 @@ type policy struct {
 	Strategy   Strategy
 	memory     memory // nil if the strategy has none
 	freshSeeds bool
+	// Use is whose right to use a class counts; empty, every claim may have every class.
+	Use v1beta1.UseSubject
 	// filters. The first of them, as many as free, evaluate no expression.
 	filters []compiledFilter
 	free    int
@@ -122,12 +125,31 @@ type policy struct {
 func newPolicy(k *v1beta1.ClaimKind) policy {
 	p := policy{
 		Deny: k.Spec.WhenUnmatched == v1beta1.Deny, BindLater: k.Spec.WhenUnmatched == v1beta1.BindLater,
-		freshSeeds: k.Spec.Choice.Seed == v1beta1.SeedRequest,
+		freshSeeds: k.Spec.Choice.Seed == v1beta1.SeedRequest, Use: useOf(k),
 	}
 	name := cmp.Or(k.Spec.Choice.Strategy, v1beta1.WeightedRandom)
 	p.Strategy = strategies[name]
 	p.Strategy.Name = name
 	return p
+}
+
+func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
+	if k.Spec.Classes.Use == nil {
+		return ""
+	}
+	return k.Spec.Classes.Use.Subject
+}
+
+// UserOf is whose right to use a class counts for a claim, nil if every claim may have every class. Of a requester
+// who is not known any more, it is the namespace.
+func (p *policy) UserOf(c claim.Claim) *access.Subject {
+	switch {
+	case p.Use == "":
+		return nil
+	case p.Use == v1beta1.UseByRequester && c.Requester != nil:
+		return c.Requester
+	}
+	return access.OfNamespace(c.Namespace)
 }
 
 func (p *policy) drawsAfresh(c claim.Claim) bool { return p.freshSeeds || c.Name == "" }
@@ -236,7 +258,7 @@ var strategies = map[v1beta1.Strategy]Strategy{
 // each visits the classes that a claim asks for and is offered, before the filters.
 func (v *View) each(claim subject, visit func(*inventory.Class)) {
 	if asked := v.Kind.Asks(claim.Claim); asked == nil {
-		v.eachDefault(claim, visit)
+		v.eachDefault(claim, func(c *inventory.Class, _ int8) { visit(c) })
 	} else if claim.facts == nil {
 		v.Each(claim.Namespace, asked, nil, visit)
 	} else {
@@ -246,21 +268,23 @@ func (v *View) each(claim subject, visit func(*inventory.Class)) {
 
 // eachDefault visits the default classes of the claim's own namespace and partition. If none
 // of them is left after dropping, it also visits those of the next seat: for partitions
-// without a default, then for all namespaces, in both ways.
-func (v *View) eachDefault(claim subject, visit func(*inventory.Class)) {
+// without a default, then for all namespaces, in both ways. Where a claim may not use all classes, it
+// visits those of all seats, because a default that the claim may not use is none for it.
+func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8)) {
 	partition := ""
 	if claim.facts != nil {
 		partition = claim.facts.partition
 	}
-	left := false
+	left, seat := false, int8(0)
 	each := func(namespace, partition string) {
 		v.EachDefaultOf(namespace, partition, func(c *inventory.Class) {
-			if !left {
+			if !left && v.Kind.Use == "" {
 				i, _ := v.Kind.firstDrop(claim, c)
 				left = i < 0
 			}
-			visit(c)
+			visit(c, seat)
 		})
+		seat++
 	}
 	if claim.Namespace != "" && v.Kind.Own() {
 		each(claim.Namespace, partition)
@@ -279,12 +303,22 @@ func (v *View) eachDefault(claim subject, visit func(*inventory.Class)) {
 // candidate of a draw.
 type candidate struct {
 	class *inventory.Class
-	rank  int64
-	key   float64
+	// seat of a default class, where a claim may not use all classes: it comes before the others. unlikely says that
+	// no role allows the claim to use the class.
+	seat     int8
+	unlikely bool
+	rank     int64
+	key      float64
 }
 
 // before reports whether the draw prefers a to b.
 func (a candidate) before(b candidate) bool {
+	if a.seat != b.seat {
+		return a.seat < b.seat
+	}
+	if a.unlikely != b.unlikely {
+		return b.unlikely
+	}
 	return a.rank > b.rank ||
 		a.rank == b.rank && (a.key < b.key || a.key == b.key && inventory.Compare(a.class, b.class) < 0)
 }
@@ -296,8 +330,19 @@ type order struct {
 	view  *View
 	claim subject
 	seed  uint64
+	// granted is what roles allow the claim to use.
+	granted *access.Granted
 	// rest are the candidates after the first, once the second was asked for.
 	rest *candidateHeap
+}
+
+// each visits the classes, and where they stand among the defaults.
+func (o *order) each(visit func(c *inventory.Class, seat int8)) {
+	if o.view.Kind.Use != "" && o.view.Kind.Asks(o.claim.Claim) == nil {
+		o.view.eachDefault(o.claim, visit)
+		return
+	}
+	o.view.each(o.claim, func(c *inventory.Class) { visit(c, 0) })
 }
 
 // first candidate, without a class if there is none. The decision learns how many there
@@ -305,16 +350,16 @@ type order struct {
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	o.view.each(o.claim, func(c *inventory.Class) {
+	o.each(func(c *inventory.Class, seat int8) {
 		switch {
 		case kind.judges() && facts != nil && facts.budget.Left < v1beta1.MaxExpressionCost/2: // The rest is for those that matter.
 			if filter, err := kind.firstFreeDrop(o.claim, c); filter < 0 {
-				unjudged = append(unjudged, o.place(c))
+				unjudged = append(unjudged, o.place(c, seat))
 			} else {
 				decision.drop(filter, c, err)
 			}
 		default:
-			best = o.better(decision, best, c)
+			best = o.better(decision, best, c, seat)
 		}
 	})
 	if len(unjudged) > 0 {
@@ -324,13 +369,13 @@ func (o *order) first(decision *Decision) (best candidate) {
 }
 
 // better is a class, if it is a candidate and the draw prefers it to the best.
-func (o *order) better(decision *Decision, best candidate, c *inventory.Class) candidate {
+func (o *order) better(decision *Decision, best candidate, c *inventory.Class, seat int8) candidate {
 	if filter, err := o.view.Kind.firstDrop(o.claim, c); filter >= 0 {
 		decision.drop(filter, c, err)
 		return best
 	}
 	decision.Candidates++
-	if next := o.place(c); best.class == nil || next.before(best) {
+	if next := o.place(c, seat); best.class == nil || next.before(best) {
 		return next
 	}
 	return best
@@ -341,9 +386,9 @@ func (o *order) next(candidates int, refused *inventory.Class) candidate {
 	if o.rest == nil {
 		rest := make(candidateHeap, 0, candidates)
 		o.rest = &rest
-		o.view.each(o.claim, func(c *inventory.Class) {
+		o.each(func(c *inventory.Class, seat int8) {
 			if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 && c != refused {
-				*o.rest = append(*o.rest, o.place(c))
+				*o.rest = append(*o.rest, o.place(c, seat))
 			}
 		})
 		heap.Init(o.rest)
@@ -354,7 +399,7 @@ func (o *order) next(candidates int, refused *inventory.Class) candidate {
 	return heap.Pop(o.rest).(candidate)
 }
 
-func (o *order) place(c *inventory.Class) candidate {
+func (o *order) place(c *inventory.Class, seat int8) candidate {
 	kind := o.view.Kind
 	rank, key := kind.Strategy.place(uniform(o.seed, c.DrawHash), c.Weight)
 	switch {
@@ -363,7 +408,7 @@ func (o *order) place(c *inventory.Class) candidate {
 	case kind.Score != nil:
 		rank = o.claim.facts.judgedRank(c) // A class without one is dropped.
 	}
-	return candidate{c, rank, key}
+	return candidate{c, seat, !o.view.likely(o.granted, o.claim.Namespace, c), rank, key}
 }
 
 // candidateHeap is a heap.Interface, the best first.

@@ -244,7 +244,7 @@ func TestDrawBreaksTies(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := order{view: &View{Kind: NewClaimKind(postgres())}}
-			a, b := d.place(first), d.place(tc.other) // Both have the hash 0.
+			a, b := d.place(first, 0), d.place(tc.other, 0) // Both have the hash 0.
 			assert.True(t, a.before(b), tc.reason)
 			assert.False(t, b.before(a), tc.reason)
 		})

@@ -147,7 +147,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	allocated := allocating(func() {
 		asked = 0
 		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
-		require.ErrorContains(t, err, "more than 100 of the 10000 classes that match are not allowed", "We should not say that there is no class.")
+		require.ErrorContains(t, err, "too many of the classes that match are not allowed", "We should not say that there is no class.")
 		assert.Nil(t, got.Class)
 	})
 	assert.Equal(t, v1beta1.MaxRefusals+1, asked, "We should not ask about all.")
@@ -316,7 +316,7 @@ func TestGateFailsLate(t *testing.T) {
 	}
 	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
 	require.ErrorIs(t, err, failed)
-	require.ErrorContains(t, err, "full for the claim", "We should say what could not be told.")
+	require.ErrorContains(t, err, "which classes are full", "We should say what could not be told.")
 	assert.Nil(t, got.Class, "We should not have a class of a draw that did not count.")
 
 	got, err = d.Decide(t.Context(), newView(kind, nil), claim.Intake{Claim: nthClaim(1)}, Admit)

@@ -123,7 +123,8 @@ func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candida
 	for _, candidates := range []*candidateHeap{&short, &long} {
 		heap.Init(candidates)
 		for o.mayHaveBetter(candidates, best) && o.claim.facts.budget.Left > 0 && o.claim.facts.err == nil {
-			best = o.better(decision, best, heap.Pop(candidates).(candidate).class)
+			next := heap.Pop(candidates).(candidate)
+			best = o.better(decision, best, next.class, next.seat)
 		}
 	}
 	for _, c := range short {

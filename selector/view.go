@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
@@ -124,6 +125,48 @@ func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 		return slices.Contains(before, s.Kind.Name) &&
 			k.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) && s.Find(in, c.Name) != nil
 	})
+}
+
+// eachMeant visits the kinds, and the namespaces, in which who reads a claim of this namespace may look for the name of a
+// class, until visit returns false. It reports whether none did. These are more than that of the class where a form of
+// reference cannot tell kinds apart, and all of them are offered. A claim that may not use one of them may use none.
+func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *inventory.ClassKind, namespace string) bool) bool {
+	if !visit(c.Kind, c.Namespace) {
+		return false
+	}
+	if len(v.Kind.Precedence) == 0 {
+		return true
+	}
+	for _, s := range v.All {
+		if s.Kind == c.Kind || !v.Kind.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) {
+			continue
+		}
+		in := ""
+		if s.Kind.Namespaced {
+			in = cmp.Or(c.Namespace, v.Kind.ClassNamespace, namespace)
+		}
+		if !visit(s.Kind, in) {
+			return false
+		}
+	}
+	return true
+}
+
+// likely reports whether roles allow a claim of this namespace to use a class.
+func (v *View) likely(granted *access.Granted, namespace string, c *inventory.Class) bool {
+	return granted == nil || v.eachMeant(namespace, c, func(kind *inventory.ClassKind, in string) bool {
+		return granted.Allows(kind.Resource().GroupResource(), in, c.Name)
+	})
+}
+
+// Uses are the classes that a claim of this namespace must be allowed to use to get one: that class, and those that the
+// same reference may mean.
+func (v *View) Uses(namespace string, c *inventory.Class) (all []access.Class) {
+	v.eachMeant(namespace, c, func(kind *inventory.ClassKind, in string) bool {
+		all = append(all, access.Class{Resource: kind.Resource(), Namespace: in, Name: c.Name})
+		return true
+	})
+	return all
 }
 
 // PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy

@@ -23,7 +23,7 @@ func (d *Decision) Warning() string {
 	case d.Unneeded():
 	case d.Class == nil:
 		warning = d.unmatched()
-	case d.asks() == nil && d.Candidates > 1:
+	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
 		warning = d.severalDefaults()
 	}
 	if unread := d.View.UnreadText(); unread != "" && warning != "" {
@@ -67,6 +67,9 @@ func (d *Decision) severalDefaults() string {
 // unmatched says what the claim asked for, among which classes, and what would help.
 func (d *Decision) unmatched() string {
 	kind := d.View.Kind
+	if kind.Use != "" {
+		return d.unusable()
+	}
 	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector)),
 		"change the selector, or create or label a class", "when a class matches"
 	switch {
@@ -120,6 +123,37 @@ func (d *Decision) unmatched() string {
 		where += "; the first error: " + truncate.String(d.DropErr.Error(), v1beta1.MaxMessageBytes)
 	}
 	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
+}
+
+// unusable says what the claim asked for, and what it may use. It tells nothing of other classes.
+func (d *Decision) unusable() string {
+	kind, user := d.View.Kind, d.View.Kind.UserOf(d.Claim.Claim)
+	what := fmt.Sprintf("no class that %s may use matches the selector %q%s", user, selectorText(d.Claim.Selector), d.equalText())
+	if d.asks() == nil {
+		what = fmt.Sprintf("this claim of %q has no class selector, and no class that %s may use is the default for it", kind.Name, user)
+	} else if d.Claim.Selector == nil {
+		what = fmt.Sprintf("this claim of %q gets any class, and %s may use none", kind.Name, user)
+	}
+	names := make([]string, len(d.Usable))
+	for i, c := range d.Usable {
+		names[i] = c.String()
+	}
+	switch {
+	case len(names) > 0:
+		what += ": it may use " + strings.Join(names, ", ")
+	case d.Usable != nil:
+		what += ", nor any other that is known"
+	}
+	what = fmt.Sprintf("%s; classbind classes %s shows all that a claim can get", what, kind.Name)
+	if d.Claim.Namespace != "" {
+		what += " with -n " + d.Claim.Namespace
+	}
+	if d.Lacks != "" {
+		what += "; the schema of its kind requires " + d.Lacks
+	} else if kind.BindLater && !kind.CannotBindLater.Load() {
+		what += "; it will be bound when it may use one that matches"
+	}
+	return what
 }
 
 // withoutDefault says why a claim without a selector gets no default class, what would

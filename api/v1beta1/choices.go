@@ -38,6 +38,17 @@ const (
 	PrecedenceListed Precedence = "Listed"
 )
 
+// UseSubject is whose right to use a class counts.
+//
+// +kubebuilder:validation:Enum=Namespace;Requester
+type UseSubject string
+
+// Whose right to use a class counts.
+const (
+	UseByNamespace UseSubject = "Namespace"
+	UseByRequester UseSubject = "Requester"
+)
+
 // Annotate is what a bound claim is annotated with.
 //
 // +kubebuilder:validation:Enum=Nothing;Decision

@@ -54,6 +54,7 @@ type ClaimKind struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.claims) || !has(self.claims.skipIfSet) || !has(self.selector) || !has(self.selector.annotation) || self.claims.skipIfSet.all(p, !has(p.annotation) || p.annotation != self.selector.annotation)",message="skipIfSet must not name selector.annotation: no claim with a selector would be bound",fieldPath=".claims"
 // +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.namespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classes.namespaces.from) || self.classes.namespaces.from != 'All' || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="namespaces.from: All needs a reference that carries a namespace: set reference.form to ObjectReference, TypedObjectReference or NamespacedReference, or name one namespace",fieldPath=".classes"
 // +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.namespaces) || !has(self.reference) || !has(self.reference.form) || !has(self.classes.namespaces.names) || self.classes.namespaces.names.size() == 1 || self.reference.form in ['ObjectReference', 'TypedObjectReference', 'NamespacedReference']",message="namespaces.names: a reference that carries no namespace needs exactly one: name one, or set reference.form to ObjectReference, TypedObjectReference or NamespacedReference",fieldPath=".classes"
+// +kubebuilder:validation:XValidation:rule="!has(self.classes) || !has(self.classes.use) || self.classes.use.subject != 'Requester' || !has(self.whenUnmatched) || self.whenUnmatched != 'BindLater'",message="use.subject: Requester cannot be told of a claim that is bound later: set Namespace, or whenUnmatched to Admit or Deny",fieldPath=".classes"
 type ClaimKindSpec struct {
 	// Claims are the claims that are bound: of which kind, in which namespaces, and when.
 	// Example: {resource: gateways.gateway.networking.k8s.io, version: v1}
@@ -195,11 +196,26 @@ type Classes struct {
 	// +optional
 	Fits []Fit `json:"fits,omitempty"`
 
+	// Use says whose right to use a class counts. Without it, every claim may have every class
+	// that it is offered. Example: {subject: Namespace}
+	// +optional
+	Use *Use `json:"use,omitempty"`
+
 	// Partition keeps default classes apart: there is one for each partition, such as a
 	// tenant, a driver or a zone. Without it, there is one for all claims of the kind.
 	// Example: {claim: namespace.metadata.labels.tenant, class: class.metadata.labels.tenant}
 	// +optional
 	Partition *Partition `json:"partition,omitempty"`
+}
+
+// Use says whose right to use a class counts. The right is one of RBAC, or of another
+// authorizer: the verb use on the resource of the class, for one name or for all.
+type Use struct {
+	// Subject is Namespace or Requester. Namespace is the namespace of the claim: what the group
+	// system:serviceaccounts:NAMESPACE may use. Claims that a controller creates, or that are bound
+	// later, get the same as others. Requester is who creates the claim, or changes its reference.
+	// Example: Namespace
+	Subject UseSubject `json:"subject"`
 }
 
 // ClassKindLink links a ClaimKind to a class kind.

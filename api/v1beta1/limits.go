@@ -100,6 +100,28 @@ const (
 	// MaxRefusals limits the classes that gates refuse one claim. It protects those whom
 	// the gates ask. Beyond it, the claim gets 503: whether a class is left is not known.
 	MaxRefusals = 100
+	// MaxUnlikelyRefusals limits the same for the classes that no role allows, where roles and bindings
+	// are known. Beyond it, the claim gets none of the classes that are left.
+	MaxUnlikelyRefusals = 16
+	// MaxAllowedShown limits the classes that a refused claim is told it may use, and
+	// the access reviews for them. It protects the length of answers, and the API server.
+	MaxAllowedShown = 10
+	// MaxAccessReviews limits the concurrent SubjectAccessReviews of a replica. It protects the
+	// API server. Beyond it, a claim waits its turn until its deadline, and gets 503.
+	MaxAccessReviews = 64
+	// MaxAccessReviewsOfNamespace limits them for the claims of one namespace. It protects the
+	// claims of other namespaces, also where an authorizer hangs.
+	MaxAccessReviewsOfNamespace = MaxAccessReviews / 8
+	// MaxWaitingAccessReviews limits the access reviews that run or wait. It protects the connections.
+	// Beyond it, a claim gets 503 at once.
+	MaxWaitingAccessReviews = MaxConnections / 4
+	// MaxWaitingAccessReviewsOfNamespace is the same limit for the claims of one namespace.
+	MaxWaitingAccessReviewsOfNamespace = MaxWaitingAccessReviews / 4
+	// MaxAccessAnswers limits the answers to access reviews that a replica keeps. It protects memory:
+	// 4 MB. Beyond it, the oldest is forgotten.
+	MaxAccessAnswers = 16 << 10
+	// AccessAnswerLifetime is how long such an answer is kept.
+	AccessAnswerLifetime = 5 * time.Second
 	// MaxTurns limits the classes whose last turn RoundRobin remembers for one claim kind,
 	// also those that are gone. It protects the memory of every replica: 15 MB. Beyond it,
 	// the older half is forgotten.

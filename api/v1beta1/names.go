@@ -99,7 +99,18 @@ const (
 	// and of the binding. Written by classbind's leader, read in the API server's metrics.
 	PolicySuffix = ".default.classbind.io"
 
-	// ManagedByLabel has the value ManagedBy on the MutatingAdmissionPolicies of ClaimKinds and
+	// UseSuffix follows the claim kind's name in the name of its ValidatingAdmissionPolicy, which checks
+	// who may use a class, and of the binding. Written by classbind's leader, read in API server errors.
+	UseSuffix = ".use.classbind.io"
+
+	// UseVerb is the verb of the right to use a class. Written by admins, in roles.
+	UseVerb = "use"
+
+	// UseAccount is the name of the ServiceAccount that stands for a namespace when its right to use a
+	// class is asked for. There need be none: what counts are its groups.
+	UseAccount = "classbind.io"
+
+	// ManagedByLabel has the value ManagedBy on the admission policies of ClaimKinds and
 	// on their bindings, by which classbind's leader finds them.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "classbind"

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/rules"
@@ -42,6 +43,8 @@ type Claim struct {
 	Object map[string]any
 	// Request is what expressions see of who asks, nil if that is not known.
 	Request map[string]any
+	// Requester is who asks, where his right to use a class counts; nil if that is not known.
+	Requester *access.Subject
 }
 
 // Asks returns the selector of a claim. Of a claim without one, it is that of everything

@@ -1,0 +1,143 @@
+// Package access asks the API server who may use which class, and follows the roles and bindings that say beforehand whom
+// it is worth to ask about.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/access"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// NotAllowed is the reason of the gate, for programs.
+const NotAllowed = "NotAllowed"
+
+// Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for
+// v1beta1.AccessAnswerLifetime, each for its subject alone.
+type Reviews struct {
+	client  authorizationclient.SubjectAccessReviewInterface
+	limiter *fair.Limiter // by the namespace of the claim
+	answers *utilcache.LRUExpireCache
+	// answered counts by claim kind and outcome.
+	answered *prometheus.CounterVec
+}
+
+// Outcomes of a question.
+const (
+	outcomeAllowed = "allowed"
+	outcomeRefused = "refused"
+	outcomeFailed  = "failed"
+	outcomeKept    = "kept"
+)
+
+// NewReviews returns those of a client.
+func NewReviews(client authorizationclient.SubjectAccessReviewInterface) *Reviews {
+	return &Reviews{
+		client: client,
+		limiter: fair.NewLimiter(fair.Limits{
+			Running: v1beta1.MaxAccessReviews, RunningOfKey: v1beta1.MaxAccessReviewsOfNamespace,
+			Waiting: v1beta1.MaxWaitingAccessReviews, WaitingOfKey: v1beta1.MaxWaitingAccessReviewsOfNamespace,
+		}),
+		answers: utilcache.NewLRUExpireCache(v1beta1.MaxAccessAnswers),
+		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "classbind_access_reviews_total",
+			Help: "Questions whether a claim may use a class, by claim kind and outcome: allowed, refused or failed, of those that " +
+				"the API server was asked, or kept, of those that it had answered a moment before.",
+		}, []string{"claim_kind", "outcome"}),
+	}
+}
+
+// RegisterMetrics with those that controller-runtime serves.
+func (r *Reviews) RegisterMetrics() error { return metrics.Registry.Register(r.answered) }
+
+// Gate is for the claims that may not use all classes.
+func (r *Reviews) Gate() selector.Gate {
+	return selector.Gate{
+		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
+		Reason: NotAllowed, Text: "not allowed for the claim",
+		Admits: func(ctx context.Context, _ selector.Mode, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
+			user := v.Kind.UserOf(c)
+			for _, use := range v.Uses(c.Namespace, class) {
+				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use)
+				if !allowed || err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		},
+	}
+}
+
+// answerKey identifies a question.
+type answerKey struct {
+	subject string
+	use     access.Class
+}
+
+func (r *Reviews) allowed(ctx context.Context, claimKind, namespace string, user *access.Subject, use access.Class) (bool, error) {
+	key := answerKey{user.Key(), use}
+	if answer, known := r.answers.Get(key); known {
+		r.answered.WithLabelValues(claimKind, outcomeKept).Inc()
+		return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.
+	}
+	allowed, err := r.ask(ctx, namespace, user, use)
+	outcome := outcomeRefused
+	switch {
+	case err != nil:
+		outcome = outcomeFailed
+	case allowed:
+		outcome = outcomeAllowed
+	}
+	r.answered.WithLabelValues(claimKind, outcome).Inc()
+	if err == nil {
+		r.answers.Add(key, allowed, v1beta1.AccessAnswerLifetime)
+	}
+	return allowed, err
+}
+
+// ErrTooMany says that a claim cannot ask, because others of its namespace do.
+var ErrTooMany = errors.New("too many claims of this namespace ask which classes they may use; try again in a moment")
+
+// ask the API server. It says no where an authorizer fails, and why.
+func (r *Reviews) ask(ctx context.Context, namespace string, user *access.Subject, use access.Class) (bool, error) {
+	done, err := r.limiter.Take(ctx, namespace)
+	switch {
+	case errors.Is(err, fair.ErrKeyFull):
+		return false, ErrTooMany
+	case err != nil:
+		return false, fmt.Errorf("cannot ask the API server: %w", err)
+	}
+	defer done()
+	extra := map[string]authorizationv1.ExtraValue{}
+	for name, values := range user.Extra {
+		extra[name] = values
+	}
+	review, err := r.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.User, UID: user.UID, Groups: user.Groups, Extra: extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: v1beta1.UseVerb, Group: use.Resource.Group, Version: use.Resource.Version, Resource: use.Resource.Resource,
+			Namespace: use.Namespace, Name: use.Name,
+		},
+	}}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("cannot ask the API server: %w", truncate.Error(err))
+	case !review.Status.Allowed && !review.Status.Denied && review.Status.EvaluationError != "":
+		return false, errors.New("an authorizer of the API server fails") // What it says may name what the author must not know.
+	}
+	return review.Status.Allowed, nil
+}

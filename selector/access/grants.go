@@ -1,0 +1,153 @@
+package access
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/classbind/classbind/api/v1beta1"
+)
+
+// Role is what is kept of a Role or a ClusterRole: its rules that have to do with the use of anything.
+type Role struct {
+	Namespace, Name string // A ClusterRole has no namespace.
+	rules           []rbacv1.PolicyRule
+}
+
+// NewRole reads a role, whose rules it keeps.
+func NewRole(namespace, name string, rules []rbacv1.PolicyRule) Role {
+	r := Role{Namespace: namespace, Name: name}
+	for _, rule := range rules {
+		if len(rule.Resources) > 0 && hasOrAll(rule.Verbs, v1beta1.UseVerb) {
+			r.rules = append(r.rules, rule)
+		}
+	}
+	return r
+}
+
+// Binding is what is kept of a RoleBinding or a ClusterRoleBinding.
+type Binding struct {
+	Namespace, Name string // A ClusterRoleBinding has no namespace.
+	subjects        []string
+	role            roleKey
+}
+
+type roleKey struct{ namespace, name string }
+
+// NewBinding reads a binding.
+func NewBinding(namespace, name string, subjects []rbacv1.Subject, to rbacv1.RoleRef) Binding {
+	b := Binding{Namespace: namespace, Name: name, role: roleKey{name: to.Name}}
+	if to.Kind == "Role" {
+		b.role.namespace = namespace
+	}
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			b.subjects = append(b.subjects, user(s.Name))
+		case rbacv1.GroupKind:
+			b.subjects = append(b.subjects, group(s.Name))
+		case rbacv1.ServiceAccountKind:
+			b.subjects = append(b.subjects, user("system:serviceaccount:"+s.Namespace+":"+s.Name))
+		}
+	}
+	return b
+}
+
+func user(name string) string  { return "User/" + name }
+func group(name string) string { return "Group/" + name }
+
+// Grants are what all roles and bindings allow. They do not change. Nil Grants know nothing.
+type Grants struct{ of map[string][]grant }
+
+// grant of a role to a subject, in one namespace or, if that is empty, everywhere.
+type grant struct {
+	namespace string
+	rules     []rbacv1.PolicyRule
+}
+
+// NewGrants puts roles and bindings together.
+func NewGrants(roles []Role, bindings []Binding) *Grants {
+	rules := map[roleKey][]rbacv1.PolicyRule{}
+	for _, r := range roles {
+		if len(r.rules) > 0 {
+			rules[roleKey{r.Namespace, r.Name}] = r.rules
+		}
+	}
+	g := &Grants{of: map[string][]grant{}}
+	for _, b := range bindings {
+		if granted := rules[b.role]; granted != nil {
+			for _, s := range b.subjects {
+				g.of[s] = append(g.of[s], grant{b.Namespace, granted})
+			}
+		}
+	}
+	return g
+}
+
+// Of returns what a subject is granted. It is nil, which may be anything, where the grants are not known.
+func (g *Grants) Of(s *Subject) *Granted {
+	if g == nil || s == nil {
+		return nil
+	}
+	all := &Granted{grants: slices.Clone(g.of[user(s.User)]), classes: map[schema.GroupResource]classes{}}
+	for _, name := range s.Groups {
+		all.grants = append(all.grants, g.of[group(name)]...)
+	}
+	return all
+}
+
+// Granted is what one subject may use by roles. It is for one goroutine.
+type Granted struct {
+	grants  []grant
+	classes map[schema.GroupResource]classes
+}
+
+// classes of one resource, by their namespace or everywhere: all, or those of these names.
+type classes map[string]struct {
+	all   bool
+	names map[string]bool
+}
+
+// Allows reports whether a role allows to use a class. It is true of nil.
+func (g *Granted) Allows(resource schema.GroupResource, namespace, name string) bool {
+	if g == nil {
+		return true
+	}
+	granted, known := g.classes[resource]
+	if !known {
+		granted = g.classesOf(resource)
+		g.classes[resource] = granted
+	}
+	in := granted[namespace]
+	if in.all || in.names[name] || namespace == "" {
+		return in.all || in.names[name]
+	}
+	everywhere := granted[""]
+	return everywhere.all || everywhere.names[name]
+}
+
+func (g *Granted) classesOf(resource schema.GroupResource) classes {
+	all := classes{}
+	for _, granted := range g.grants {
+		for _, rule := range granted.rules {
+			if !hasOrAll(rule.APIGroups, resource.Group) || !hasOrAll(rule.Resources, resource.Resource) {
+				continue
+			}
+			in := all[granted.namespace]
+			in.all = in.all || len(rule.ResourceNames) == 0
+			if in.names == nil {
+				in.names = map[string]bool{}
+			}
+			for _, name := range rule.ResourceNames {
+				in.names[name] = true
+			}
+			all[granted.namespace] = in
+		}
+	}
+	return all
+}
+
+func hasOrAll(values []string, value string) bool {
+	return slices.Contains(values, value) || slices.Contains(values, rbacv1.VerbAll)
+}
