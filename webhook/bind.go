@@ -21,6 +21,8 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/access"
+	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -95,11 +97,16 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 			return nil, err
 		}
 	}
+	if view.Kind.Use == v1beta1.UseByRequester && claim.LeftAlone == "" {
+		if claim.Requester, err = requester(arrivalOf(ctx).user); err != nil {
+			return nil, err
+		}
+	}
 	mode := selector.Admit
 	if isDryRun(request) {
 		mode = selector.DryRun
 	}
-	if v.decision, err = b.Decider.Decide(ctx, view, claim, mode); errors.Is(err, errTooManyOfNamespace) {
+	if v.decision, err = b.Decider.Decide(ctx, view, claim, mode); errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) {
 		// Not 503: who asks for much could pass Deny by it.
 		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
 	} else if err != nil {
@@ -266,19 +273,41 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 // requestFacts is what expressions see as request: the userInfo of an AdmissionRequest, with
 // the fields that are set.
 func requestFacts(userInfo []byte) (map[string]any, error) {
-	if len(userInfo) > v1beta1.MaxUserInfoBytes {
-		return nil, malformed("request.userInfo: must have at most %d bytes: the expressions of the ClaimKind look at it",
-			v1beta1.MaxUserInfoBytes)
-	}
-	user := authenticationv1.UserInfo{}
-	if len(userInfo) > 0 {
-		if err := json.Unmarshal(userInfo, &user, jsontext.AllowDuplicateNames(true)); err != nil {
-			return nil, malformed("request.userInfo: %v", err)
-		}
+	user, err := decodeUser(userInfo)
+	if err != nil {
+		return nil, err
 	}
 	facts, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&user)
 	if err != nil {
 		return nil, malformed("request.userInfo: %v", err)
 	}
 	return map[string]any{"userInfo": facts}, nil
+}
+
+// requester is whose right to use a class counts.
+func requester(userInfo []byte) (*access.Subject, error) {
+	user, err := decodeUser(userInfo)
+	if err != nil {
+		return nil, err
+	}
+	if user.Username == "" {
+		return nil, malformed("request.userInfo.username: must be set")
+	}
+	of := &access.Subject{User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{}}
+	for name, values := range user.Extra {
+		of.Extra[name] = values
+	}
+	return of, nil
+}
+
+func decodeUser(userInfo []byte) (user authenticationv1.UserInfo, err error) {
+	if len(userInfo) > v1beta1.MaxUserInfoBytes {
+		return user, malformed("request.userInfo: must have at most %d bytes: the ClaimKind looks at it", v1beta1.MaxUserInfoBytes)
+	}
+	if len(userInfo) > 0 {
+		if err := json.Unmarshal(userInfo, &user, jsontext.AllowDuplicateNames(true)); err != nil {
+			return user, malformed("request.userInfo: %v", err)
+		}
+	}
+	return user, nil
 }

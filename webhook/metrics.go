@@ -68,6 +68,7 @@ type Metrics struct {
 	choosing  *prometheus.HistogramVec
 	reads     *prometheus.CounterVec
 	reading   prometheus.Histogram
+	uses      *prometheus.CounterVec
 	guarded   *prometheus.CounterVec
 
 	// kinds keep the counters of each claim kind, because finding one by its labels
@@ -104,6 +105,11 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 			Help: "Reads of classes from the API server for a claim that no known class matched, by claim kind and outcome: " +
 				"found, none or failed.",
 		}, []string{"claim_kind", "outcome"}),
+		uses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "classbind_use_refusals_total",
+			Help: "Claims that were not allowed to use the class that was drawn first, by claim kind and outcome: " +
+				"walked, if they got another one, or refused.",
+		}, []string{"claim_kind", "outcome"}),
 		// Not by kind: the time depends on the API server.
 		reading: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "classbind_live_read_duration_seconds",
@@ -136,6 +142,10 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, view := range m.snapshot() {
 		m.forKind(view.Kind)
+		if view.Kind.Use != "" {
+			m.uses.WithLabelValues(view.Kind.Name, "walked")
+			m.uses.WithLabelValues(view.Kind.Name, "refused")
+		}
 		for _, x := range view.Classes {
 			for _, outcome := range guardOutcomes {
 				m.guarded.WithLabelValues(x.Kind.Name, outcome)
@@ -150,7 +160,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded}
+	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses}
 }
 
 // forKind returns the counters of a claim kind; nil is one that nobody registered.
@@ -202,6 +212,13 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome)
 	k.decisions[o].Inc()
 	if d.Drawn() {
 		k.choosing.Observe(d.Took.Seconds())
+	}
+	if len(d.Refused) > 0 {
+		outcome := "refused"
+		if d.Class != nil {
+			outcome = "walked"
+		}
+		m.uses.WithLabelValues(kind.Name, outcome).Inc()
 	}
 	if d.Read != selector.NotRead {
 		m.reading.Observe(d.ReadTook.Seconds())

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/certs"
+	"github.com/classbind/classbind/controller/access"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
@@ -83,6 +84,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 	require.NoError(t, (&registry.Registration{Inventory: inventory}).RegisterMetrics())
 	require.NoError(t, (&certs.Gate{}).RegisterMetrics())
 	require.NoError(t, webhook.NewMetrics(inventory.Snapshot).Register())
+	require.NoError(t, access.NewReviews(nil).RegisterMetrics())
 	require.NoError(t, latebinding.NewMetrics(nil).Register())
 	require.NoError(t, ownBuild().RegisterMetrics())
 

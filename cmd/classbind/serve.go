@@ -21,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -33,6 +35,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/controller/access"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/status"
@@ -128,6 +131,8 @@ type server struct {
 	gate         *certs.Gate
 	registration *registry.Registration
 	claims       *latebinding.Claims
+	reviews      *access.Reviews
+	roles        *access.Roles
 	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
 	guard        *webhook.Guard
@@ -203,7 +208,17 @@ func (s *server) addControllers() (err error) {
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
+	authorization, err := authorizationclient.NewForConfig(s.cluster)
+	if err != nil {
+		return fmt.Errorf("cannot make a client for access reviews: %w", err)
+	}
+	roleClient, err := rbacclient.NewForConfig(s.cluster)
+	if err != nil {
+		return fmt.Errorf("cannot make a client for roles: %w", err)
+	}
+	s.reviews, s.roles = access.NewReviews(authorization.SubjectAccessReviews()), access.NewRoles(roleClient, s.registration)
 	s.decider = &selector.Decider{
+		Gates: []selector.Gate{s.reviews.Gate()}, Grants: s.roles.Grants,
 		Live: s.registration.Live, Class: s.registration.NamedClass, Related: s.registration.RelatedObject,
 		Deadline: webhook.WithDeadline, Fresh: rand.Uint64, Now: time.Now, Costly: webhook.CostlyDecisions(),
 	}
@@ -216,7 +231,7 @@ func (s *server) addControllers() (err error) {
 
 func (s *server) addMetrics() error {
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
-	err := errors.Join(s.registration.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
+	err := errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
 		s.claims.Metrics.Register(), ownBuild().RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
@@ -267,6 +282,7 @@ func (s *server) addRunnables() error {
 		"leadership":       &leadership{server: s, opened: s.registration.Opened()},
 		"sightings":        sightings,
 		"history":          s.history,
+		"roles":            s.roles,
 	} {
 		if err := s.mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)

@@ -109,15 +109,12 @@ func (r *Reviews) allowed(ctx context.Context, claimKind, namespace string, user
 	return allowed, err
 }
 
-// ErrTooMany says that a claim cannot ask, because others of its namespace do.
-var ErrTooMany = errors.New("too many claims of this namespace ask which classes they may use; try again in a moment")
-
 // ask the API server. It says no where an authorizer fails, and why.
 func (r *Reviews) ask(ctx context.Context, namespace string, user *access.Subject, use access.Class) (bool, error) {
 	done, err := r.limiter.Take(ctx, namespace)
 	switch {
-	case errors.Is(err, fair.ErrKeyFull):
-		return false, ErrTooMany
+	case ctx.Err() != nil: // Whoever waited so long is not to blame.
+		return false, fmt.Errorf("cannot ask the API server: %w", context.Cause(ctx))
 	case err != nil:
 		return false, fmt.Errorf("cannot ask the API server: %w", err)
 	}

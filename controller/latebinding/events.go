@@ -85,11 +85,14 @@ func (e Events) create(ctx context.Context, queued *queuedEvent) {
 
 // bound queues the event that a claim was bound. It drops the event if there is no place for it.
 func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *selector.Decision) {
-	candidates := "1 candidate"
-	if d.Candidates > 1 {
-		candidates = fmt.Sprintf("%d candidates", d.Candidates)
+	note := fmt.Sprintf("bound to %s", d.Class)
+	switch {
+	case d.View.Kind.Use != "": // It must not learn how many there are that it may not use.
+	case d.Candidates > 1:
+		note += fmt.Sprintf(", of %d candidates", d.Candidates)
+	default:
+		note += ", of 1 candidate"
 	}
-	note := fmt.Sprintf("bound to %s, of %s", d.Class, candidates)
 	if unread := d.View.UnreadText(); unread != "" {
 		note = truncate.String(note+"; "+unread, longestNote)
 	}
