@@ -37,6 +37,7 @@ func scenarios() []scenario {
 		{name: "resource-class", then: resourceClass},
 		{name: "service-fabrik", then: serviceFabrik},
 		{name: "tenants", project: "kubernetes-sigs/gateway-api", then: tenants},
+		{name: "use", project: "kubernetes-sigs/gateway-api", then: tenantsUse},
 		{name: "volume-claim-access-modes", then: accessModes},
 		{name: "volume-snapshot", project: "kubernetes-csi/external-snapshotter", then: volumeSnapshot},
 	}
@@ -251,6 +252,7 @@ func (i *installedScenario) explains(t *testing.T) {
 					}
 					found++
 					switch promised := i.promised(t, claim); {
+					case where == "Files" && x.kind.Spec.Classes.Use != nil: // Who may use a class, files do not say.
 					case len(promised) == 0:
 						assert.Contains(t, []string{"Unmatched", "LeftAlone"}, item.Outcome, "%+v", item)
 					case claim.GetName() == "explicit":
@@ -426,6 +428,20 @@ spec: {id: `+name+`, name: `+name+`, templates: [{action: clusterSelector, type:
 		require.True(t, apierrors.IsInvalid(err), "We should refuse a selector that is none: %v", err)
 		assert.ErrorContains(t, err, "spec.selector.expression")
 	})
+}
+
+func tenantsUse(t *testing.T, i *installedScenario) {
+	edge := i.claim(t, "edge", "refused")
+	edge.SetNamespace("playground")
+	err := i.Create(t.Context(), edge)
+	require.True(t, apierrors.IsForbidden(err), "We should refuse what the namespace may not use: %v", err)
+	require.ErrorContains(t, err, "it may use GatewayClass/shared")
+	assert.NotContains(t, err.Error(), "acme-edge", "We should name none that it may not use.")
+	named := i.claim(t, "web", "named")
+	require.NoError(t, unstructured.SetNestedField(named.Object, "globex-edge", "spec", "gatewayClassName"))
+	err = i.Create(t.Context(), named)
+	require.True(t, apierrors.IsForbidden(err), "We should refuse a class that the author names: %v", err)
+	require.ErrorContains(t, err, "classbind classes gateways.gateway.networking.k8s.io -n acme-shop")
 }
 
 func tenants(t *testing.T, i *installedScenario) {

@@ -23,7 +23,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -212,11 +211,10 @@ func (s *server) addControllers() (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot make a client for access reviews: %w", err)
 	}
-	roleClient, err := rbacclient.NewForConfig(s.cluster)
-	if err != nil {
-		return fmt.Errorf("cannot make a client for roles: %w", err)
+	if s.roles, err = access.NewRoles(s.cluster, s.registration); err != nil {
+		return err
 	}
-	s.reviews, s.roles = access.NewReviews(authorization.SubjectAccessReviews()), access.NewRoles(roleClient, s.registration)
+	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
 	s.decider = &selector.Decider{
 		Gates: []selector.Gate{s.reviews.Gate()}, Grants: s.roles.Grants,
 		Live: s.registration.Live, Class: s.registration.NamedClass, Related: s.registration.RelatedObject,

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/client-go/rest"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -24,14 +26,21 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// rolesDelay gathers the changes of roles and bindings within it.
-const rolesDelay = 100 * time.Millisecond
+const (
+	// rolesDelay gathers the changes of roles and bindings within it.
+	rolesDelay = 100 * time.Millisecond
+	// permittedAfter is how long after a refusal it is asked again whether roles may be followed.
+	permittedAfter = 5 * time.Second
+)
 
 // Roles follow the roles and bindings of a cluster while a claim kind asks who may use its classes: those that hold
 // everywhere, and where classes have a namespace also those of namespaces. It runs on every replica.
 type Roles struct {
 	registration *registry.Registration
 	client       rbacclient.RbacV1Interface
+	resolver     cluster.Resolver
+	// refused says that we may not follow what is needed, which is told once.
+	refused bool
 
 	grants atomic.Pointer[access.Grants]
 	wake   chan struct{}
@@ -41,8 +50,16 @@ type Roles struct {
 }
 
 // NewRoles returns Roles that follow nothing yet.
-func NewRoles(client rbacclient.RbacV1Interface, registration *registry.Registration) *Roles {
-	return &Roles{client: client, registration: registration, wake: make(chan struct{}, 1)}
+func NewRoles(config *rest.Config, registration *registry.Registration) (*Roles, error) {
+	client, err := rbacclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for roles: %w", err)
+	}
+	resolver, err := cluster.NewResolver(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Roles{client: client, resolver: resolver, registration: registration, wake: make(chan struct{}, 1)}, nil
 }
 
 // Grants are nil until all that is needed was listed, and where we may not list it.
@@ -54,10 +71,15 @@ func (r *Roles) Start(ctx context.Context) error {
 	r.registration.OnChange(ctx, func(*inventory.ClassKind) { r.notify() })
 	r.notify()
 	for {
+		again := (<-chan time.Time)(nil)
+		if r.refused {
+			again = time.After(permittedAfter)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.wake:
+		case <-again:
 		}
 		_ = loop.Recovered(func() error { r.round(ctx); return nil }) // A panic is logged; nothing else can fail.
 		select {
@@ -100,6 +122,9 @@ const permitRoles = "kubectl create clusterrole classbind-roles --verb=list,watc
 
 func (r *Roles) round(ctx context.Context) {
 	everywhere, ofNamespaces := r.needed()
+	if everywhere && !r.permitted(ctx, ofNamespaces) {
+		everywhere, ofNamespaces = false, false
+	}
 	c := r.client
 	follow(ctx, r, &r.clusterRoles, everywhere, "clusterroles", c.ClusterRoles().List, c.ClusterRoles().Watch, readRole)
 	follow(ctx, r, &r.clusterBindings, everywhere, "clusterrolebindings", c.ClusterRoleBindings().List, c.ClusterRoleBindings().Watch, readBinding)
@@ -119,6 +144,28 @@ func (r *Roles) round(ctx context.Context) {
 	} else {
 		r.grants.Store(nil)
 	}
+}
+
+// permitted reports whether we may follow what is needed and is not followed yet.
+func (r *Roles) permitted(ctx context.Context, ofNamespaces bool) bool {
+	var ask []string
+	if r.clusterRoles.stop == nil {
+		ask = append(ask, "clusterroles", "clusterrolebindings")
+	}
+	if ofNamespaces && r.roles.stop == nil {
+		ask = append(ask, "roles", "rolebindings")
+	}
+	for _, resource := range ask {
+		err := r.resolver.Permitted(ctx, resource+"."+rbacv1.GroupName, "list", "watch")
+		if err != nil && !r.refused {
+			logf.FromContext(ctx).Info("More access reviews are asked than need be, because classbind may not follow roles: "+permitRoles,
+				"because", err.Error())
+		}
+		if r.refused = err != nil; r.refused {
+			return false
+		}
+	}
+	return true
 }
 
 func readRole(object any) access.Role {
@@ -179,9 +226,8 @@ func follow[T any, L runtime.Object](
 			List:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
 			Watch: watch, Client: r.client,
 		}, f.kept, f.health, func(err error) {
-			if apierrors.IsForbidden(err) {
-				log.Info("More access reviews are asked than need be, because classbind may not follow roles: "+permitRoles,
-					"because", err.Error())
+			if err != nil {
+				log.Info("Cannot follow roles and bindings", "because", err.Error())
 			}
 			r.notify()
 		})
