@@ -28,6 +28,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/fuzztest/reference"
 	"github.com/classbind/classbind/selector/inventory"
@@ -878,6 +879,45 @@ func TestExpressionsSeeWhoAsks(t *testing.T) {
 			w := posted(&Handler{Review: named(newBinder(t, inventory))}, body)
 			assert.Equal(t, tc.code, w.Code, tc.reason)
 			assert.Contains(t, w.Body.String(), tc.want, tc.reason)
+		})
+	}
+}
+
+// The right of whoever asks counts, of the namespace where the kind says so, and of nobody else.
+func TestWhoMayUse(t *testing.T) {
+	const jane = `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`
+	for name, tc := range map[string]struct {
+		reason, userInfo string
+		subject          v1beta1.UseSubject
+		code             int
+		want             *access.Subject // that is asked about
+		answer           string
+	}{
+		"Requester": {"We should ask about who asks, with all that is known of him.", jane, v1beta1.UseByRequester, http.StatusOK, &access.Subject{User: "jane", UID: "5e1f", Groups: []string{"a", "b"}, Extra: map[string][]string{"scopes": {"x"}}}, `"patch"`},
+		"Namespace": {"We should ask about the namespace, whoever asks.", jane, v1beta1.UseByNamespace, http.StatusOK, access.OfNamespace("team-a"), `"patch"`},
+		"NoName":    {"We should ask about nobody in the place of who asks.", `{"groups":["a"]}`, v1beta1.UseByRequester, http.StatusBadRequest, nil, "request.userInfo.username: must be set"},
+		"Malformed": {"We should refuse what no API server sends.", `{"groups":7}`, v1beta1.UseByRequester, http.StatusBadRequest, nil, "request.userInfo"},
+		"NotAsked":  {"We should ask nothing where all may use all.", `{"groups":7}`, "", http.StatusOK, nil, `"patch"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) {
+				if tc.subject != "" {
+					s.Classes.Use = &v1beta1.Use{Subject: tc.subject}
+				}
+			}), index(sqlClasses, "gold tier=gold"))
+			binder, asked := newBinder(t, known), (*access.Subject)(nil)
+			binder.Decider.Gates = []selector.Gate{{
+				Of: func(k *selector.ClaimKind) bool { return k.Use != "" },
+				Admits: func(_ context.Context, _ selector.Mode, v *selector.View, c claim.Claim, _ *inventory.Class) (bool, error) {
+					asked = v.Kind.UserOf(c)
+					return true, nil
+				},
+			}}
+			body := strings.Replace(asBody(t, newRequest(wantsGold)), `"userInfo":{}`, `"userInfo":`+tc.userInfo, 1)
+			w := posted(&Handler{Review: named(binder)}, body)
+			assert.Equal(t, tc.code, w.Code, tc.reason)
+			assert.Contains(t, w.Body.String(), tc.answer, tc.reason)
+			assert.Equal(t, tc.want, asked, tc.reason)
 		})
 	}
 }
