@@ -332,6 +332,8 @@ var everywhere = []string{
 	"storageclasses.storage.k8s.io: list",
 	"subjectaccessreviews.authorization.k8s.io: create",
 	"tokenreviews.authentication.k8s.io: create",
+	"validatingadmissionpolicies.admissionregistration.k8s.io: create delete list patch",
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io: create delete list patch",
 	"validatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
 }
 

@@ -350,8 +350,8 @@ type ClaimKindStatus struct {
 	WaitingClaims *int32 `json:"waitingClaims,omitempty"`
 
 	// Conditions are Ready, SingleDefault, PathsValid, ClassKindsRead and, where they apply,
-	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid, RelatedKnown and
-	// DefaultedByPolicy.
+	// LateBinding, ClaimsCounted, SelectorsHeeded, ExpressionsValid, RelatedKnown,
+	// DefaultedByPolicy and UseEnforced.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -218,6 +218,10 @@ const (
 	// server itself gives the default class to claims without a selector.
 	ConditionDefaultedByPolicy = "DefaultedByPolicy"
 
+	// ConditionUseEnforced is True for a ClaimKind with classes.use if the API server itself checks
+	// who may use the class that a claim names.
+	ConditionUseEnforced = "UseEnforced"
+
 	// ReasonServed says that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
 	// ReasonNotInstalled says that the API server serves no such resource.
@@ -271,7 +275,7 @@ const (
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
 
-	// ReasonPolicyNotServed says that the API server knows no MutatingAdmissionPolicy,
+	// ReasonPolicyNotServed says that the API server does not know the kind of policy,
 	// ReasonPolicyRefused that it does not take that of classbind, and ReasonNeedsWebhook that it cannot
 	// tell the default class of a claim. ReasonWeightZero says that the default class has the
 	// weight 0, so no claim gets it.
@@ -279,6 +283,11 @@ const (
 	ReasonPolicyRefused   = "PolicyRefused"
 	ReasonNeedsWebhook    = "NeedsWebhook"
 	ReasonWeightZero      = "WeightZero"
+
+	// ReasonEnforced says that the API server has the policy that checks who may use a class, and
+	// ReasonNoNamespace that claims have no namespace whose right to use a class could count.
+	ReasonEnforced    = "Enforced"
+	ReasonNoNamespace = "NoNamespace"
 
 	// ReasonDefaultCordoned says that a default class is cordoned, so no claim gets it.
 	ReasonDefaultCordoned = "DefaultCordoned"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -91,8 +92,11 @@ func (l *leadership) term(ctx context.Context) error {
 	if err := configurator.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	policies := &webhookconfig.Policies{Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
-	if err := policies.SetupWithManager(mgr); err != nil {
+	policies := func(kind webhookconfig.PolicyKind) *webhookconfig.Policies {
+		return &webhookconfig.Policies{Kind: kind, Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	}
+	defaults, uses := policies(webhookconfig.DefaultPolicies), policies(webhookconfig.UsePolicies)
+	if err := errors.Join(defaults.SetupWithManager(mgr), uses.SetupWithManager(mgr)); err != nil {
 		return err
 	}
 	events, err := eventsclient.NewForConfig(l.cluster)
@@ -120,7 +124,7 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
-		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Policies: policies,
+		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Defaults: defaults, Uses: uses,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}
 	if err := writer.SetupWithManager(mgr); err != nil {

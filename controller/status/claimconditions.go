@@ -15,6 +15,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/controller/registry"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -190,20 +191,40 @@ func (s *Writer) describeDefaulting(k *v1beta1.ClaimKind) {
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
 		return
 	}
-	outcome, known := s.Policies.Outcome(k.Name)
-	if !known {
+	if outcome, known := s.Defaults.Outcome(k.Name); known {
+		setCondition(&k.Status.Conditions, ofPolicy(outcome, met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
+			fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class)),
+			"claims without a selector come to classbind"), k.Generation)
+	}
+}
+
+// describeUse does the same for whether the API server itself checks who may use a class.
+func (s *Writer) describeUse(k *v1beta1.ClaimKind) {
+	if k.Spec.Classes.Use == nil {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionUseEnforced)
 		return
 	}
-	c := met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
-		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class))
+	outcome, known := s.Uses.Outcome(k.Name)
+	if !known {
+		if meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionUseEnforced) != nil {
+			return
+		}
+		outcome.Fault = &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the classes of the kind are not known yet"}
+	}
+	setCondition(&k.Status.Conditions, ofPolicy(outcome, met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced,
+		"the API server itself checks who may use the class that a claim names"),
+		"who may use a class is not checked as registered"), k.Generation)
+}
+
+// ofPolicy is the condition without a fault, and unmet with one.
+func ofPolicy(outcome webhookconfig.PolicyOutcome, c metav1.Condition, unmet string) metav1.Condition {
 	if fault := outcome.Fault; fault != nil {
-		c.Status, c.Reason = metav1.ConditionFalse, fault.Reason
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, fault.Reason, unmet+": "+fault.Text
 		if fault.Reason == v1beta1.ReasonNotConfigured { // It is a matter of seconds.
 			c.Status = metav1.ConditionUnknown
 		}
-		c.Message = "claims without a selector come to classbind: " + fault.Text
 	}
-	setCondition(&k.Status.Conditions, c, k.Generation)
+	return c
 }
 
 // describeStorage says of PersistentVolumeClaims whether their selectors are heeded. It

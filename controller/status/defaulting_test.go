@@ -53,7 +53,7 @@ func TestDefaultedByPolicy(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: tc.defaulting}}}
 			k.Status.Conditions = []metav1.Condition{old}
-			(&Writer{Policies: tc.decided}).describeDefaulting(k)
+			(&Writer{Defaults: tc.decided}).describeDefaulting(k)
 			got := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
 			assert.Equal(t, tc.want, conditionText(got), tc.reason)
 		})

@@ -53,9 +53,9 @@ type Writer struct {
 	Claims       claims
 	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
 	ClaimEntries, ClassEntries entries
-	// Policies are a *webhookconfig.Policies.
-	Policies policies
-	Client   client.Client
+	// Defaults and Uses are the webhookconfig.Policies of these two kinds.
+	Defaults, Uses policies
+	Client         client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
 
@@ -144,7 +144,8 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(loop.RequestsFrom(s.ClaimEntries.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRelatedChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Claims.OnChange, countsDelay)).
-		WatchesRawSource(loop.RequestsFrom(s.Policies.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Defaults.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.Uses.OnChange, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.Registration.OnRegistered, statusDelay)).
 		Complete(loop.ByName(s.reconcileClaimKind))
 	if err != nil {
@@ -272,6 +273,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	setCondition(&k.Status.Conditions, ready, k.Generation)
 	s.describeClaims(k)
 	s.describeDefaulting(k)
+	s.describeUse(k)
 	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if s.describeStorage(ctx, k) || ready.Status == metav1.ConditionFalse {
@@ -338,6 +340,7 @@ var (
 		v1beta1.ConditionReady, v1beta1.ConditionSingleDefault, v1beta1.ConditionPathsValid, v1beta1.ConditionClassKindsRead,
 		v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted, v1beta1.ConditionSelectorsHeeded,
 		v1beta1.ConditionExpressionsValid, v1beta1.ConditionRelatedKnown, v1beta1.ConditionDefaultedByPolicy,
+		v1beta1.ConditionUseEnforced,
 	}
 	conditionsOfClasses = []string{
 		v1beta1.ConditionReady, v1beta1.ConditionClaimKindsRegistered, v1beta1.ConditionGuarded, v1beta1.ConditionWeightsValid,

@@ -76,6 +76,11 @@ func (all Configurations) ClaimEntry(claimKind string) *Entry {
 	return cmp.Or(all.Entry(v1beta1.FirstConfiguration, name), all.Entry(v1beta1.LastConfiguration, name))
 }
 
+// ClaimEntryOf returns the entry of a ClaimKind in the configuration of its order, nil if there is none.
+func (all Configurations) ClaimEntryOf(k *v1beta1.ClaimKind) *Entry {
+	return all.Entry(k.Spec.Admission.Order.Configuration(), k.Name+v1beta1.BindSuffix)
+}
+
 // ClassEntry returns the entry of a class kind for its creations and updates, nil if
 // there is none.
 func (all Configurations) ClassEntry(classKind string) *Entry {

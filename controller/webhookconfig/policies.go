@@ -34,9 +34,33 @@ const (
 	crdSettles = 10 * time.Second
 )
 
-// Policies writes the policies of the claim kinds that ask for one. It runs on the leader, and
+// PolicyKind is a kind of policy that API servers evaluate themselves, and what the leader makes one for.
+type PolicyKind struct {
+	name, since string // The kind of the binding has Binding after it.
+	controller  string // its name
+	suffix      string // of the names of policies and bindings
+	// enforces says that claims are worse off without a stored one than with one that is out of date.
+	enforces bool
+	lists    func() (policies, bindings client.ObjectList)
+	asks     func(*v1beta1.ClaimKind) bool
+	// due is what a claim kind that asks should have, nil for none yet. Its view is there, and as it is registered.
+	due func(*Policies, context.Context, *v1beta1.ClaimKind, selector.Snapshot, Configurations) (*duePolicy, PolicyOutcome, error)
+}
+
+// DefaultPolicies have API servers give the default class to claims. Where there is none, claims come to us.
+var DefaultPolicies = PolicyKind{
+	name: "MutatingAdmissionPolicy", since: "1.36", controller: "default-policies", suffix: v1beta1.PolicySuffix,
+	lists: func() (policies, bindings client.ObjectList) {
+		return &admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
+	},
+	asks: func(k *v1beta1.ClaimKind) bool { return k.Spec.Admission.Defaulting == v1beta1.DefaultingPolicy },
+	due:  (*Policies).dueDefault,
+}
+
+// Policies writes the policies of one kind for the claim kinds that ask for one. It runs on the leader, and
 // says which kinds have one after the last round.
 type Policies struct {
+	Kind         PolicyKind
 	Registration *registry.Registration
 	Client       client.Client
 	// Live reads from the API server itself.
@@ -64,7 +88,7 @@ func (c *comparison) covers(due duePolicies) bool {
 }
 
 // PolicyOutcome is what became of the policy of a claim kind that asks for one: the class that
-// it gives, or why there is none.
+// it gives, if it gives one, or why it is not there or does not do what was asked for.
 type PolicyOutcome struct {
 	Class string
 	Fault *inventory.Fault
@@ -80,15 +104,12 @@ func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
 }
 
 // duePolicy is the policy that a claim kind should have, with its binding.
-type duePolicy struct {
-	policy  *admissionregistrationv1.MutatingAdmissionPolicy
-	binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-}
+type duePolicy struct{ policy, binding client.Object }
 
 // SetupWithManager adds the controller of the policies. It follows the entries, since only a kind
 // with an entry has a policy: what the policy does not bind comes to us.
 func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
-	const name = "default-policies"
+	name := p.Kind.controller
 	toRound := loop.ForRound(name)
 	err := ctrl.NewControllerManagedBy(mgr).Named(name).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
@@ -132,8 +153,8 @@ type duePolicies struct {
 	policies map[string]duePolicy
 	// outcomes of the kinds that ask for one.
 	outcomes map[string]PolicyOutcome
-	// kept are the kinds that this replica does not know well enough yet. They keep what they
-	// have, if it has one of these RegistrationsAnnotations.
+	// kept are the kinds that keep what they have: of a PolicyKind that enforces, all that ask; of another, those that this
+	// replica does not know well enough yet, if what they have has one of these RegistrationsAnnotations.
 	kept map[string][]string
 	// soon says that there may be more in a moment.
 	soon bool
@@ -145,8 +166,7 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	if err != nil {
 		return due, err
 	}
-	asks := func(k v1beta1.ClaimKind) bool { return k.Spec.Admission.Defaulting == v1beta1.DefaultingPolicy }
-	if !slices.ContainsFunc(kinds, asks) {
+	if !slices.ContainsFunc(kinds, func(k v1beta1.ClaimKind) bool { return p.Kind.asks(&k) }) {
 		return due, nil
 	}
 	configurations, err := ReadConfigurations(ctx, p.Client, ClaimConfigurations...)
@@ -156,49 +176,59 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	snapshot := p.Registration.Inventory.Snapshot()
 	for i := range kinds {
 		k := &kinds[i]
-		if !asks(*k) {
+		if !p.Kind.asks(k) {
 			continue
 		}
 		view := snapshot[k.Name]
 		registered := view != nil && view.Kind.Revision == inventory.RevisionOf(k)
-		fault := selector.ConflictOf(k, kinds) // The inventory may hear of it later.
-		if fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing) {
+		outcome := PolicyOutcome{Fault: selector.ConflictOf(k, kinds)} // The inventory may hear of it later.
+		isUnknown := outcome.Fault == nil && (!registered || view.Missing != nil && view.Fault == view.Missing)
+		if isUnknown || p.Kind.enforces {
 			due.kept[k.Name] = registrationsOf(k, classKinds)
+		}
+		if isUnknown {
 			due.soon = due.soon || !registered
 			continue
 		}
-		var class *inventory.Class
-		if fault == nil {
-			class, fault, err = p.defaultOf(ctx, k, snapshot, configurations)
+		var policy *duePolicy
+		if outcome.Fault == nil {
+			policy, outcome, err = p.Kind.due(p, ctx, k, snapshot, configurations)
 		}
 		if err != nil {
 			return due, err
 		}
-		if fault != nil {
-			due.outcomes[k.Name] = PolicyOutcome{Fault: fault}
-			due.soon = due.soon || fault.Reason == v1beta1.ReasonNotConfigured
-			continue
+		due.outcomes[k.Name] = outcome
+		due.soon = due.soon || outcome.Fault != nil && outcome.Fault.Reason == v1beta1.ReasonNotConfigured
+		if policy != nil {
+			due.policies[k.Name] = *policy
 		}
-		due.outcomes[k.Name] = PolicyOutcome{Class: class.String()}
-		due.policies[k.Name] = newDuePolicy(k, view.Kind, class, configurations)
 	}
 	return due, nil
 }
 
-// defaultOf a claim kind is the class that a policy can give its claims now, or why none can.
-func (p *Policies) defaultOf(
-	ctx context.Context, k *v1beta1.ClaimKind, snapshot selector.Snapshot, configurations Configurations,
-) (*inventory.Class, *inventory.Fault, error) {
+// dueDefault is for the class that a policy can give the claims of a kind now.
+func (p *Policies) dueDefault(
+	ctx context.Context, k *v1beta1.ClaimKind, snapshot selector.Snapshot, all Configurations,
+) (*duePolicy, PolicyOutcome, error) {
 	view := snapshot[k.Name]
 	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
-		return nil, fault, nil
+		return nil, PolicyOutcome{Fault: fault}, nil
 	}
 	class, fault := view.PolicyDefault()
 	if fault != nil {
-		return nil, fault, nil
+		return nil, PolicyOutcome{Fault: fault}, nil
 	}
-	fault, err := p.tooEarly(ctx, k, view.Kind, configurations)
-	return class, fault, err
+	fault, err := p.tooEarly(ctx, k, view.Kind, all)
+	if fault != nil || err != nil {
+		return nil, PolicyOutcome{Fault: fault}, err
+	}
+	about := policyMeta(k, v1beta1.PolicySuffix, registrationsText(view.Kind.Revision, class.Kind.Name, class.Kind.Revision), all)
+	return &duePolicy{
+		&admissionregistrationv1.MutatingAdmissionPolicy{
+			ObjectMeta: about, Spec: policySpec(k, view.Kind, class, all.ClaimEntryOf(k)),
+		},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
+	}, PolicyOutcome{Class: class.String()}, nil
 }
 
 // registrationsOf are the RegistrationsAnnotations that the policy of a claim kind may have: one
@@ -217,16 +247,21 @@ func registrationsText(claimKind inventory.Revision, name string, classKind inve
 	return fmt.Sprintf("%s/%d %s %s/%d", claimKind.UID, claimKind.Generation, name, classKind.UID, classKind.Generation)
 }
 
-// tooEarly says why a claim kind cannot have a policy yet, nil if it can.
+// notEntered is the fault that there is no entry by which the claims of a kind are bound, nil if there is one. The paths
+// are written for one version.
+func notEntered(k *v1beta1.ClaimKind, kind *selector.ClaimKind, all Configurations) *inventory.Fault {
+	if e := all.ClaimEntryOf(k); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
+		return &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the webhook configuration has no entry for it yet"}
+	}
+	return nil
+}
+
+// tooEarly says why a claim kind cannot have a policy that changes claims yet, nil if it can.
 func (p *Policies) tooEarly(
 	ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind, all Configurations,
 ) (*inventory.Fault, error) {
-	notYet := func(why string) (*inventory.Fault, error) {
-		return &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: why}, nil
-	}
-	// The paths are written for one version.
-	if e := all.Entry(k.Spec.Admission.Order.Configuration(), k.Name+v1beta1.BindSuffix); e == nil || IsOfAnyVersion(e) || !isOf(e, kind) {
-		return notYet("the webhook configuration has no entry for it yet")
+	if fault := notEntered(k, kind, all); fault != nil {
+		return fault, nil
 	}
 	crd := cluster.CRD()
 	err := p.Client.Get(ctx, client.ObjectKey{Name: k.Resource()}, crd)
@@ -234,7 +269,9 @@ func (p *Policies) tooEarly(
 		return nil, fmt.Errorf("cannot get the CRD of %q: %w", k.Resource(), err)
 	}
 	if err == nil && time.Since(crd.CreationTimestamp.Time) < crdSettles {
-		return notYet("the CRD is new, and the API server does not know its schema yet")
+		return &inventory.Fault{
+			Reason: v1beta1.ReasonNotConfigured, Text: "the CRD is new, and the API server does not know its schema yet",
+		}, nil
 	}
 	return nil, nil //nolint:nilnil // It is not too early.
 }
@@ -247,24 +284,30 @@ func isOf(e *Entry, kind *selector.ClaimKind) bool {
 	})
 }
 
-func newDuePolicy(k *v1beta1.ClaimKind, kind *selector.ClaimKind, class *inventory.Class, all Configurations) duePolicy {
+// policyMeta of a policy and of its binding. Where classbind is uninstalled, the configuration goes, and so do they.
+func policyMeta(k *v1beta1.ClaimKind, suffix, registrations string, all Configurations) metav1.ObjectMeta {
 	in := all[k.Spec.Admission.Order.Configuration()]
-	about := metav1.ObjectMeta{
-		Name:   k.Name + v1beta1.PolicySuffix,
-		Labels: map[string]string{v1beta1.ManagedByLabel: v1beta1.ManagedBy},
-		Annotations: map[string]string{
-			v1beta1.RegistrationsAnnotation: registrationsText(kind.Revision, class.Kind.Name, class.Kind.Revision),
-		},
-		// Where classbind is uninstalled, the configuration goes, and so does the policy.
+	return metav1.ObjectMeta{
+		Name:        k.Name + suffix,
+		Labels:      map[string]string{v1beta1.ManagedByLabel: v1beta1.ManagedBy},
+		Annotations: map[string]string{v1beta1.RegistrationsAnnotation: registrations},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration",
 			Name: in.Name, UID: in.UID,
 		}},
 	}
-	return duePolicy{
-		policy: &admissionregistrationv1.MutatingAdmissionPolicy{
-			ObjectMeta: about, Spec: policySpec(k, kind, class, all.Entry(in.Name, k.Name+v1beta1.BindSuffix)),
-		},
-		binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
+}
+
+// matchConstraints are for the requests with these operations among those for which an entry calls us.
+func matchConstraints(entry *Entry, operations ...admissionregistrationv1.OperationType) *admissionregistrationv1.MatchResources {
+	constraints := &admissionregistrationv1.MatchResources{
+		NamespaceSelector: entry.NamespaceSelector, MatchPolicy: entry.MatchPolicy,
+		ObjectSelector: &metav1.LabelSelector{}, // As the API server stores it.
 	}
+	for _, r := range entry.Rules {
+		r.Operations = operations
+		constraints.ResourceRules = append(constraints.ResourceRules,
+			admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
+	}
+	return constraints
 }

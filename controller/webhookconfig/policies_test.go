@@ -132,7 +132,7 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 	registration := newConfigurator(t, s.Cached, nil).Registration
 	world := &policyWorld{policyServer: s, inventory: registration.Inventory, kind: controllertest.NewClassKind("golds.example.org", "Gold")}
 	world.inventory.SetClasses(controllertest.NewClasses(world.kind, map[string][]string{"gold": {"default", "true"}, "other": nil}))
-	world.writer = &Policies{Registration: registration, Client: s, Live: s}
+	world.writer = &Policies{Kind: DefaultPolicies, Registration: registration, Client: s, Live: s}
 	world.writer.OnChange(t.Context(), func(claimKind string) { world.notified = append(world.notified, claimKind) })
 	return world
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -23,21 +22,22 @@ import (
 func policySpec(
 	k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class, entry *Entry,
 ) admissionregistrationv1.MutatingAdmissionPolicySpec {
-	constraints := &admissionregistrationv1.MatchResources{
-		NamespaceSelector: entry.NamespaceSelector, MatchPolicy: entry.MatchPolicy,
-		ObjectSelector: &metav1.LabelSelector{}, // As the API server stores it.
-	}
-	for _, r := range entry.Rules {
-		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
-		constraints.ResourceRules = append(constraints.ResourceRules,
-			admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
+	conditions := append(matchConditions(claim.UnopinionatedConditions(k)), offered(of.Kind, kind.Strategy.Weighted)...)
+	if kind.Use != "" {
+		namespace := `""`
+		if of.Kind.Namespaced {
+			namespace = paramNamespace
+		}
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{
+			Name: "class-may-be-used", Expression: mayUse(kind.Use, of.Kind, namespace, paramName),
+		})
 	}
 	return admissionregistrationv1.MutatingAdmissionPolicySpec{
 		ParamKind: &admissionregistrationv1.ParamKind{
 			APIVersion: of.Kind.GroupVersionKind.GroupVersion().String(), Kind: of.Kind.GroupVersionKind.Kind,
 		},
-		MatchConstraints:   constraints,
-		MatchConditions:    append(matchConditions(claim.UnopinionatedConditions(k)), offered(of.Kind, kind.Strategy.Weighted)...),
+		MatchConstraints:   matchConstraints(entry, admissionregistrationv1.Create),
+		MatchConditions:    conditions,
 		FailurePolicy:      new(admissionregistrationv1.Ignore),
 		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{
@@ -112,23 +112,28 @@ func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inv
 	return expression.String()
 }
 
+// The CEL expressions for what a reference says of the parameter.
+const (
+	paramName      = "string(params.metadata.name)"
+	paramNamespace = "string(params.metadata.namespace)"
+)
+
 // referenceValue is the CEL expression for the reference to the parameter. The form and the
 // kind are those of the class.
 func referenceValue(kind *selector.ClaimKind, of *inventory.Class) string {
-	name := "string(params.metadata.name)"
 	var written []string
 	for field, text := range kind.ReferenceFields(of.Target()) {
 		value := strconv.Quote(text)
 		switch field {
 		case "name":
-			value = name
+			value = paramName
 		case "namespace":
-			value = "string(params.metadata.namespace)"
+			value = paramNamespace
 		}
 		written = append(written, fmt.Sprintf("%q: %s", field, value))
 	}
 	if len(written) == 0 {
-		return name
+		return paramName
 	}
 	return "{" + strings.Join(written, ", ") + "}"
 }

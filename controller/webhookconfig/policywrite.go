@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -19,45 +20,65 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// storedPolicies are the policies and bindings in the cluster that classbind wrote, by name.
-type storedPolicies struct {
-	policies map[string]*admissionregistrationv1.MutatingAdmissionPolicy
-	bindings map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding
-}
+// storedPolicies are the policies of a kind and their bindings in the cluster that classbind wrote, by name.
+type storedPolicies struct{ policies, bindings map[string]client.Object }
 
 // read asks the API server itself.
 func (p *Policies) read(ctx context.Context) (s storedPolicies, err error) {
-	policies := &admissionregistrationv1.MutatingAdmissionPolicyList{}
-	bindings := &admissionregistrationv1.MutatingAdmissionPolicyBindingList{}
-	ours := client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy}
-	if err := p.Live.List(ctx, policies, ours); err != nil {
+	policies, bindings := p.Kind.lists()
+	if s.policies, err = p.list(ctx, policies); err != nil {
 		return s, fmt.Errorf("cannot list the policies: %w", err)
 	}
-	if err := p.Live.List(ctx, bindings, ours); err != nil {
+	if s.bindings, err = p.list(ctx, bindings); err != nil {
 		return s, fmt.Errorf("cannot list the bindings of policies: %w", err)
 	}
-	return storedPolicies{policies: byName(policies.Items), bindings: byName(bindings.Items)}, nil
+	return s, nil
 }
 
-// byName has the objects of a list.
-func byName[T any, P interface {
-	*T
-	client.Object
-}](list []T) map[string]P {
-	all := map[string]P{}
-	for i := range list {
-		all[P(&list[i]).GetName()] = &list[i]
+// list returns the objects of a list by name.
+func (p *Policies) list(ctx context.Context, list client.ObjectList) (map[string]client.Object, error) {
+	if err := p.Live.List(ctx, list, client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy}); err != nil {
+		return nil, err
 	}
-	return all
+	all := map[string]client.Object{}
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		object := o.(client.Object) //nolint:forcetypeassert // It has metadata.
+		all[object.GetName()] = object
+		return nil
+	})
+	return all, err
+}
+
+// specOf a policy or a binding.
+func specOf(o client.Object) any {
+	switch o := o.(type) {
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		return o.Spec
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		return o.Spec
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		return o.Spec
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		return o.Spec
+	}
+	return nil
+}
+
+// isStored reports whether what we write of an object is stored.
+func isStored(due, stored client.Object) bool {
+	return stored != nil && equality.Semantic.DeepEqual(specOf(due), specOf(stored)) &&
+		equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
+		equality.Semantic.DeepDerivative(due.GetAnnotations(), stored.GetAnnotations()) &&
+		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
 }
 
 // write writes those that are due, and removes all others. It returns what became of
 // the claim kinds whose policy could not be written. An API server that serves no policies, or
-// does not let us write them, is no error: then classbind gives the default class.
+// does not let us write them, is no error: only an admin can mend that.
 func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
 	failed = map[string]PolicyOutcome{}
 	stored, err := p.read(ctx)
-	if fault := policyFault(err); fault != nil {
+	if fault := p.faultOf(err); fault != nil {
 		for claimKind := range due.policies {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
 		}
@@ -71,7 +92,7 @@ func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[strin
 	}
 	for _, claimKind := range slices.Sorted(maps.Keys(due.policies)) {
 		err := p.writeOne(ctx, stored, due.policies[claimKind])
-		if fault := policyFault(err); fault != nil {
+		if fault := p.faultOf(err); fault != nil {
 			failed[claimKind] = PolicyOutcome{Fault: fault}
 		} else if err != nil {
 			return nil, err
@@ -80,13 +101,13 @@ func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[strin
 	return failed, nil
 }
 
-// policyFault is why classbind gives the default class, if that is not for this round to mend.
-func policyFault(err error) *inventory.Fault {
+// faultOf an error is why a policy is not written, if that is not for this round to mend.
+func (p *Policies) faultOf(err error) *inventory.Fault {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return &inventory.Fault{
 			Reason: v1beta1.ReasonPolicyNotServed,
-			Text:   "the API server does not serve v1 of MutatingAdmissionPolicy, as Kubernetes 1.36 and later do",
+			Text:   fmt.Sprintf("the API server does not serve v1 of %s, as Kubernetes %s and later do", p.Kind.name, p.Kind.since),
 		}
 	case apierrors.IsForbidden(err):
 		return &inventory.Fault{
@@ -105,24 +126,17 @@ func policyFault(err error) *inventory.Fault {
 // writeOne writes the policy before its binding: to name a parameter, one must be allowed
 // to read its kind, which the API server finds in the policy.
 func (p *Policies) writeOne(ctx context.Context, stored storedPolicies, due duePolicy) error {
-	policy, binding := stored.policies[due.policy.Name], stored.bindings[due.policy.Name]
-	changed := policy == nil || !equality.Semantic.DeepEqual(due.policy.Spec, policy.Spec) || !sameAbout(due.policy, policy)
+	name := due.policy.GetName()
+	changed := !isStored(due.policy, stored.policies[name])
 	if changed {
-		if err := p.apply(ctx, "MutatingAdmissionPolicy", due.policy); err != nil {
+		if err := p.apply(ctx, p.Kind.name, due.policy); err != nil {
 			return err
 		}
 	}
-	if changed || binding == nil || !equality.Semantic.DeepEqual(due.binding.Spec, binding.Spec) || !sameAbout(due.binding, binding) {
-		return p.apply(ctx, "MutatingAdmissionPolicyBinding", due.binding)
+	if changed || !isStored(due.binding, stored.bindings[name]) {
+		return p.apply(ctx, p.Kind.name+"Binding", due.binding)
 	}
 	return nil
-}
-
-// sameAbout reports whether what we write of the metadata is stored.
-func sameAbout(due, stored metav1.Object) bool {
-	return equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
-		equality.Semantic.DeepDerivative(due.GetAnnotations(), stored.GetAnnotations()) &&
-		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
 }
 
 func (p *Policies) apply(ctx context.Context, kind string, object client.Object) error {
@@ -132,20 +146,14 @@ func (p *Policies) apply(ctx context.Context, kind string, object client.Object)
 	return nil
 }
 
-// remove removes what is not due, the bindings first. Without one of the two, the API
-// server asks us.
+// remove removes what is neither due nor kept, the bindings first. One without the other does nothing.
 func (p *Policies) remove(ctx context.Context, stored storedPolicies, due duePolicies) error {
-	var objects []client.Object
-	for _, b := range stored.bindings {
-		objects = append(objects, b)
-	}
-	for _, p := range stored.policies {
-		objects = append(objects, p)
-	}
-	for _, o := range objects {
-		claimKind, ours := strings.CutSuffix(o.GetName(), v1beta1.PolicySuffix)
+	for _, o := range slices.Concat(slices.Collect(maps.Values(stored.bindings)), slices.Collect(maps.Values(stored.policies))) {
+		claimKind, ours := strings.CutSuffix(o.GetName(), p.Kind.suffix)
 		_, isDue := due.policies[claimKind]
-		if !ours || isDue || slices.Contains(due.kept[claimKind], o.GetAnnotations()[v1beta1.RegistrationsAnnotation]) {
+		registrations, isKept := due.kept[claimKind]
+		isKept = isKept && (p.Kind.enforces || slices.Contains(registrations, o.GetAnnotations()[v1beta1.RegistrationsAnnotation]))
+		if !ours || isDue || isKept {
 			continue
 		}
 		err := p.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})

@@ -147,19 +147,37 @@ func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 // CheckConditions are those of a claim that names a class, and did not before: the API server calls us to
 // check that one. The handler evaluates claims.when.
 func CheckConditions(k *v1beta1.ClaimKind) []MatchCondition {
-	at := fields.Path(k.Spec.Reference.Names())
-	all := []MatchCondition{
-		{"class-reference-is-set", "!(" + ReferenceIsUnset(k, "object", true) + ")"},
-		{"class-reference-is-new", fmt.Sprintf(`request.operation == "CREATE" || %s || %s != %s`,
-			ReferenceIsUnset(k, "oldObject", true), at.At("object"), at.At("oldObject"))},
-		{"is-not-being-deleted", "!has(object.metadata.deletionTimestamp)"},
-	}
+	all := append(newReference(k, func(object string) string { return ReferenceIsUnset(k, object, true) }),
+		MatchCondition{"is-not-being-deleted", "!has(object.metadata.deletionTimestamp)"})
 	for _, c := range conditionsOf(&k.Spec) {
 		if c.reason == Settled && !c.isReference {
 			all = append(all, MatchCondition{c.name, c.expression(k)})
 		}
 	}
 	return all
+}
+
+// UseConditions are those of a claim whose reference to a class must be allowed: it has one, and had another before.
+// There are no others, since an author could meet them first and take that back later. A name that is not a string is one.
+func UseConditions(k *v1beta1.ClaimKind) []MatchCondition {
+	at := fields.Path(k.Spec.Reference.Names())
+	return newReference(k, func(object string) string {
+		unset, value := at.IsUnset(object), at.At(object)
+		if k.Spec.Reference.Form == v1beta1.Name {
+			return unset + fmt.Sprintf(` || %s == ""`, value)
+		}
+		return unset + fmt.Sprintf(` || [%s].exists(r, type(r) == map && (!("name" in r) || r.name == null || r.name == ""))`, value)
+	})
+}
+
+// newReference has the conditions of a claim with a class reference that is another one than before.
+func newReference(k *v1beta1.ClaimKind, isUnset func(object string) string) []MatchCondition {
+	at := fields.Path(k.Spec.Reference.Names())
+	return []MatchCondition{
+		{"class-reference-is-set", "!(" + isUnset("object") + ")"},
+		{"class-reference-is-new", fmt.Sprintf(`request.operation == "CREATE" || %s || %s != %s`,
+			isUnset("oldObject"), at.At("object"), at.At("oldObject"))},
+	}
 }
 
 // expression is true of a claim that meets the condition, and of one that is malformed: such a

@@ -365,10 +365,7 @@ var Forms = []Form{
 
 func newForm(name v1beta1.ReferenceForm, fields ...string) Form {
 	f := Form{Name: name, Fields: fields}
-	var all Target
-	for _, field := range fields {
-		*all.part(field) = field
-	}
+	all := f.Parts()
 	switch {
 	case all.Group != "":
 		f.NamesKind = GroupAndKind
@@ -378,6 +375,17 @@ func newForm(name v1beta1.ReferenceForm, fields ...string) Form {
 	f.NamesNamespace = all.Namespace != ""
 	return f
 }
+
+// Parts are the names of the fields, each at what stands in it.
+func (f *Form) Parts() (all Target) {
+	for _, field := range f.Fields {
+		*all.part(field) = field
+	}
+	return all
+}
+
+// HasVersion reports whether a version follows the group, in its field.
+func (f *Form) HasVersion() bool { return slices.Contains(f.Fields, apiVersion) }
 
 // apiVersion is the field that has a version, too. Which one does not matter.
 const apiVersion = "apiVersion"

@@ -1,0 +1,232 @@
+package webhookconfig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/inventory"
+)
+
+// UsePolicies have API servers check who may use the class that a claim names. A stored one stays until there is another,
+// or the ClaimKind says nothing of use any more: without one, everybody may use every class.
+var UsePolicies = PolicyKind{
+	name: "ValidatingAdmissionPolicy", since: "1.30", controller: "use-policies", suffix: v1beta1.UseSuffix, enforces: true,
+	lists: func() (policies, bindings client.ObjectList) {
+		return &admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}
+	},
+	asks: func(k *v1beta1.ClaimKind) bool { return k.Spec.Classes.Use != nil },
+	due:  (*Policies).dueUse,
+}
+
+func (p *Policies) dueUse(
+	_ context.Context, k *v1beta1.ClaimKind, snapshot selector.Snapshot, all Configurations,
+) (*duePolicy, PolicyOutcome, error) {
+	view := snapshot[k.Name]
+	switch fault := notEntered(k, view.Kind, all); {
+	case view.Missing != nil: // Their kinds are not known either.
+		return nil, PolicyOutcome{Fault: view.Missing}, nil
+	case view.Fault != nil && view.Fault.Reason == v1beta1.ReasonUnknownValue:
+		return nil, PolicyOutcome{Fault: view.Fault}, nil
+	case fault != nil:
+		return nil, PolicyOutcome{Fault: fault}, nil
+	}
+	revisions := make([]string, len(view.All))
+	for i, s := range view.All {
+		revisions[i] = registrationsText(view.Kind.Revision, s.Kind.Name, s.Kind.Revision)
+	}
+	entry := all.ClaimEntryOf(k)
+	about := policyMeta(k, v1beta1.UseSuffix, strings.Join(revisions, "; "), all)
+	policy := &duePolicy{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: about, Spec: useSpec(k, view, entry)},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: about, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: about.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		},
+	}
+	if view.Kind.Use == v1beta1.UseByNamespace && isClusterScoped(entry) {
+		return policy, PolicyOutcome{Fault: &inventory.Fault{Reason: v1beta1.ReasonNoNamespace, Text: noNamespace}}, nil
+	}
+	return policy, PolicyOutcome{}, nil
+}
+
+// noNamespace is what mends a ClaimKind whose claims are in no namespace.
+const noNamespace = "these claims have no namespace whose right could count: set classes.use.subject of the ClaimKind to Requester"
+
+func isClusterScoped(e *Entry) bool {
+	return slices.ContainsFunc(e.Rules, func(r rule) bool { return r.Scope != nil && *r.Scope == admissionregistrationv1.ClusterScope })
+}
+
+// useSpec has the API server refuse a claim whose reference names a class that the subject may not use, or one of a kind
+// that is not registered. Where the form cannot tell kinds apart, all those that may be meant must be allowed. It looks at
+// the object as it would be stored, after all webhooks.
+func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionregistrationv1.ValidatingAdmissionPolicySpec {
+	r := newUseReader(k, view.Kind, entry)
+	s := admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: matchConstraints(entry, admissionregistrationv1.Create, admissionregistrationv1.Update),
+		MatchConditions:  matchConditions(claim.UseConditions(k)),
+		FailurePolicy:    new(admissionregistrationv1.Fail),
+		Variables:        r.variables(),
+	}
+	refuse := func(unless, text, expression string) {
+		v := admissionregistrationv1.Validation{Expression: unless, Message: text, Reason: new(metav1.StatusReasonForbidden)}
+		if expression != "" {
+			v.MessageExpression = expression + " + " + r.wayOut
+		}
+		s.Validations = append(s.Validations, v)
+	}
+	command := "classbind classes " + k.Name
+	if view.Kind.Use == v1beta1.UseByNamespace && r.clusterScoped {
+		refuse("false", noNamespace, "")
+		return s
+	}
+	refuse(r.isWellFormed(), fmt.Sprintf("the class reference %s has a value that is not a string", r.at), "")
+	isAny := []string{"false"}
+	for _, of := range view.All {
+		isAny = append(isAny, r.means(of.Kind))
+	}
+	const unregistered = "is of a kind that is not registered for these claims"
+	refuse(strings.Join(isAny, " || "), fmt.Sprintf("the class %s: %s lists those that can be used", unregistered, command),
+		fmt.Sprintf(`"the class " + %s + " %s"`, r.class(), unregistered))
+	for _, of := range view.All {
+		verb := fmt.Sprintf("verb %s on %s", v1beta1.UseVerb, of.Kind.Resource().GroupResource())
+		name := shown("variables.name")
+		if of.Kind.Namespaced {
+			name = shown(r.namespaceOf(of.Kind) + ` + "/" + variables.name`)
+		}
+		refuse(fmt.Sprintf("!(%s) || %s", r.means(of.Kind), mayUse(view.Kind.Use, of.Kind, r.namespaceOf(of.Kind), "variables.name")),
+			fmt.Sprintf("the class may not be used (%s): %s lists those that may", verb, command),
+			fmt.Sprintf(`%s + " may not use the class " + %s + " (%s " + %s + ")"`, r.subject, r.class(), verb, name))
+	}
+	return s
+}
+
+// mayUse is the CEL expression that reports whether a class may be used. Its namespace and its name are expressions, too.
+func mayUse(subject v1beta1.UseSubject, of *inventory.ClassKind, namespace, name string) string {
+	who, r := "authorizer", of.Resource()
+	if subject == v1beta1.UseByNamespace {
+		who = fmt.Sprintf("authorizer.serviceAccount(request.namespace, %q)", v1beta1.UseAccount)
+	}
+	return fmt.Sprintf("%s.group(%q).resource(%q).namespace(%s).name(%s).check(%q).allowed()",
+		who, r.Group, r.Resource, namespace, name, v1beta1.UseVerb)
+}
+
+// useReader has the CEL expressions that read a claim's reference, as ClassReference.RefersTo does. A part that is
+// missing is the empty string.
+type useReader struct {
+	at            fields.Path
+	form          *claim.Form
+	parts         claim.Target // names of the fields
+	clusterScoped bool
+	namespace     string // of classes where the reference has none
+	// subject and wayOut are expressions for messages: whose right is lacking, and what lists the classes.
+	subject, wayOut string
+}
+
+func newUseReader(k *v1beta1.ClaimKind, kind *selector.ClaimKind, entry *Entry) *useReader {
+	r := &useReader{
+		at: kind.ClassRef, form: kind.Form, parts: kind.Form.Parts(), clusterScoped: isClusterScoped(entry), namespace: "request.namespace",
+		subject: `"user " + ` + shown("request.userInfo.username"),
+		wayOut:  fmt.Sprintf(`": classbind classes %s -n " + request.namespace + " lists what it may use"`, k.Name),
+	}
+	if r.clusterScoped {
+		r.namespace, r.wayOut = `""`, fmt.Sprintf(`": classbind classes %s lists what it may use"`, k.Name)
+	}
+	if kind.ClassNamespace != "" {
+		r.namespace = strconv.Quote(kind.ClassNamespace)
+	}
+	if kind.Use == v1beta1.UseByNamespace {
+		r.subject = `"namespace " + ` + shown("request.namespace")
+	}
+	return r
+}
+
+// variables of the policy: the parts that the form has.
+func (r *useReader) variables() (all []admissionregistrationv1.Variable) {
+	add := func(name, expression string) {
+		all = append(all, admissionregistrationv1.Variable{Name: name, Expression: expression})
+	}
+	if len(r.form.Fields) == 0 {
+		value := r.at.At("object")
+		add("name", fmt.Sprintf(`type(%s) == string ? string(%s) : ""`, value, value))
+		return all
+	}
+	add("reference", r.at.At("object"))
+	text := func(field string) string {
+		at := fields.Path{field}
+		value := at.At("variables.reference")
+		return fmt.Sprintf(`%s || type(%s) != string ? "" : string(%s)`, at.IsUnset("variables.reference"), value, value)
+	}
+	add("name", text(r.parts.Name))
+	switch group := text(r.parts.Group); {
+	case r.form.HasVersion():
+		add("apiVersion", group)
+		add("group", `variables.apiVersion.contains("/") ? variables.apiVersion.split("/")[0] : ""`)
+	case r.parts.Group != "":
+		add("group", group)
+	}
+	if r.parts.Kind != "" {
+		add("kind", text(r.parts.Kind))
+	}
+	if r.form.NamesNamespace {
+		add("classNamespace", text(r.parts.Namespace)) // CEL reserves namespace.
+	}
+	return all
+}
+
+// isWellFormed is true of a reference in which every part is a string, or missing.
+func (r *useReader) isWellFormed() string {
+	if len(r.form.Fields) == 0 {
+		return fmt.Sprintf("type(%s) == string", r.at.At("object"))
+	}
+	return fmt.Sprintf(`type(variables.reference) == map && ["%s"].all(f, !(f in variables.reference) || `+
+		`variables.reference[f] == null || type(variables.reference[f]) == string)`, strings.Join(r.form.Fields, `", "`))
+}
+
+// means is true of a reference that may mean a class of this kind.
+func (r *useReader) means(of *inventory.ClassKind) string {
+	switch kind := of.GroupVersionKind; r.form.NamesKind {
+	case claim.GroupAndKind:
+		return fmt.Sprintf("variables.group == %q && variables.kind == %q", kind.Group, kind.Kind)
+	case claim.KindAlone:
+		return fmt.Sprintf("variables.kind == %q", kind.Kind)
+	case claim.NoKind:
+	}
+	return "true"
+}
+
+// namespaceOf the class of this kind that a reference means: see Demand.Named.
+func (r *useReader) namespaceOf(of *inventory.ClassKind) string {
+	switch {
+	case !of.Namespaced:
+		return `""`
+	case r.form.NamesNamespace:
+		return fmt.Sprintf(`(variables.classNamespace == "" ? %s : variables.classNamespace)`, r.namespace)
+	}
+	return r.namespace
+}
+
+// class as its author wrote it, for messages.
+func (r *useReader) class() string {
+	if r.parts.Kind == "" {
+		return shown("variables.name")
+	}
+	return shown(`variables.kind + "/" + variables.name`)
+}
+
+// shown is the CEL expression for what a message shows of a string from outside.
+func shown(expression string) string {
+	return fmt.Sprintf(`[%s].map(s, strings.quote(size(s) > %d ? s.substring(0, %d) + "..." : s))[0]`,
+		expression, v1beta1.MaxShownBytes, v1beta1.MaxShownBytes)
+}
