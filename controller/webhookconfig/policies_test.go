@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +34,9 @@ type policyServer struct {
 	*controllertest.Cached
 	policies map[string]*admissionregistrationv1.MutatingAdmissionPolicy
 	bindings map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding
-	created  time.Time // of all CRDs
+	stored   map[string]map[string]client.Object // those that validate, by kind and name
+	created  time.Time                           // of all CRDs
+	failing  string                              // kind of policy to which listErr is limited
 	listErr  error
 	applyErr error
 	lists    int
@@ -54,14 +58,28 @@ func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...cl
 		for _, p := range s.policies {
 			l.Items = append(l.Items, *p)
 		}
-		return s.listErr
+		return s.listError("MutatingAdmissionPolicy")
 	case *admissionregistrationv1.MutatingAdmissionPolicyBindingList:
 		for _, b := range s.bindings {
 			l.Items = append(l.Items, *b)
 		}
-		return s.listErr
+		return s.listError("MutatingAdmissionPolicy")
+	case *admissionregistrationv1.ValidatingAdmissionPolicyList, *admissionregistrationv1.ValidatingAdmissionPolicyBindingList:
+		kind := strings.TrimPrefix(strings.TrimSuffix(fmt.Sprintf("%T", l), "List"), "*v1.")
+		var all []runtime.Object
+		for _, o := range s.stored[kind] {
+			all = append(all, o)
+		}
+		return errors.Join(meta.SetList(l, all), s.listError("ValidatingAdmissionPolicy"))
 	}
 	return s.Cached.List(ctx, l, opts...)
+}
+
+func (s *policyServer) listError(kind string) error {
+	if s.failing != "" && s.failing != kind {
+		return nil
+	}
+	return s.listErr
 }
 
 func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
@@ -77,20 +95,29 @@ func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ 
 		return err
 	}
 	s.did = append(s.did, "apply "+policy.Kind)
-	if policy.Kind == "MutatingAdmissionPolicy" {
+	validating := map[string]client.Object{
+		"ValidatingAdmissionPolicy":        &admissionregistrationv1.ValidatingAdmissionPolicy{},
+		"ValidatingAdmissionPolicyBinding": &admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+	}
+	switch object := validating[policy.Kind]; {
+	case object != nil:
+		s.stored[policy.Kind][policy.Name] = object
+		return json.Unmarshal(text, object)
+	case policy.Kind == "MutatingAdmissionPolicy":
 		s.policies[policy.Name] = policy
-	} else {
+	default:
 		s.bindings[binding.Name] = binding
 	}
 	return nil
 }
 
 func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
-	if _, ok := o.(*admissionregistrationv1.MutatingAdmissionPolicy); ok {
-		s.did = append(s.did, "delete MutatingAdmissionPolicy")
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")
+	s.did = append(s.did, "delete "+kind)
+	delete(s.stored[kind], o.GetName())
+	if kind == "MutatingAdmissionPolicy" {
 		delete(s.policies, o.GetName())
-	} else {
-		s.did = append(s.did, "delete MutatingAdmissionPolicyBinding")
+	} else if kind == "MutatingAdmissionPolicyBinding" {
 		delete(s.bindings, o.GetName())
 	}
 	return nil
@@ -119,6 +146,7 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 		},
 		policies: map[string]*admissionregistrationv1.MutatingAdmissionPolicy{},
 		bindings: map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{},
+		stored:   map[string]map[string]client.Object{"ValidatingAdmissionPolicy": {}, "ValidatingAdmissionPolicyBinding": {}},
 	}
 	s.Configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{
 		Name:              k.Name + v1beta1.BindSuffix,

@@ -1,0 +1,521 @@
+package webhookconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+)
+
+// rights are what somebody may use, as RESOURCE/NAMESPACE/NAME. The authorizer fails a test that asks for anybody else.
+type rights struct {
+	t    *testing.T
+	user user.DefaultInfo
+	may  func(class string) bool
+}
+
+func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	assert.Equal(r.t, "use", a.GetVerb())
+	assert.Equal(r.t, r.user.Name, a.GetUser().GetName())
+	assert.Subset(r.t, a.GetUser().GetGroups(), r.user.Groups, "We should ask for the group of the namespace.")
+	resource := schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}
+	if r.may(fmt.Sprintf("%s/%s/%s", resource, a.GetNamespace(), a.GetName())) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// teamRights are those of the namespace team.
+func teamRights(t *testing.T, may func(class string) bool) rights {
+	t.Helper()
+	return rights{t, user.DefaultInfo{Name: "system:serviceaccount:team:classbind.io", Groups: []string{"system:serviceaccounts:team"}}, may}
+}
+
+// usePolicy is one that an API server has compiled.
+type usePolicy struct {
+	conditions
+	variables   []usePart
+	validations []usePart
+	messages    []usePart // without a program where there is no expression
+}
+
+type usePart struct {
+	cel.Program
+	text string // the name, or the message
+}
+
+// newUsePolicy compiles a policy as the oldest API server does.
+func newUsePolicy(t *testing.T, s *admissionregistrationv1.ValidatingAdmissionPolicySpec) (p usePolicy) {
+	t.Helper()
+	env, err := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv().Extend(
+		cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType), cel.Variable("request", cel.DynType))
+	require.NoError(t, err)
+	authorized := func() celEnvironment {
+		with, err := env.Extend(cel.Variable("authorizer", library.AuthorizerType))
+		require.NoError(t, err)
+		return celEnvironment{with}
+	}
+	p.conditions = authorized().conditions(t, s.MatchConditions)
+	for _, v := range s.Variables {
+		ast, issues := authorized().Compile(v.Expression)
+		require.NoError(t, issues.Err(), v.Expression)
+		p.variables = append(p.variables, usePart{authorized().compile(t, v.Expression), "variables." + v.Name})
+		env, err = env.Extend(cel.Variable("variables."+v.Name, ast.OutputType()))
+		require.NoError(t, err)
+	}
+	for _, v := range s.Validations {
+		assert.NotContains(t, v.Message, "\n")
+		assert.Equal(t, metav1.StatusReasonForbidden, *v.Reason)
+		p.validations = append(p.validations, usePart{authorized().compile(t, v.Expression), v.Expression})
+		message := usePart{text: v.Message}
+		if v.MessageExpression != "" {
+			message.Program = celEnvironment{env}.compile(t, v.MessageExpression)
+		}
+		p.messages = append(p.messages, message)
+	}
+	return p
+}
+
+// refused returns what an API server says of the write of a claim in a namespace; empty, it lets it pass.
+func (p usePolicy) refused(t *testing.T, before, now map[string]any, namespace string, who authorizer.UnconditionalAuthorizer) string {
+	t.Helper()
+	request := map[string]any{"operation": "CREATE", "userInfo": map[string]any{"username": "ann"}}
+	variables := map[string]any{"object": now, "oldObject": nil, "request": request}
+	if before != nil {
+		variables["oldObject"], request["operation"] = before, "UPDATE"
+	}
+	if namespace != "" {
+		request["namespace"] = namespace
+	}
+	variables["authorizer"] = library.NewAuthorizerVal(&user.DefaultInfo{Name: "ann"}, who)
+	called, err := p.hold(variables)
+	require.NoError(t, err, "%v: no condition may fail", now)
+	if !called {
+		return ""
+	}
+	eval := func(part usePart) any {
+		out, _, err := part.ContextEval(t.Context(), variables)
+		require.NoError(t, err, "%v: no expression may fail: %s", now, part.text)
+		return out.Value()
+	}
+	for _, v := range p.variables {
+		variables[v.text] = eval(v)
+	}
+	for i, v := range p.validations {
+		switch message := p.messages[i]; {
+		case eval(v) == true:
+			continue
+		case message.Program == nil:
+			return message.text
+		default:
+			text := eval(message)
+			require.IsType(t, "", text)
+			assert.NotContains(t, text, "\n")
+			return text.(string)
+		}
+	}
+	return ""
+}
+
+// useClasses are classes of kinds of which some forms of reference cannot tell all apart.
+func useClasses() (all []*inventory.Classes) {
+	for name, kind := range map[string]schema.GroupVersionKind{
+		"golds.example.org": {Group: "example.org", Version: "v1", Kind: "Gold"},
+		"teams.example.org": {Group: "example.org", Version: "v1", Kind: "Team"},
+		"golds.others.org":  {Group: "others.org", Version: "v2", Kind: "Gold"},
+		"secrets":           {Version: "v1", Kind: "Secret"},
+	} {
+		k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links("claims.example.org")}}
+		all = append(all, inventory.NewClasses(inventory.NewClassKind(k, kind, name != "golds.example.org"), nil))
+	}
+	return all
+}
+
+// useKind is a claim kind with the reference .spec.ref, and the entry by which its claims are bound.
+func useKind(form v1beta1.ReferenceForm, change func(*v1beta1.ClaimKindSpec)) (*v1beta1.ClaimKind, *Entry) {
+	k := controllertest.NewClaimKind("claims.example.org")
+	k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: form}
+	k.Spec.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
+	k.Spec.Classes.Precedence = v1beta1.PrecedenceListed
+	k.Spec.Classes.Kinds = []v1beta1.ClassKindLink{{Name: "teams.example.org"}, {Name: "golds.example.org"}, {Name: "golds.others.org"}, {Name: "secrets"}}
+	change(&k.Spec)
+	scope := admissionregistrationv1.NamespacedScope
+	return k, &Entry{Rules: []rule{*newRule("claims.example.org", []string{"v1"}, &scope)}}
+}
+
+// references have each value in each of these fields, beside each of others.
+func references(fields []string) []any {
+	values := map[string][]any{
+		"apiVersion": {"", nil, "example.org/v1", "example.org/v1/v2", "others.org/v2", "v1", "/v1", "none.org/v1", int64(5)},
+		"apiGroup":   {"", nil, "example.org", "others.org", "none.org", int64(5)},
+		"group":      {"", nil, "example.org", "others.org", "none.org", true},
+		"kind":       {"", "Gold", "Team", "Secret", "None", []any{"Gold"}},
+		"namespace":  {"", nil, "shared", map[string]any{}},
+		"name":       {"", nil, "x", int64(5), []any{"x"}},
+	}
+	if len(fields) == 0 {
+		return append(values["name"], map[string]any{"name": "x"})
+	}
+	all := []any{map[string]any{}}
+	for _, field := range fields {
+		for _, reference := range all {
+			for _, value := range values[field] {
+				with := maps.Clone(reference.(map[string]any))
+				with[field] = value
+				all = append(all, with)
+			}
+		}
+	}
+	return append(all, "x", []any{"x"}, int64(5), nil, map[string]any{"more": "x"})
+}
+
+// TestUsePolicyAgrees has the policy and classbind read the same references: a claim must be allowed to use all classes
+// that the reference may mean, and there must be one.
+func TestUsePolicyAgrees(t *testing.T) {
+	namespaces := map[string]v1beta1.ClassNamespaces{"Claim": {}, "Names": {From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"platform"}}}
+	for _, form := range []v1beta1.ReferenceForm{
+		v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.TypedLocalObjectReference, v1beta1.GroupKindReference,
+		v1beta1.KindReference, v1beta1.NamespacedReference, v1beta1.LocalObjectReference, v1beta1.Name,
+	} {
+		for from, in := range namespaces {
+			t.Run(string(form)+from, func(t *testing.T) {
+				t.Parallel()
+				k, entry := useKind(form, func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces = in })
+				view := selector.NewView(selector.NewClaimKind(k), useClasses())
+				require.Len(t, view.All, 4)
+				spec := useSpec(k, view, entry)
+				v := newUsePolicy(t, &spec)
+				var mayUse []func(string) bool
+				mayUse = append(mayUse, func(string) bool { return true }, func(string) bool { return false })
+				for _, s := range view.All {
+					mayUse = append(mayUse, func(class string) bool { return strings.HasPrefix(class, s.Kind.Name+"/") })
+				}
+				count := map[string]int{}
+				for _, reference := range references(view.Kind.Form.Fields) {
+					object := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"ref": reference}}
+					expected, uses := expectedOf(view, object, reference)
+					for _, may := range mayUse {
+						want := expected
+						if want == "checked" && slices.ContainsFunc(uses, func(class string) bool { return !may(class) }) {
+							want = "refused"
+						}
+						count[want]++
+						got := v.refused(t, nil, object, "team", teamRights(t, may))
+						require.Equal(t, want == "refused", got != "", "%v: %s", reference, got)
+					}
+				}
+				for _, sort := range []string{"none", "checked", "refused"} {
+					assert.Positive(t, count[sort], "We should try references of each sort: %v", count)
+				}
+			})
+		}
+	}
+}
+
+// expectedOf a reference is none if it names no class, refused if it names none that can be, or the classes that it may mean.
+func expectedOf(view *selector.View, object map[string]any, reference any) (expected string, uses []string) {
+	fields, isObject := reference.(map[string]any)
+	switch {
+	case reference == nil, reference == "" && len(view.Kind.Form.Fields) == 0, isObject && len(view.Kind.Form.Fields) > 0 && (fields["name"] == nil || fields["name"] == ""):
+		return "none", nil
+	case isObject != (len(view.Kind.Form.Fields) > 0):
+		return "refused", nil
+	}
+	for _, field := range view.Kind.Form.Fields {
+		if _, isText := fields[field].(string); !isText && fields[field] != nil {
+			return "refused", nil
+		}
+	}
+	if _, isText := reference.(string); !isText && !isObject {
+		return "refused", nil
+	}
+	to, _ := view.Kind.RefersTo(object)
+	for s, in := range view.Kind.Named(view.All, "team", to) {
+		uses = append(uses, s.Kind.Name+"/"+in+"/"+to.Name)
+	}
+	if len(uses) == 0 {
+		return "refused", nil
+	}
+	return "checked", uses
+}
+
+func TestUsePolicyMessages(t *testing.T) {
+	claim := func(reference any) map[string]any {
+		return map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"ref": reference}}
+	}
+	long := strings.Repeat("ü\n", 5000)
+	for name, tc := range map[string]struct {
+		reason    string
+		form      v1beta1.ReferenceForm
+		subject   v1beta1.UseSubject
+		cluster   bool
+		reference any
+		want      string
+	}{
+		"Namespace": {
+			reason: "We should name the verb, the class and the command.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace,
+			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"},
+			want:      `namespace "team" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org -n team lists what it may use`,
+		},
+		"Requester": {
+			reason: "We should name the user.", form: v1beta1.ObjectReference, subject: v1beta1.UseByRequester,
+			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"},
+			want:      `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org -n team lists what it may use`,
+		},
+		"ClusterScoped": {
+			reason: "We should name no namespace where there is none.", form: v1beta1.ObjectReference, subject: v1beta1.UseByRequester, cluster: true,
+			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"},
+			want:      `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org lists what it may use`,
+		},
+		"ClusterScopedOfNamespace": {
+			reason: "We should let no claim pass whose right cannot be known.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace, cluster: true,
+			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"}, want: noNamespace,
+		},
+		"Namespaced": {
+			reason: "We should name the namespace of the class.", form: v1beta1.TypedObjectReference, subject: v1beta1.UseByNamespace,
+			reference: map[string]any{"apiGroup": "example.org", "kind": "Team", "namespace": "shared", "name": "x"},
+			want:      `namespace "team" may not use the class "Team/x" (verb use on teams.example.org "shared/x"): classbind classes claims.example.org -n team lists what it may use`,
+		},
+		"Name": {
+			reason: "We should ask about all kinds, and name the first.", form: v1beta1.Name, subject: v1beta1.UseByNamespace, reference: "x",
+			want: `namespace "team" may not use the class "x" (verb use on golds.example.org "x"): classbind classes claims.example.org -n team lists what it may use`,
+		},
+		"Unregistered": {
+			reason: "We should let no other kind pass.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace,
+			reference: map[string]any{"apiVersion": "none.org/v1", "kind": "None", "name": "x"},
+			want:      `the class "None/x" is of a kind that is not registered for these claims: classbind classes claims.example.org -n team lists what it may use`,
+		},
+		"NotAString": {
+			reason: "We should let no other type pass.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace,
+			reference: map[string]any{"name": int64(5)}, want: "the class reference spec.ref has a value that is not a string",
+		},
+		"Long": {
+			reason: "We should keep the answer short, and in one line.", form: v1beta1.LocalObjectReference, subject: v1beta1.UseByNamespace,
+			reference: map[string]any{"name": long},
+			want: fmt.Sprintf(`namespace "team" may not use the class "%[1]s" (verb use on golds.example.org "%[1]s"): classbind classes claims.example.org -n team lists what it may use`,
+				strings.Repeat(`ü\n`, v1beta1.MaxShownBytes/2)+"..."),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, entry := useKind(tc.form, func(s *v1beta1.ClaimKindSpec) { s.Classes.Use.Subject = tc.subject })
+			namespace, who := "team", teamRights(t, func(string) bool { return false })
+			if tc.subject == v1beta1.UseByRequester {
+				who.user = user.DefaultInfo{Name: "ann"}
+			}
+			if tc.cluster {
+				namespace, entry.Rules[0].Scope = "", new(admissionregistrationv1.ClusterScope)
+			}
+			spec := useSpec(k, selector.NewView(selector.NewClaimKind(k), useClasses()), entry)
+			assert.Equal(t, tc.want, newUsePolicy(t, &spec).refused(t, nil, claim(tc.reference), namespace, who), tc.reason)
+		})
+	}
+}
+
+// TestUsePolicyUpdates has updates of claims by somebody who may use nothing.
+func TestUsePolicyUpdates(t *testing.T) {
+	const gold = `{"metadata":{},"spec":{"ref":{"apiVersion":"example.org/v1","kind":"Gold","name":"x"}}}`
+	for name, tc := range map[string]struct {
+		reason, before, now string
+		want                bool
+	}{
+		"Other":    {"We should let others write what does not touch the reference.", gold, strings.Replace(gold, `{}`, `{"labels":{"a":"b"}}`, 1), false},
+		"Changed":  {"We should check another class.", gold, strings.Replace(gold, `"x"`, `"y"`, 1), true},
+		"Kind":     {"We should check another kind.", gold, strings.Replace(gold, `"Gold"`, `"Team"`, 1), true},
+		"Added":    {"We should check the first class.", `{"metadata":{},"spec":{}}`, gold, true},
+		"Begun":    {"We should check the first name.", `{"metadata":{},"spec":{"ref":{"kind":"Gold"}}}`, gold, true},
+		"Removed":  {"We should check no class that is gone.", gold, `{"metadata":{}}`, false},
+		"Skipped":  {"We should not be dodged by a field that settles the claim.", `{"metadata":{},"spec":{"volume":"v"}}`, strings.Replace(gold, `"ref"`, `"volume":"v","ref"`, 1), true},
+		"Deleting": {"We should not be dodged by a claim that a finalizer holds.", `{"metadata":{}}`, strings.Replace(gold, `{}`, `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, entry := useKind(v1beta1.ObjectReference, func(s *v1beta1.ClaimKindSpec) {
+				s.Claims.SkipIfSet, s.Claims.When = []v1beta1.Place{{Path: ".spec.volume"}}, "false"
+			})
+			spec := useSpec(k, selector.NewView(selector.NewClaimKind(k), useClasses()), entry)
+			got := newUsePolicy(t, &spec).refused(t, object(t, tc.before), object(t, tc.now), "team", teamRights(t, func(string) bool { return false }))
+			assert.Equal(t, tc.want, got != "", "%s %s", tc.reason, got)
+		})
+	}
+}
+
+// newUseWorld has the claim kind claims.example.org with classes.use, and its entry.
+func newUseWorld(t *testing.T) *policyWorld {
+	t.Helper()
+	p := newPolicyWorld(t)
+	p.ClaimKinds[0].Spec.Admission.Defaulting, p.ClaimKinds[0].Spec.Classes.Use = "", &v1beta1.Use{Subject: v1beta1.UseByNamespace}
+	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+	p.writer.Kind = UsePolicies
+	return p
+}
+
+var (
+	writesUse  = []string{"apply ValidatingAdmissionPolicy", "apply ValidatingAdmissionPolicyBinding"}
+	removesUse = []string{"delete ValidatingAdmissionPolicyBinding", "delete ValidatingAdmissionPolicy"}
+)
+
+func TestUsePolicies(t *testing.T) {
+	const name = "claims.example.org" + v1beta1.UseSuffix
+	p := newUseWorld(t)
+	p.round(t)
+	assert.Equal(t, writesUse, p.did, "We should write the policy before its binding.")
+	assert.Equal(t, PolicyOutcome{}, p.outcome(t))
+	policy := p.stored["ValidatingAdmissionPolicy"][name].(*admissionregistrationv1.ValidatingAdmissionPolicy)
+	binding := p.stored["ValidatingAdmissionPolicyBinding"][name].(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	assert.Equal(t, admissionregistrationv1.Fail, *policy.Spec.FailurePolicy)
+	assert.Equal(t, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}, policy.Spec.MatchConstraints.ResourceRules[0].Operations)
+	assert.Equal(t, map[string]string{"team": "a"}, policy.Spec.MatchConstraints.NamespaceSelector.MatchLabels, "We should check in the namespaces of the entry.")
+	assert.EqualValues(t, "c0ffee", policy.OwnerReferences[0].UID, "We should have them go with the configuration.")
+	assert.Equal(t, []admissionregistrationv1.ValidationAction{"Deny"}, binding.Spec.ValidationActions)
+
+	p.round(t)
+	assert.Empty(t, p.did)
+	p.inventory.SetClasses(controllertest.NewClasses(p.kind, map[string][]string{"more": nil}))
+	p.round(t)
+	assert.Empty(t, p.did, "We should not write again for classes.")
+	p.inventory.SetClasses(controllertest.NewClasses(controllertest.NewClassKind("silvers.example.org", "Silver"), nil))
+	p.round(t)
+	assert.Equal(t, writesUse, p.did, "We should write both for another kind.")
+	policy.Spec.Validations, binding.Spec.ValidationActions = nil, nil
+	p.stored["ValidatingAdmissionPolicy"][name], p.stored["ValidatingAdmissionPolicyBinding"][name] = policy, binding
+	p.checkNow()
+	p.round(t)
+	assert.Equal(t, writesUse, p.did, "We should mend what somebody changed.")
+
+	p.Configuration.Webhooks[0].Rules[0].Scope = new(admissionregistrationv1.ClusterScope)
+	p.round(t)
+	assert.Equal(t, writesUse, p.did, "We should have all claims refused where there is no namespace.")
+	assert.Equal(t, v1beta1.ReasonNoNamespace, p.reason(t))
+}
+
+// TestUsePoliciesKept has kinds for which no policy can be written now, or which need none.
+func TestUsePoliciesKept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason     string
+		change     func(*policyWorld)
+		removed    bool
+		incomplete bool
+		outcome    string
+	}{
+		"Missing": {reason: "We should keep it while a class kind is not known.", change: func(p *policyWorld) {
+			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+		}},
+		"Changed": {reason: "We should keep it until the change is heard of.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, incomplete: true},
+		"MissingAndFaulty": {
+			reason: "We should keep it where there is another fault beside.", outcome: v1beta1.ReasonClassKindMissing,
+			change: func(p *policyWorld) {
+				p.ClaimKinds[0].Spec.Classes.Fits = []v1beta1.Fit{{Name: "Bad", Expression: "nonsense("}}
+				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+			},
+		},
+		"Unknown": {
+			reason: "We should keep it where another release knows more.", outcome: v1beta1.ReasonUnknownValue,
+			change: func(p *policyWorld) {
+				p.ClaimKinds[0].Spec.Classes.Use.Subject = "Another"
+				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+			},
+		},
+		"Conflict": {
+			reason: "We should keep it while another kind binds the claims.", outcome: v1beta1.ReasonConflict,
+			change: func(p *policyWorld) {
+				first := p.ClaimKinds[0].DeepCopy()
+				first.Name, first.Spec.Claims.Resource, first.Spec.Classes.Use = "a.example.org", "claims.example.org", nil
+				p.ClaimKinds = append(p.ClaimKinds, *first)
+			},
+		},
+		"NoEntry": {
+			reason: "We should keep it until there is an entry again.", outcome: v1beta1.ReasonNotConfigured, incomplete: true,
+			change: func(p *policyWorld) { p.Configuration.Webhooks = nil },
+		},
+		"EveryVersion": {
+			reason: "We should keep it while the version is not served.", outcome: v1beta1.ReasonNotConfigured, incomplete: true,
+			change: func(p *policyWorld) { p.Configuration.Webhooks[0].Rules[0].APIVersions = []string{anyVersion} },
+		},
+		"NoUse":   {reason: "We should remove it where nobody asks for it.", change: func(p *policyWorld) { p.ClaimKinds[0].Spec.Classes.Use = nil }, removed: true},
+		"Deleted": {reason: "We should remove what is registered no more.", change: func(p *policyWorld) { p.ClaimKinds = nil }, removed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newUseWorld(t)
+			p.round(t)
+			require.Equal(t, writesUse, p.did)
+			tc.change(p)
+			if tc.incomplete {
+				p.incompleteRound(t)
+			} else {
+				p.round(t)
+			}
+			var want []string
+			if tc.removed {
+				want = removesUse
+			}
+			assert.Equal(t, want, p.did, tc.reason)
+			o, known := p.writer.Outcome("claims.example.org")
+			assert.Equal(t, tc.outcome != "", known, tc.reason)
+			if known {
+				assert.Equal(t, tc.outcome, o.Fault.Reason)
+			}
+		})
+	}
+}
+
+// TestUsePoliciesFail has an API server that serves or permits only one of the two kinds of policy.
+func TestUsePoliciesFail(t *testing.T) {
+	p := newUseWorld(t)
+	p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingPolicy
+	p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
+	p.failing, p.listErr = "MutatingAdmissionPolicy", &meta.NoKindMatchError{}
+	p.round(t)
+	assert.Equal(t, writesUse, p.did)
+	p.failing, p.listErr = "ValidatingAdmissionPolicy", apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
+	p.checkNow()
+	p.round(t)
+	assert.Equal(t, v1beta1.ReasonNotPermitted, p.reason(t))
+	assert.Contains(t, p.outcome(t).Fault.Text, "apply deploy/ of this release")
+	p.writer = &Policies{Kind: DefaultPolicies, Registration: p.writer.Registration, Client: p, Live: p}
+	p.round(t)
+	assert.Equal(t, writesBoth, p.did, "We should write the one where the other fails.")
+}
+
+// TestDefaultMayBeUsed has a default that the namespace may use or not.
+func TestDefaultMayBeUsed(t *testing.T) {
+	for _, namespace := range []string{"", "shared"} {
+		k, entry := useKind(v1beta1.ObjectReference, func(*v1beta1.ClaimKindSpec) {})
+		class, params := newDefault(t, &v1beta1.ClassKindSpec{Default: v1beta1.Source{Annotation: "default"}},
+			fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"gold","annotations":{"default":"true"}}}`, namespace))
+		spec := policySpec(k, selector.NewClaimKind(k), class, entry)
+		env, err := newPolicyEnvironment(t).Extend(cel.Variable("authorizer", library.AuthorizerType), cel.Variable("request", cel.DynType))
+		require.NoError(t, err)
+		all := celEnvironment{env}.conditions(t, spec.MatchConditions)
+		for _, may := range []bool{true, false} {
+			who := teamRights(t, func(class string) bool { return may && class == "classes.example.org/"+namespace+"/gold" })
+			holds, err := all.hold(map[string]any{
+				"object": object(t, `{"metadata":{},"spec":{}}`), "params": params, "request": map[string]any{"namespace": "team"},
+				"authorizer": library.NewAuthorizerVal(&user.DefaultInfo{Name: "ann"}, who),
+			})
+			require.NoError(t, err)
+			assert.Equal(t, may, holds, "We should give no default that the claim may not use.")
+		}
+	}
+}
