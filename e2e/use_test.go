@@ -120,7 +120,7 @@ func TestUsePolicy(t *testing.T) {
 		refused(naming(group, "team-a", "kindless-"+when, "name=iron"), `the class "/iron" is of a kind that is not registered`)
 		number := naming(group, "team-a", "number-"+when, iron)
 		number.Object["spec"].(map[string]any)["classRef"].(map[string]any)["name"] = int64(5)
-		refused(number, "has a value that is not a string")
+		require.Error(t, w.Create(t.Context(), number), "We, or the API server, should refuse it.")
 	}
 	check("up")
 

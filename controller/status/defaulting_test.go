@@ -59,3 +59,39 @@ func TestDefaultedByPolicy(t *testing.T) {
 		})
 	}
 }
+
+func TestUseEnforced(t *testing.T) {
+	const name = "claims.example.org"
+	old := metav1.Condition{Type: v1beta1.ConditionUseEnforced, Status: metav1.ConditionTrue, Reason: "Old", Message: "as it was"}
+	byNamespace := &v1beta1.Use{Subject: v1beta1.UseByNamespace}
+	for test, tc := range map[string]struct {
+		reason  string
+		use     *v1beta1.Use
+		before  []metav1.Condition
+		decided decided
+		want    string // as conditionText has it
+	}{
+		"Everybody":   {reason: "We should say nothing where everybody may use every class.", before: []metav1.Condition{old}},
+		"NotKnownYet": {reason: "We should leave what the last leader said.", use: byNamespace, before: []metav1.Condition{old}, want: conditionText(&old)},
+		"NeverKnown": {
+			reason: "We should not be silent about what is not checked yet.", use: byNamespace,
+			want: "Unknown/NotConfigured: who may use a class is not checked as registered: the classes of the kind are not known yet",
+		},
+		"Written": {
+			reason: "We should say that it is checked.", use: byNamespace, before: []metav1.Condition{old}, decided: decided{name: {}},
+			want: "True/Enforced: the API server itself checks who may use the class that a claim names",
+		},
+		"NotPermitted": {
+			reason: "We should say what mends it.", use: byNamespace,
+			decided: decided{name: {Fault: &inventory.Fault{Reason: v1beta1.ReasonNotPermitted, Text: "no: apply deploy/ of this release"}}},
+			want:    "False/NotPermitted: who may use a class is not checked as registered: no: apply deploy/ of this release",
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: tc.use}}}
+			k.Status.Conditions = tc.before
+			(&Writer{Uses: tc.decided}).describeUse(k)
+			assert.Equal(t, tc.want, conditionText(meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionUseEnforced)), tc.reason)
+		})
+	}
+}

@@ -206,17 +206,22 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	return due, nil
 }
 
+// noPolicy is due, for a fault.
+func noPolicy(fault *inventory.Fault) (*duePolicy, PolicyOutcome, error) {
+	return nil, PolicyOutcome{Fault: fault}, nil
+}
+
 // dueDefault is for the class that a policy can give the claims of a kind now.
 func (p *Policies) dueDefault(
 	ctx context.Context, k *v1beta1.ClaimKind, snapshot selector.Snapshot, all Configurations,
 ) (*duePolicy, PolicyOutcome, error) {
 	view := snapshot[k.Name]
 	if fault := snapshot.OrderMatters(view.Kind); fault != nil {
-		return nil, PolicyOutcome{Fault: fault}, nil
+		return noPolicy(fault)
 	}
 	class, fault := view.PolicyDefault()
 	if fault != nil {
-		return nil, PolicyOutcome{Fault: fault}, nil
+		return noPolicy(fault)
 	}
 	fault, err := p.tooEarly(ctx, k, view.Kind, all)
 	if fault != nil || err != nil {

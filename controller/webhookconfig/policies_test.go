@@ -115,9 +115,10 @@ func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.De
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")
 	s.did = append(s.did, "delete "+kind)
 	delete(s.stored[kind], o.GetName())
-	if kind == "MutatingAdmissionPolicy" {
+	switch kind {
+	case "MutatingAdmissionPolicy":
 		delete(s.policies, o.GetName())
-	} else if kind == "MutatingAdmissionPolicyBinding" {
+	case "MutatingAdmissionPolicyBinding":
 		delete(s.bindings, o.GetName())
 	}
 	return nil

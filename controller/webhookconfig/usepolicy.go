@@ -35,11 +35,11 @@ func (p *Policies) dueUse(
 	view := snapshot[k.Name]
 	switch fault := notEntered(k, view.Kind, all); {
 	case view.Missing != nil: // Their kinds are not known either.
-		return nil, PolicyOutcome{Fault: view.Missing}, nil
+		return noPolicy(view.Missing)
 	case view.Fault != nil && view.Fault.Reason == v1beta1.ReasonUnknownValue:
-		return nil, PolicyOutcome{Fault: view.Fault}, nil
+		return noPolicy(view.Fault)
 	case fault != nil:
-		return nil, PolicyOutcome{Fault: fault}, nil
+		return noPolicy(fault)
 	}
 	revisions := make([]string, len(view.All))
 	for i, s := range view.All {
