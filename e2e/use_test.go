@@ -57,7 +57,7 @@ func naming(group, namespace, name, reference string) *unstructured.Unstructured
 	claim.SetNamespace(namespace)
 	claim.Object["spec"] = map[string]any{}
 	fields := map[string]any{}
-	for _, field := range strings.Fields(reference) {
+	for field := range strings.FieldsSeq(reference) {
 		key, value, _ := strings.Cut(field, "=")
 		fields[key] = value
 	}
