@@ -72,7 +72,7 @@ func TestUseAuthorizer(t *testing.T) {
 		if namespace != "allowed" && namespace != "roles" {
 			continue
 		}
-		manifest += mayUse(group, namespace, "class-1")
+		manifest += namespaceMayUse(group, namespace, "class-1")
 	}
 	w.apply(t, manifest)
 	w.awaitBound(t, claimIn(group, "roles", "probe"), "Class/class-1", "We should see the roles followed.")
@@ -103,7 +103,7 @@ func TestUseAuthorizer(t *testing.T) {
 	assert.Empty(t, classOf(claim), "We should give no class that is denied.")
 	require.Len(t, warnings, 1)
 	w.awaitBound(t, claimIn(group, "allowed", "claim"), "Class/class-1", "We should prefer what a role allows, once it is known.")
-	w.kubectl(t, "delete", "clusterrolebinding", group+":allowed")
+	w.kubectl(t, "delete", "clusterrolebinding", group+".allowed")
 	w.awaitBound(t, claimIn(group, "allowed", "other"), "Class/class-5", "We should honour another authorizer.")
 	for _, ended := range hanging {
 		err := <-ended

@@ -33,21 +33,9 @@ rules:
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, rolebindings, clusterroles, clusterrolebindings], verbs: [list, watch]}
 `
 
-// mayUse lets a namespace use classes of a group by name.
-func mayUse(group, namespace string, names ...string) string {
-	return fmt.Sprintf(`---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: "%[1]s:%[2]s"}
-rules:
-- {apiGroups: [%[1]s], resources: [classes], resourceNames: [%[3]s], verbs: [use]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: "%[1]s:%[2]s"}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "%[1]s:%[2]s"}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:serviceaccounts:%[2]s"}]
-`, group, namespace, strings.Join(names, ", "))
+// namespaceMayUse classes of a group by name.
+func namespaceMayUse(group, namespace string, names ...string) string {
+	return mayUse(group+"."+namespace, "", "kind: Group, name: 'system:serviceaccounts:"+namespace+"'", group, "classes", strings.Join(names, ", "))
 }
 
 // claimIn a namespace that any class satisfies.
@@ -89,7 +77,7 @@ func TestUse(t *testing.T) {
 	w.awaitClaims(t, "opens."+group)
 	w.awaitClaims(t, "laters."+group)
 
-	w.apply(t, mayUse(group, "one", "class-777")+mayUse(group, "two", "class-500")+followsRoles)
+	w.apply(t, namespaceMayUse(group, "one", "class-777")+namespaceMayUse(group, "two", "class-500")+followsRoles)
 	w.awaitBound(t, claimIn(group, "one", "probe"), "Class/class-777", "We should see the roles followed.")
 	reviews := w.accessReviews(t)
 	w.binds(t, claimIn(group, "two", "first"), "Class/class-500", "We should give the one class that the namespace may use.")
@@ -126,7 +114,7 @@ func TestUse(t *testing.T) {
 	}
 	const said = `no class that namespace "none" may use matches the selector "tier=gold"`
 	assert.Equal(t, said+", nor any other that is known; classbind classes claims.use.test shows all that a claim can get with -n none", refused("refused"))
-	w.apply(t, mayUse(group, "none", "class-001", "class-002"))
+	w.apply(t, namespaceMayUse(group, "none", "class-001", "class-002"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		claim, warnings, err := w.create(t, strings.Replace(claimIn(group, "none", "asked"), "{}", "{matchLabels: {tier: gold}}", 1), client.DryRunAll)
 		require.NoError(c, err)
@@ -137,7 +125,7 @@ func TestUse(t *testing.T) {
 
 	later := strings.Replace(claimIn(group, "later", "waits"), "kind: Claim", "kind: Later", 1)
 	w.binds(t, later, "", "We should not bind a claim that may use nothing.")
-	w.apply(t, mayUse(group, "later", "class-321"))
+	w.apply(t, namespaceMayUse(group, "later", "class-321"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		o := object(group, "Later", "waits")
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Namespace: "later", Name: "waits"}, o))
@@ -162,7 +150,7 @@ func TestUseShares(t *testing.T) {
 		for _, i := range may {
 			names, weights = append(names, fmt.Sprint("class-", i)), weights+i+1
 		}
-		w.apply(t, mayUse(group, namespace, names...)+followsRoles)
+		w.apply(t, namespaceMayUse(group, namespace, names...)+followsRoles)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
 			claim, _, err := w.create(t, claimIn(group, namespace, "probe"), client.DryRunAll)
 			require.NoError(c, err)
