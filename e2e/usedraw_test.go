@@ -273,6 +273,12 @@ func TestUseHistory(t *testing.T) {
 			}
 		}
 	}
+	concurrently(t, 100, func(i int) error { // These wait for a right.
+		claim := object(group, "Later", fmt.Sprint("waits-", i))
+		claim.SetNamespace(fmt.Sprint("tenant-", i%tenants))
+		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{}}
+		return clients[i%len(clients)].Create(t.Context(), claim)
+	})
 	for _, of := range append(slices.Clone(often), seldom[:len(seldom)/2]...) {
 		require.NoError(t, r.change(t.Context(), clients[0], of))
 	}

@@ -215,6 +215,7 @@ func (s *server) addControllers() (err error) {
 		return err
 	}
 	s.reviews = access.NewReviews(authorization.SubjectAccessReviews())
+	s.reviews.Grants = s.roles.Grants
 	s.decider = &selector.Decider{
 		Gates: []selector.Gate{s.reviews.Gate()}, Grants: s.roles.Grants,
 		Live: s.registration.Live, Class: s.registration.NamedClass, Related: s.registration.RelatedObject,

@@ -29,7 +29,9 @@ const NotAllowed = "NotAllowed"
 // Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for
 // v1beta1.AccessAnswerLifetime, each for its subject alone.
 type Reviews struct {
-	client  authorizationclient.SubjectAccessReviewInterface
+	client authorizationclient.SubjectAccessReviewInterface
+	// Grants are what roles say, by which a kept answer is known to be out of date. Nil knows nothing.
+	Grants  func() *access.Grants
 	limiter *fair.Limiter // by the namespace of the claim
 	answers *utilcache.LRUExpireCache
 	// answered counts by claim kind and outcome.
@@ -70,9 +72,12 @@ func (r *Reviews) Gate() selector.Gate {
 		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
 		Reason: NotAllowed, Text: "not allowed for the claim",
 		Admits: func(ctx context.Context, _ selector.Mode, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
-			user := v.Kind.UserOf(c)
+			user, granted := v.Kind.UserOf(c), (*access.Granted)(nil)
+			if r.Grants != nil {
+				granted = r.Grants().Of(user)
+			}
 			for _, use := range v.Uses(c.Namespace, class) {
-				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use)
+				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use, granted.Allows(use.Resource.GroupResource(), use.Namespace, use.Name))
 				if !allowed || err != nil {
 					return false, err
 				}
@@ -82,14 +87,17 @@ func (r *Reviews) Gate() selector.Gate {
 	}
 }
 
-// answerKey identifies a question.
+// answerKey identifies a question. granted is what roles said when it was asked.
 type answerKey struct {
 	subject string
 	use     access.Class
+	granted bool
 }
 
-func (r *Reviews) allowed(ctx context.Context, claimKind, namespace string, user *access.Subject, use access.Class) (bool, error) {
-	key := answerKey{user.Key(), use}
+func (r *Reviews) allowed(
+	ctx context.Context, claimKind, namespace string, user *access.Subject, use access.Class, granted bool,
+) (bool, error) {
+	key := answerKey{user.Key(), use, granted}
 	if answer, known := r.answers.Get(key); known {
 		r.answered.WithLabelValues(claimKind, outcomeKept).Inc()
 		return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.

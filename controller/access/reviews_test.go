@@ -127,10 +127,13 @@ func TestAnswersAreKept(t *testing.T) {
 		time.Sleep(v1beta1.AccessAnswerLifetime + time.Millisecond)
 		assert.True(t, admits(claim.Claim{Namespace: "a"}))
 		assert.Equal(t, 3, asked, "We should ask again.")
+		r.Grants = func() *access.Grants { return access.NewGrants(nil, nil) }
+		assert.True(t, admits(claim.Claim{Namespace: "a"}))
+		assert.Equal(t, 4, asked, "We should ask again once roles say something else.")
 		registry := prometheus.NewRegistry()
 		require.NoError(t, registry.Register(r.answered))
 		const name = "access_reviews_total claim_kind=claims.test outcome="
-		assert.Equal(t, map[string]float64{name + "allowed": 2, name + "refused": 1, name + "kept": 2}, controllertest.Scraped(t, registry))
+		assert.Equal(t, map[string]float64{name + "allowed": 3, name + "refused": 1, name + "kept": 2}, controllertest.Scraped(t, registry))
 	})
 }
 
