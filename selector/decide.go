@@ -36,6 +36,8 @@ import (
 type Decider struct {
 	// Gates are asked in this order.
 	Gates []Gate
+	// Patient sets no limit to the classes that gates refuse a claim. It is for a command, whose user waits for it.
+	Patient bool
 	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants,
 	// know nothing.
 	Grants func() *access.Grants
@@ -106,7 +108,7 @@ type Gate struct {
 	Reason, Text string
 	// Admits may ask others, until the context ends, and may be asked about a class again.
 	// An error ends the decision, because nobody knows then. It may reserve something only
-	// if the mode commits.
+	// if the mode commits. With Explain, several goroutines call it at once.
 	Admits func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
@@ -193,15 +195,23 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 		if decision.Read == NotRead {
 			decision.Took += d.now().Sub(began)
 		}
-		for unlikely := 0; best.class != nil && d.isGated(view.Kind); {
-			gate, err := d.refusing(deadline, mode, view, claim.Claim, best.class)
-			if err != nil {
+		if mode == Explain && d.isGated(view.Kind) {
+			if err := d.askAll(deadline, &order, decision); err != nil {
 				return err
+			}
+		}
+		for unlikely := 0; best.class != nil && d.isGated(view.Kind); {
+			gate, asked := decision.answers[best.class]
+			if !asked {
+				var err error
+				if gate, err = d.refusing(deadline.context(), mode, view, claim.Claim, best.class); err != nil {
+					return err
+				}
 			}
 			if gate == nil {
 				break
 			}
-			if len(decision.Refused) == v1beta1.MaxRefusals {
+			if len(decision.Refused) == v1beta1.MaxRefusals && !asked && !d.Patient {
 				return errors.New("too many of the classes that match are not allowed to check the others: narrow the selector")
 			}
 			if best.unlikely {
@@ -248,13 +258,12 @@ func (d *Decision) settle(found bool) error {
 }
 
 // refusing returns the first gate that refuses a class, nil if none does.
-func (d *Decider) refusing(deadline *lazyDeadline, mode Mode, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
+func (d *Decider) refusing(ctx context.Context, mode Mode, view *View, claim claim.Claim, c *inventory.Class) (*Gate, error) {
 	for i := range d.Gates {
 		gate := &d.Gates[i]
 		if !gate.isOf(view.Kind) {
 			continue
 		}
-		ctx := deadline.context()
 		admits, err := false, ctx.Err()
 		if err == nil {
 			admits, err = gate.Admits(ctx, mode, view, claim, c)
@@ -298,9 +307,12 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 	slices.SortFunc(offered, inventory.Compare)
 	decision.Usable = []*inventory.Class{}
 	for _, c := range offered[:min(len(offered), v1beta1.MaxAllowedShown)] {
-		gate, err := d.refusing(deadline, mode, view, in, c)
-		if err != nil {
-			return err
+		gate, asked := decision.answers[c]
+		if !asked {
+			var err error
+			if gate, err = d.refusing(deadline.context(), mode, view, in, c); err != nil {
+				return err
+			}
 		}
 		if gate == nil {
 			decision.Usable = append(decision.Usable, c)
@@ -407,6 +419,8 @@ type Decision struct {
 	Usable []*inventory.Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
+	// answers are, with Explain, the gate that refuses a candidate, nil where none does, of all candidates.
+	answers map[*inventory.Class]*Gate
 	// Made is when the claim got its class, if that is told: see Record.
 	Made time.Time
 	// Took is how long the draw among the known classes took, without the gates, ReadTook

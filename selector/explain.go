@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
@@ -116,7 +117,8 @@ type NearMiss struct {
 	Unmet     Requirement      `json:"unmet"`
 	// Value of the class's label; nil if it has no such label.
 	Value *string `json:"value,omitempty"`
-	// Drop is why the claim could not get the class even if it met the requirement; nil if it could.
+	// Drop is why the claim could not get the class even if it met the requirement; nil if it could. Gates are asked about
+	// the nearest MaxRefusals of all.
 	Drop *Drop `json:"dropped,omitempty"`
 }
 
@@ -133,7 +135,7 @@ type Requirement struct {
 // Explain decides without any effect, and gathers the reasons: it looks at every class
 // that the claim is offered. It says nothing about other classes, which the claim's
 // author may not be allowed to know. It has no reasons for a claim that is left alone or
-// has problems.
+// has problems. It asks the gates about every candidate, several at once.
 func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Explanation, err error) {
 	if e.Decision, err = d.Decide(ctx, v, in, Explain); err == nil {
 		e.addFacts(in)
@@ -145,14 +147,7 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	if e.Decision.facts != nil { // The decision had its budget. Its reasons are evaluated several times.
 		e.Decision.facts.budget.Left = math.MaxUint64
 	}
-	v.each(e.Decision.subject(), func(c *inventory.Class) {
-		asked[c] = true
-		if drop := e.Decision.drops(c); drop != nil {
-			e.Dropped = append(e.Dropped, *drop)
-		} else {
-			e.Candidates = append(e.Candidates, e.candidate(c))
-		}
-	})
+	e.addCandidates(asked)
 	e.addUnequal(asked)
 	e.addUnserving()
 	if e.Decision.asks() == nil {
@@ -166,11 +161,72 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(in.Claim)
 	if e.Decision.asks() != nil {
 		e.addMisses(asked)
+		err = d.addMissRefusals(ctx, &e)
 	}
 	for i := range e.Dropped {
 		e.Dropped[i].ClassName = NameOf(e.Dropped[i].Class)
 	}
-	return e, nil
+	return e, err
+}
+
+// addCandidates adds what the claim asks for. Where it may not use all classes, it has defaults of all seats: those of the
+// first seat with one that it may use are its candidates.
+func (e *Explanation) addCandidates(asked map[*inventory.Class]bool) {
+	seats, first := map[*inventory.Class]int8{}, int8(math.MaxInt8)
+	all := order{view: e.Decision.View, claim: e.Decision.subject()}
+	all.each(func(c *inventory.Class, seat int8) {
+		asked[c] = true
+		if drop := e.Decision.drops(c); drop != nil {
+			e.Dropped = append(e.Dropped, *drop)
+			return
+		}
+		e.Candidates = append(e.Candidates, e.candidate(c))
+		seats[c], first = seat, min(first, seat)
+	})
+	e.Candidates = slices.DeleteFunc(e.Candidates, func(c Candidate) bool {
+		if seats[c.Class] > first {
+			e.Dropped = append(e.Dropped, e.otherSeat(c.Class))
+		}
+		return seats[c.Class] > first
+	})
+}
+
+// askAll asks the gates about all candidates, which costs the decision nothing of its budget.
+func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (err error) {
+	if f := o.claim.facts; f != nil {
+		defer func(was facts) { *f = was }(*f)
+		f.budget.Left = math.MaxUint64
+	}
+	var candidates []*inventory.Class
+	o.each(func(c *inventory.Class, _ int8) {
+		if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 {
+			candidates = append(candidates, c)
+		}
+	})
+	decision.answers, err = d.answers(deadline.context(), o.view, o.claim.Claim, candidates)
+	return err
+}
+
+// answers of the gates about classes: for each, the first that refuses it, nil if none does. As many are asked at once as
+// claims of one namespace may ask.
+func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []*inventory.Class) (map[*inventory.Class]*Gate, error) {
+	gates := make([]*Gate, len(about))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(v1beta1.MaxAccessReviewsOfNamespace)
+	for i, c := range about {
+		group.Go(func() (err error) {
+			gates[i], err = d.refusing(ctx, Explain, v, in, c)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	answers := make(map[*inventory.Class]*Gate, len(about))
+	for i, c := range about {
+		answers[c] = gates[i]
+	}
+	return answers, nil
 }
 
 // drops says why the claim may not get a class, nil if it may.
@@ -182,10 +238,8 @@ func (d *Decision) drops(c *inventory.Class) *Drop {
 		drop.addExpression(d.View.Kind, d.facts)
 		return drop
 	}
-	for _, r := range d.Refused {
-		if r.Class == c {
-			return &Drop{Class: c, Reason: r.Gate.Reason, Text: r.Gate.Text}
-		}
+	if gate := d.answers[c]; gate != nil {
+		return &Drop{Class: c, Reason: gate.Reason, Text: gate.Text}
 	}
 	return nil
 }
@@ -271,6 +325,32 @@ func (e *Explanation) addMisses(asked map[*inventory.Class]bool) {
 	slices.SortFunc(e.NearMisses, func(a, b NearMiss) int {
 		return cmp.Or(cmp.Compare(distances[a.Class], distances[b.Class]), inventory.Compare(a.Class, b.Class))
 	})
+}
+
+// addMissRefusals asks the gates about the nearest misses, and puts those that are refused behind the others of these.
+func (d *Decider) addMissRefusals(ctx context.Context, e *Explanation) error {
+	v, in := e.Decision.View, e.Decision.Claim.Claim
+	if !d.isGated(v.Kind) {
+		return nil
+	}
+	nearest := e.NearMisses[:min(len(e.NearMisses), v1beta1.MaxRefusals)]
+	var about []*inventory.Class
+	for i := range nearest {
+		if nearest[i].Drop == nil {
+			about = append(about, nearest[i].Class)
+		}
+	}
+	answers, err := d.answers(ctx, v, in, about)
+	if err != nil {
+		return err
+	}
+	for i := range nearest {
+		if gate := answers[nearest[i].Class]; gate != nil {
+			nearest[i].Drop = &Drop{Class: nearest[i].Class, Reason: gate.Reason, Text: gate.Text}
+		}
+	}
+	slices.SortStableFunc(nearest, func(a, b NearMiss) int { return cmp.Compare(a.distance(), b.distance()) })
+	return nil
 }
 
 // distance is smallest for what looks like a typing error, and largest for a class that

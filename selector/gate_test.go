@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -109,7 +111,7 @@ func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*inventory
 		classes = append(classes, c)
 		return false, nil
 	}}}}
-	if _, err := d.Decide(context.Background(), view, claim.Intake{Claim: asking}, Explain); err != nil {
+	if _, err := d.Decide(context.Background(), view, claim.Intake{Claim: asking}, DryRun); err != nil {
 		panic(err)
 	}
 	return classes
@@ -294,6 +296,87 @@ func TestExplainRefusals(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []Drop{{ClassName: NameOf(first), Class: first, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should tell what a gate refused.")
 	assert.Len(t, e.Candidates, 2, "We should not offer it.")
+	assert.Equal(t, Odds{1, 2}, e.Candidates[0].Odds, "We should give the odds among those that are left.")
+
+	last := inOrder(view, nthClaim(1), 0)[2]
+	d.Gates = []Gate{refusing("Full", last.Name)}
+	e, err = d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
+	require.NoError(t, err)
+	assert.Same(t, first, e.Decision.Class)
+	assert.Equal(t, []Drop{{ClassName: NameOf(last), Class: last, Reason: "Full", Text: "refused by Full"}}, e.Dropped, "We should ask about those, too, that would not be drawn.")
+	assert.Len(t, e.Candidates, 2)
+	assert.Empty(t, e.Decision.Refused, "We should count only those before the class.")
+}
+
+// TestExplainManyRefusals has 5,000 candidates, of which the claim may use one, and as many near misses.
+func TestExplainManyRefusals(t *testing.T) {
+	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 10_000, 5000)})
+	var asked atomic.Int32
+	d := Decider{Gates: []Gate{{Reason: "NotAllowed", Text: "not allowed", Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+		asked.Add(1)
+		return c.Name == "class-4321" || c.Name == "class-5042", nil
+	}}}}
+	e, err := d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
+	require.NoError(t, err, "We should ask on: there is no review that waits.")
+	require.Equal(t, "class-4321", e.Decision.Class.Name)
+	require.Len(t, e.Candidates, 1)
+	assert.Equal(t, Odds{1, 1}, e.Candidates[0].Odds)
+	assert.True(t, e.Reproducible, "There is nothing else to draw.")
+	assert.Len(t, e.Dropped, 4999)
+	require.Len(t, e.NearMisses, 5000)
+	assert.Equal(t, "class-5042", e.NearMisses[0].Class.Name, "We should show first what the claim could use.")
+	assert.Nil(t, e.NearMisses[0].Drop)
+	require.NotNil(t, e.NearMisses[1].Drop, "We should tell which of the nearest it may not use.")
+	assert.Equal(t, "NotAllowed", e.NearMisses[1].Drop.Reason)
+	assert.Nil(t, e.NearMisses[v1beta1.MaxRefusals].Drop, "We should not ask about all.")
+	assert.EqualValues(t, 5000+v1beta1.MaxRefusals, asked.Load(), "We should ask about each once.")
+
+	d.Gates[0].Admits = func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
+		return false, errors.New("no answer")
+	}
+	_, err = d.Explain(t.Context(), view, claim.Intake{Claim: nthClaim(1)})
+	require.ErrorContains(t, err, "cannot tell which classes are not allowed: no answer")
+}
+
+// TestExplainDefaultsOfSeats has a default of the claim's namespace and one of all.
+func TestExplainDefaultsOfSeats(t *testing.T) {
+	k := postgres()
+	k.Spec.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
+	marked := map[string]string{defaultAnnotation: "true"}
+	kind, all := newKind("as.example.org", "Own", k.Name), newKind("bs.example.org", "All", k.Name)
+	kind.Namespaced = true
+	view := newView(NewClaimKind(k), []*inventory.Classes{
+		inventory.NewClasses(kind, []*inventory.Class{kind.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "own", Annotations: marked}, nil)}),
+		inventory.NewClasses(all, []*inventory.Class{all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: marked}, nil)}),
+	})
+	for name, tc := range map[string]struct {
+		why, refused, class, dropped string
+	}{
+		"Own": {why: "We should offer the namespace's default alone.", class: "own", dropped: "NotOfNamespace"},
+		"All": {why: "We should take the next where the claim may not use its own.", refused: "own", class: "all", dropped: "Full"},
+	} {
+		d := Decider{Gates: []Gate{refusing("Full", tc.refused)}}
+		e, err := d.Explain(t.Context(), view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}})
+		require.NoError(t, err, name)
+		require.Len(t, e.Candidates, 1, tc.why)
+		assert.Equal(t, tc.class, e.Candidates[0].Name, tc.why)
+		assert.Same(t, e.Decision.Class, e.Candidates[0].Class, tc.why)
+		require.Len(t, e.Dropped, 1, tc.why)
+		assert.Equal(t, tc.dropped, e.Dropped[0].Reason, tc.why)
+	}
+}
+
+// A command may take its time, as no server may.
+func TestPatience(t *testing.T) {
+	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 300, 300)})
+	d := Decider{Patient: true, Gates: []Gate{{Text: "forbidden", Admits: func(_ context.Context, _ Mode, _ *View, _ claim.Claim, c *inventory.Class) (bool, error) {
+		return c.Name == "class-042", nil
+	}}}}
+	for i := range 10 {
+		got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(i)}, Later)
+		require.NoError(t, err)
+		assert.Equal(t, "class-042", got.Class.Name)
+	}
 }
 
 // A gate that fails after classes were read, or in a second draw, leaves no class behind.
