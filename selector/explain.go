@@ -27,6 +27,9 @@ type Explanation struct {
 	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the
 	// result of one draw.
 	Reproducible bool `json:"reproducible"`
+	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every
+	// claim may have every class.
+	UsableBy string `json:"usableBy,omitempty"`
 
 	// BindWhen is what the expression of the ClaimKind says of the claim, as are SelectorFrom of a claim without
 	// a selector, and Partition of one that asks for the default class: also of a claim that is left alone, or has
@@ -142,6 +145,9 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	}
 	if err != nil || !e.Decision.Drawn() {
 		return e, err
+	}
+	if user := v.Kind.UserOf(e.Decision.Claim.Claim); user != nil && d.isGated(v.Kind) {
+		e.UsableBy = user.String()
 	}
 	asked := map[*inventory.Class]bool{}
 	if e.Decision.facts != nil { // The decision had its budget. Its reasons are evaluated several times.

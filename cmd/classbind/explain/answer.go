@@ -153,15 +153,17 @@ func (o *options) decide(
 		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
-	if in.Object != nil {
-		in.Request = r.settings.request
-		if v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && r.settings.request == nil {
-			item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: "+
-				"say who with --set request.userInfo.username=NAME")
-			return nil
-		}
+	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
+		return err
 	}
-	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item)}
+	if in.Object != nil && v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && in.Request == nil {
+		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --as NAME")
+		return nil
+	}
+	if why := o.as.withoutEffect(v.Kind); why != "" {
+		item.note("%s", why)
+	}
+	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item), Gates: r.gates()}
 	item.Explanation, err = decider.Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
@@ -249,9 +251,11 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 			class, in.Selector)
 	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	in.Request, named.Request = r.settings.request, r.settings.request
+	if r.addRequester(ctx, v.Kind, &in) != nil || r.addRequester(ctx, v.Kind, &named) != nil {
+		return
+	}
 	decides := !v.Kind.UsesRequest() || in.Request != nil
-	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{})}
+	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{}), Gates: r.gates()}
 	if decides {
 		_, refused, err := decider.Check(ctx, v.View, named, object)
 		switch {
@@ -268,8 +272,11 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
 	was := selector.Record{}
 	if json.Unmarshal([]byte(text), &was) == nil {
-		item.note("it was bound to %q at %s: %s, one of %d candidates, by %s",
-			was.Class, was.Time, was.Reason, was.Candidates, was.Strategy)
+		of := ""
+		if was.Candidates > 0 {
+			of = fmt.Sprintf("one of %d candidates, ", was.Candidates)
+		}
+		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
 	}
 	if !decides {
 		return
@@ -337,14 +344,19 @@ func because(e *selector.Explanation) string {
 	if n == 1 {
 		one, is, matches = "the only class that", "is", "matches"
 	}
-	text := fmt.Sprintf("%s %s the selector %q", one, matches, d.Claim.Selector)
+	usable := ""
+	if e.UsableBy != "" {
+		usable = fmt.Sprintf(" and that %s may use", e.UsableBy)
+	}
+	text := fmt.Sprintf("%s %s the selector %q%s", one, matches, d.Claim.Selector, usable)
 	switch {
 	case kind.Asks(d.Claim.Claim) == nil:
-		text = fmt.Sprintf("%s %s marked default, and the claim has no class selector", one, is)
+		text = fmt.Sprintf("%s %s marked default%s, and the claim has no class selector", one, is, usable)
 	case d.Claim.Selector == nil:
-		text = fmt.Sprintf("%s %s there, and a claim without a class selector gets any, because selector.whenAbsent is Any", one, is)
+		text = fmt.Sprintf("%s %s there%s, and a claim without a class selector gets any, because selector.whenAbsent is Any",
+			one, is, usable)
 	case d.Claim.Selector.Empty():
-		text = fmt.Sprintf("%s %s there, and the selector {} asks for any", one, is)
+		text = fmt.Sprintf("%s %s there%s, and the selector {} asks for any", one, is, usable)
 	}
 	switch {
 	case n == 1:

@@ -31,6 +31,7 @@ type options struct {
 	classes   []string
 	with      []string
 	set       []string
+	as        identity
 	output    output.Format
 	unbound   bool
 	cluster   connect.Flags
@@ -83,6 +84,15 @@ Elsewhere, write a dot in a name as \. A value is a number, true, false, null,
 a quoted string or a JSON list if it looks like one, and otherwise a string. To set
 several groups, repeat the flag.
 
+A ClaimKind may say whose right to use a class counts (classes.use). explain asks the
+API server which candidates that is allowed to use, and shows the odds among those.
+If the right of who creates the claim counts, that is you, or the user of --as with
+the groups of --as-group. As with kubectl, such a user also has the group
+system:authenticated. --as is also what expressions see as request.userInfo. If the
+right of the namespace counts, --as has no effect, and a note says so. To ask about
+others than yourself, you need the right to create subjectaccessreviews. With --classes
+nobody is asked: all classes count as allowed.
+
 The exit status is 0 if every claim is bound or left alone. It is 1 if there is
 no class for a claim, or if a claim of the cluster is stored without one. It is 1,
 too, if the files do not show whether the kind of a claim is registered. It is 2 if
@@ -105,6 +115,9 @@ a claim is malformed or cannot be decided, or if the command fails.`
 
   # Which class would it get in a namespace of another tenant?
   classbind explain -f claim.yaml --set namespace.labels.tenant=b
+
+  # Which class would it get if another user created it?
+  classbind explain -f claim.yaml --as jane --as-group developers
 
   # The odds of every candidate, for a program:
   classbind explain -f claim.yaml -o json | jq '.items[].candidates'`
@@ -148,6 +161,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.set, "set", nil,
 		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
 			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
+	o.as.add(fs)
 	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
 }
 
@@ -155,7 +169,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	var err error
 	o.settings, err = newSettings(o.set)
-	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.output.Validate(), connect.Validate(fs)}
+	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs)}
 	for _, flag := range []string{"kubeconfig", "context", "with"} {
 		if len(o.classes) > 0 && fs.Changed(flag) {
 			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
@@ -276,8 +290,7 @@ func (o *options) source(ctx context.Context, claims []document, in io.Reader, p
 	if s.claimNamespace = cmp.Or(o.cluster.Namespace, s.namespace); len(o.with) == 0 {
 		s.claims = nil // What expressions see besides is as the cluster has it.
 	}
-	s.cluster, err = connect.New(config)
-	return s, err
+	return s, s.connect(config)
 }
 
 // objects of --classes or --with. A file that is no manifest is left out, with a note.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -30,6 +31,8 @@ import (
 type source struct {
 	// cluster is nil if none is asked.
 	cluster *connect.Cluster
+	// authorizer of the cluster.
+	authorizer *authorizer
 	// namespace of objects that name none, and claimNamespace that of claims.
 	namespace, claimNamespace string
 
@@ -40,6 +43,14 @@ type source struct {
 	crds map[string]CRD
 	// objects are all objects of --classes or --with; claims are those to explain.
 	objects, claims []document
+}
+
+// connect to a cluster.
+func (s *source) connect(config *rest.Config) (err error) {
+	if s.cluster, err = connect.New(config); err == nil {
+		s.authorizer, err = newAuthorizer(config)
+	}
+	return err
 }
 
 // newSource reads the objects as the API server would if they were applied. What it reads must not be there

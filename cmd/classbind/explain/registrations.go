@@ -213,6 +213,10 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 		}
 	}
 	kind := selector.NewClaimKind(k, serving...)
+	if kind.Use != "" && r.authorizer == nil {
+		kind.Use = ""
+		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
+	}
 	paths := r.comparePaths(ctx, kind, v)
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.all))

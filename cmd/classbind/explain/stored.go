@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
@@ -33,22 +32,7 @@ type Kind struct {
 // Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them
 // cannot bind claims that are stored. own is the namespace of classbind.
 func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
-	c, err := connect.New(config)
-	if err != nil {
-		return nil, err
-	}
-	r, err := newRegistrations(ctx, &source{cluster: c}, own)
-	if err != nil {
-		return nil, err
-	}
-	r.unsettable = true
-	named, found, err := r.named(ctx, word)
-	if err == nil {
-		err = found.unread
-	}
-	if err == nil {
-		_, err = r.claimKindsOf(ctx, found.GroupKind()) // It finds the version of each.
-	}
+	r, named, err := registered(ctx, config, own, word)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +44,27 @@ func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []
 		kinds = append(kinds, k)
 	}
 	return kinds, nil
+}
+
+// registered in a cluster are the claim kinds that a word names.
+func registered(ctx context.Context, config *rest.Config, own, word string) (*registrations, []*v1beta1.ClaimKind, error) {
+	s := &source{}
+	if err := s.connect(config); err != nil {
+		return nil, nil, err
+	}
+	r, err := newRegistrations(ctx, s, own)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.unsettable = true
+	named, found, err := r.named(ctx, word)
+	if err == nil {
+		err = found.unread
+	}
+	if err == nil {
+		_, err = r.claimKindsOf(ctx, found.GroupKind()) // It finds the version of each.
+	}
+	return r, named, err
 }
 
 func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kind, error) {
@@ -85,7 +90,9 @@ func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kin
 
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
 func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
-	decider := selector.Decider{Fresh: rand.Uint64, Now: time.Now, Related: k.registrations.relatedOf(&Item{})}
+	decider := selector.Decider{
+		Fresh: rand.Uint64, Now: time.Now, Related: k.registrations.relatedOf(&Item{}), Gates: k.registrations.gates(), Patient: true,
+	}
 	return decider.Decide(ctx, k.View, in, selector.Later)
 }
 

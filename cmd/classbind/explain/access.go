@@ -1,0 +1,233 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/access"
+	"github.com/classbind/classbind/selector"
+	subjects "github.com/classbind/classbind/selector/access"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// identity is that of the flags --as and --as-group.
+type identity struct {
+	user   string
+	groups []string
+}
+
+func (i *identity) add(fs *pflag.FlagSet) {
+	fs.StringVar(&i.user, "as", "", "`user` who creates the claims; without it you, where the right of that user counts (classes.use.subject Requester)")
+	fs.StringArrayVar(&i.groups, "as-group", nil, "`group` of the user of --as; may be repeated")
+}
+
+// addTo what expressions see of who creates a claim. The user has the groups that the API server gives one of kubectl's --as.
+func (i *identity) addTo(s *settings) error {
+	switch {
+	case i.user == "" && len(i.groups) > 0:
+		return errors.New("--as-group: name the user, too, with --as")
+	case i.user == "":
+		return nil
+	case s.request != nil:
+		return errors.New("--as: --set says who creates the claim, too: leave out one or the other")
+	}
+	groups := slices.Clone(i.groups)
+	if namespace, _, err := serviceaccount.SplitUsername(i.user); err == nil && len(groups) == 0 {
+		groups = serviceaccount.MakeGroupNames(namespace)
+	}
+	if everyone := user.AllAuthenticated; i.user != user.Anonymous && !slices.Contains(groups, everyone) {
+		groups = append(groups, everyone)
+	}
+	s.request = requestOf(&subjects.Subject{User: i.user, Groups: groups})
+	return nil
+}
+
+// requestOf a user is what expressions see of him.
+func requestOf(s *subjects.Subject) map[string]any {
+	info := map[string]any{"username": s.User}
+	if s.UID != "" {
+		info["uid"] = s.UID
+	}
+	if len(s.Groups) > 0 {
+		info["groups"] = asList(s.Groups)
+	}
+	if len(s.Extra) > 0 {
+		extra := map[string]any{}
+		for name, values := range s.Extra {
+			extra[name] = asList(values)
+		}
+		info["extra"] = extra
+	}
+	return map[string]any{"userInfo": info}
+}
+
+func asList(values []string) []any {
+	all := make([]any, len(values))
+	for i, v := range values {
+		all[i] = v
+	}
+	return all
+}
+
+// subjectOf is the user of whom expressions see this.
+func subjectOf(request map[string]any) *subjects.Subject {
+	s := &subjects.Subject{Extra: map[string][]string{}}
+	s.User, _, _ = unstructured.NestedString(request, "userInfo", "username")
+	s.UID, _, _ = unstructured.NestedString(request, "userInfo", "uid")
+	s.Groups, _, _ = unstructured.NestedStringSlice(request, "userInfo", "groups")
+	extra, _, _ := unstructured.NestedMap(request, "userInfo", "extra")
+	for name := range extra {
+		s.Extra[name], _, _ = unstructured.NestedStringSlice(extra, name)
+	}
+	return s
+}
+
+// authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
+type authorizer struct {
+	who  authenticationclient.SelfSubjectReviewInterface
+	any  authorizationclient.SubjectAccessReviewInterface
+	self authorizationclient.SelfSubjectAccessReviewInterface
+	gate selector.Gate
+
+	// me runs the command; nil until that was asked. selfAlone says that he may not ask about others.
+	me        *subjects.Subject
+	selfAlone atomic.Bool
+}
+
+func newAuthorizer(config *rest.Config) (*authorizer, error) {
+	authentication, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	authorization, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	a := &authorizer{
+		who: authentication.SelfSubjectReviews(), any: authorization.SubjectAccessReviews(), self: authorization.SelfSubjectAccessReviews(),
+	}
+	a.gate = askingOnce(access.NewReviews(a).Gate())
+	return a, nil
+}
+
+// askingOnce is a gate that is asked about each class once for each user: a command tells of one moment.
+func askingOnce(gate selector.Gate) selector.Gate {
+	type question struct {
+		user, namespace string
+		class           *inventory.Class
+	}
+	var answers sync.Map // bool by question
+	admits := gate.Admits
+	gate.Admits = func(ctx context.Context, m selector.Mode, v *selector.View, in claim.Claim, c *inventory.Class) (bool, error) {
+		q := question{v.Kind.UserOf(in).Key(), in.Namespace, c}
+		if answer, asked := answers.Load(q); asked {
+			return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.
+		}
+		answer, err := admits(ctx, m, v, in, c)
+		if err == nil {
+			answers.Store(q, answer)
+		}
+		return answer, err
+	}
+	return gate
+}
+
+// Create a review. Everybody may ask about himself, also whoever may not ask about others.
+func (a *authorizer) Create(
+	ctx context.Context, r *authorizationv1.SubjectAccessReview, o metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
+	self := a.me != nil && r.Spec.User == a.me.User && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
+	if !self || !a.selfAlone.Load() {
+		answered, err := a.any.Create(ctx, r, o)
+		switch {
+		case !apierrors.IsForbidden(err):
+			return answered, err //nolint:wrapcheck // The caller says what failed.
+		case !self:
+			return nil, fmt.Errorf("you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: %w", err)
+		}
+		a.selfAlone.Store(true)
+	}
+	answered, err := a.self.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: r.Spec.ResourceAttributes},
+	}, o)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The caller says what failed.
+	}
+	return &authorizationv1.SubjectAccessReview{Status: answered.Status}, nil
+}
+
+// whoAmI is whoever runs the command, as the API server knows him.
+func (a *authorizer) whoAmI(ctx context.Context) (*subjects.Subject, error) {
+	if a.me != nil {
+		return a.me, nil
+	}
+	r, err := a.who.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the API server who you are: %w; say who creates the claim with --as", truncate.Error(err))
+	}
+	info := r.Status.UserInfo
+	a.me = &subjects.Subject{User: info.Username, UID: info.UID, Groups: info.Groups, Extra: map[string][]string{}}
+	for name, values := range info.Extra {
+		a.me.Extra[name] = values
+	}
+	return a.me, nil
+}
+
+// gates of a decision.
+func (r *registrations) gates() []selector.Gate {
+	if r.authorizer == nil {
+		return nil
+	}
+	return []selector.Gate{r.authorizer.gate}
+}
+
+// addRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right
+// to use a class counts.
+func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
+	request := r.settings.request
+	switch {
+	case k.Use != v1beta1.UseByRequester:
+	case request != nil:
+		in.Requester = subjectOf(request)
+	default:
+		me, err := r.authorizer.whoAmI(ctx)
+		if err != nil {
+			return err
+		}
+		in.Requester, request = me, requestOf(me)
+	}
+	if in.Object != nil {
+		in.Request = request
+	}
+	return nil
+}
+
+// withoutEffect says why --as has no effect on the claims of a kind, empty where it has one.
+func (i *identity) withoutEffect(k *selector.ClaimKind) string {
+	switch {
+	case i.user == "" || k.Use == v1beta1.UseByRequester || k.UsesRequest():
+		return ""
+	case k.Use == v1beta1.UseByNamespace:
+		return "--as has no effect: the right of the claim's namespace counts, whoever creates the claim (classes.use.subject is Namespace)"
+	}
+	return "--as has no effect: it does not matter who creates the claim"
+}
