@@ -274,6 +274,15 @@ func newLabel(key unique.Handle[string], value string) unique.Handle[label] {
 	return unique.Make(label{key, value, number})
 }
 
+// Set has the labels by their keys.
+func (l Labels) Set() map[string]string {
+	set := make(map[string]string, len(l))
+	for _, k := range l {
+		set[k.key.Value()] = k.label.Value().value
+	}
+	return set
+}
+
 // NewLabels of a class.
 func NewLabels(set map[string]string) Labels {
 	if len(set) == 0 {

@@ -36,7 +36,8 @@ type identity struct {
 }
 
 func (i *identity) add(fs *pflag.FlagSet) {
-	fs.StringVar(&i.user, "as", "", "`user` who creates the claims; without it you, where the right of that user counts (classes.use.subject Requester)")
+	fs.StringVar(&i.user, "as", "",
+		"`user` who creates the claims; without it you, where the right of who does counts (classes.use.subject Requester)")
 	fs.StringArrayVar(&i.groups, "as-group", nil, "`group` of the user of --as; may be repeated")
 }
 

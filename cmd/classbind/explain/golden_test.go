@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -24,8 +25,12 @@ type result struct {
 
 func run(t *testing.T, in string, args ...string) result {
 	t.Helper()
+	return execute(t, newCommand(func() uint64 { return 1 }), in, args...)
+}
+
+func execute(t *testing.T, c *cobra.Command, in string, args ...string) result {
+	t.Helper()
 	var stdout, stderr strings.Builder
-	c := newCommand(func() uint64 { return 1 })
 	c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
 	c.SetArgs(append([]string{}, args...))       // With nil, cobra would take the arguments of the test.
 	c.SetIn(strings.NewReader(in))

@@ -64,7 +64,9 @@ func (r *registrations) relatedOf(item *Item) readRelated {
 	return func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 		if kind.Name == "" { // It is the Namespace.
 			content, known, err := r.namespace(ctx, name)
-			if err == nil && !known {
+			if err == nil && !known && r.unsettable {
+				item.note("there is no namespace %q", name)
+			} else if err == nil && !known {
 				item.note("nothing is known of the namespace %q: put its manifest among the files, "+
 					"or say what it has with --set namespace.labels.KEY=VALUE", name)
 			}

@@ -68,24 +68,31 @@ func registered(ctx context.Context, config *rest.Config, own, word string) (*re
 }
 
 func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kind, error) {
-	found := r.resources[spec.Name]
-	if found.unread != nil {
-		return nil, found.unread
-	}
-	if err := lookup.CheckBindable(spec); err != nil {
+	v, found, err := r.bindable(ctx, spec)
+	if err != nil {
 		return nil, err
 	}
-	v, err := r.view(ctx, spec)
-	switch {
-	case err != nil:
-		return nil, err
-	case v.Fault != nil:
-		return nil, v.Fault
-	case v.Kind.UsesRequest():
+	if v.Kind.UsesRequest() {
 		return nil, errors.New("its expressions look at who creates the claim, which nothing that is stored says")
 	}
 	resource := found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource)
 	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r}, nil
+}
+
+// bindable is the view of a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.
+func (r *registrations) bindable(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
+	found := r.resources[k.Name]
+	if found.unread != nil {
+		return nil, found, found.unread
+	}
+	if err := lookup.CheckBindable(k); err != nil {
+		return nil, found, err
+	}
+	v, err := r.view(ctx, k)
+	if err == nil && v.Fault != nil {
+		err = v.Fault
+	}
+	return v, found, err
 }
 
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.

@@ -147,14 +147,11 @@ func (t itemTable) candidates(name func(selector.ClassName) string) {
 	}
 	var rows [][]string
 	for _, c := range t.Candidates {
-		mark, weight := " ", fmt.Sprint(c.Weight)
+		mark := " "
 		if c.Chosen {
 			mark = "*"
 		}
-		if c.WeightError != "" {
-			weight += " (malformed)"
-		}
-		row := []string{mark + " " + name(c.ClassName), weight, percentage(c.Odds)}
+		row := []string{mark + " " + name(c.ClassName), weightText(c.Weight, c.WeightError), percentage(c.Odds)}
 		if scored {
 			row = slices.Insert(row, 1, asJSON(c.Score))
 		}
@@ -260,6 +257,13 @@ func (c Claim) String() string {
 		name = c.Namespace + "/" + name
 	}
 	return c.Kind + " " + name
+}
+
+func weightText(weight int64, malformed string) string {
+	if malformed != "" {
+		return fmt.Sprint(weight, " (malformed)")
+	}
+	return fmt.Sprint(weight)
 }
 
 // percentage of odds, or a question mark where they are unknown. It never rounds

@@ -1,0 +1,380 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
+)
+
+// classesOptions are the flags of classes.
+type classesOptions struct {
+	as      identity
+	output  output.Format
+	cluster connect.Flags
+}
+
+const (
+	classesLong = `List the classes that a claim of a namespace may get, with their labels and odds, and
+those that it may not get, with the reason: cordoned, of weight 0, not allowed. It
+decides as classbind explain does, on a claim that asks for any class. It changes
+nothing.
+
+CLAIMKIND is the name of a ClaimKind, or any name that kubectl takes for the kind of
+the claims. Classes that the ClaimKind does not offer to the namespace are not
+listed.
+
+A ClaimKind may say whose right to use a class counts (classes.use). The command asks
+the API server about each class. If the right of the namespace counts, that is the
+one of --namespace, and --as has no effect. If the right of who creates the claim
+counts, it is you, or the user of --as with the groups of --as-group. As with
+kubectl, such a user also has the group system:authenticated. To ask about others
+than yourself, you need the right to create subjectaccessreviews.
+
+Expressions that look at a claim, such as some of classes.fits, come on top. The
+command cannot judge them without a claim, and a note names them: classbind explain
+-f FILE does.
+
+You need the rights to list ClaimKinds, ClassKinds and their classes, and to get
+Namespaces if an expression looks at them.
+
+The exit status is 0 if a claim may get one of the classes, and 1 if it may get none.
+It is 2 if the command fails.`
+
+	classesExamples = `  # What may a claim of this namespace get?
+  classbind classes PostgreSQLInstance --namespace acme-team
+
+  # What may it get if another user creates it?
+  classbind classes PostgreSQLInstance --namespace acme-team --as jane --as-group developers
+
+  # The names of these classes, for a program:
+  classbind classes PostgreSQLInstance -o json | jq -r '.items[].classes[] | select(.dropped == null) | .name'`
+)
+
+// NewClassesCommand returns the command classes.
+func NewClassesCommand() *cobra.Command {
+	o := &classesOptions{}
+	c := &cobra.Command{
+		Use:     "classes CLAIMKIND",
+		Short:   "List the classes that a claim may get, and why not the others",
+		Long:    classesLong,
+		Example: classesExamples,
+		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
+	}
+	exit.Run(c, func(args []string) error {
+		if len(args) != 1 || args[0] == "" || strings.Contains(args[0], "/") {
+			return fmt.Errorf("%q: name one kind of claims, as in: classbind classes CLAIMKIND", args)
+		}
+		if err := cmp.Or(o.output.Validate(), connect.Validate(c.Flags())); err != nil {
+			return err
+		}
+		return o.run(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
+	})
+	o.as.add(c.Flags())
+	o.output.Add(c)
+	o.cluster.Add(c)
+	o.cluster.AddNamespace(c, "`namespace` of the claim; without it the kubeconfig's")
+	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
+	return c
+}
+
+func (o *classesOptions) run(ctx context.Context, word string, out, progress io.Writer) error {
+	said := settings{}
+	if err := o.as.addTo(&said); err != nil {
+		return err
+	}
+	config, err := o.cluster.Config(progress, "")
+	if err != nil {
+		return err
+	}
+	namespace, err := o.cluster.OfContext()
+	if err != nil {
+		return err
+	}
+	r, kinds, err := registered(ctx, config, o.cluster.Own, word)
+	if err != nil {
+		return err
+	}
+	r.settings = said
+	ofClasses := r.leaveOutClaimOfClasses()
+	report := &ClassesReport{TypeMeta: metav1.TypeMeta{APIVersion: ClassesVersion, Kind: "Report"}}
+	for _, k := range kinds {
+		item, err := o.classesOf(ctx, r, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
+		if err != nil {
+			return fmt.Errorf("cannot list the classes for claims of %q: %w", k.Name, err)
+		}
+		report.Items = append(report.Items, *item)
+	}
+	if err := o.output.Print(out, report, report.table); err != nil {
+		return err
+	}
+	return report.exit()
+}
+
+// classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of
+// class kinds.
+func (o *classesOptions) classesOf(
+	ctx context.Context, r *registrations, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
+) (*Offer, error) {
+	offer := &Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
+	if r.resources[k.Name].Namespaced {
+		offer.Namespace = namespace
+	}
+	why, err := r.unselected(ctx, k, offer.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if offer.Message = why; why != "" {
+		return offer, nil
+	}
+	scored := k.Spec.Choice.Score != ""
+	offer.Unjudged = r.leaveOutClaim(k)
+	for _, ck := range rules.Serving(k, r.classKinds) {
+		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
+	}
+	v, _, err := r.bindable(ctx, k)
+	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict {
+		offer.Message = fault.Text // Another ClaimKind binds these claims.
+		return offer, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	in := claim.Intake{
+		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
+		Parents: len(v.Kind.ClassRef),
+	}
+	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
+		return nil, err
+	}
+	noted := Item{Notes: v.notes}
+	if why := o.as.withoutEffect(v.Kind); why != "" {
+		noted.note("%s", why)
+	}
+	if len(offer.Unjudged) > 0 {
+		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
+			strings.Join(offer.Unjudged, ", "))
+	}
+	decider := &selector.Decider{Fresh: rand.Uint64, Related: r.relatedOf(&noted), Gates: r.gates()}
+	e, err := decider.Explain(ctx, v.View, in)
+	if err != nil {
+		return nil, err
+	}
+	offer.Notes, offer.UsableBy, offer.explanation = noted.Notes, e.UsableBy, e
+	offer.Strategy, offer.OddsDependOn = v.Kind.Strategy.Name, v.Kind.Strategy.Depends
+	if scored && k.Spec.Choice.Score == "" {
+		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which depends on the claim"
+	}
+	offer.add(&e)
+	return offer, nil
+}
+
+// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it where nobody said so. It
+// returns the fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
+func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
+	compiled := rules.NewForClaims(k)
+	if len(compiled.Invalid) > 0 {
+		return nil
+	}
+	knowsRequest := r.settings.request != nil || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
+	needsClaim := func(e *expression.Expression) bool {
+		return e.Uses(expression.Claim) || e.Uses(expression.Related) || e.Uses(expression.Request) && !knowsRequest
+	}
+	s := &k.Spec
+	if s.Claims.When != "" {
+		fields = append(fields, "claims.when")
+	}
+	s.Claims.When, s.Selector.Expression, s.Classes.Partition = "", "", nil
+	s.Classes.Fits = judgeable(s.Classes.Fits, compiled.Fits, needsClaim, func(f string) { fields = append(fields, "classes.fits["+f+"]") })
+	if compiled.Score != nil && needsClaim(compiled.Score) { // Another strategy that offers no class of weight 0.
+		s.Choice.Score, s.Choice.Strategy = "", v1beta1.WeightedRandom
+	}
+	s.Classes.Related = nil
+	return fields
+}
+
+// leaveOutClaimOfClasses does the same with all class kinds, and returns the fields of each.
+func (r *registrations) leaveOutClaimOfClasses() map[string][]string {
+	fields := map[string][]string{}
+	needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
+	for i := range r.classKinds {
+		k := &r.classKinds[i]
+		if of := rules.NewForClasses(k); len(of.Invalid) == 0 {
+			k.Spec.Fits = judgeable(k.Spec.Fits, of.Fits, needsClaim, func(f string) {
+				fields[k.Name] = append(fields[k.Name], "fits["+f+"] of "+k.Name)
+			})
+		}
+	}
+	return fields
+}
+
+// judgeable are fits, compiled, without the terms that need a claim. It calls leave with the name of each fit that has some.
+func judgeable(
+	fits []v1beta1.Fit, compiled []*rules.Fit, needsClaim func(*expression.Expression) bool, leave func(name string),
+) (left []v1beta1.Fit) {
+	for i, f := range compiled {
+		terms := slices.Concat(f.OfClass, f.OfClaim, f.Rest)
+		for _, e := range f.Equal {
+			terms = append(terms, e.Term)
+		}
+		var kept []string
+		for _, t := range terms {
+			if !needsClaim(t) {
+				kept = append(kept, t.String())
+			}
+		}
+		fit := fits[i]
+		if len(kept) < len(terms) {
+			leave(f.Name)
+			fit.Expression = v1beta1.Expression("(" + strings.Join(kept, ") && (") + ")") // CEL wrote each, without a comment.
+		}
+		if len(kept) > 0 {
+			left = append(left, fit)
+		}
+	}
+	return left
+}
+
+// ClassesVersion is the version of what classes prints for programs. New fields keep it; any other change needs a new version.
+const ClassesVersion = "classes.classbind.io/v1beta1"
+
+// ClassesReport is what "classbind classes" prints with -o json or yaml.
+type ClassesReport struct {
+	metav1.TypeMeta `json:",inline"`
+	// Items has one for each ClaimKind of the claims.
+	Items []Offer `json:"items"`
+}
+
+// Offer is what a claim of a namespace may get by one ClaimKind.
+type Offer struct {
+	ClaimKind string `json:"claimKind"`
+	Namespace string `json:"namespace,omitempty"`
+	// Message is why claims of the namespace get no class at all; empty if they may.
+	Message string `json:"message,omitempty"`
+	// UsableBy is whose right to use the classes counts, such as: namespace "team". It is empty where every claim may have
+	// every class.
+	UsableBy string           `json:"usableBy,omitempty"`
+	Strategy v1beta1.Strategy `json:"strategy,omitempty"`
+	// OddsDependOn names what the draw depends on and is not known. The classes have no odds then.
+	OddsDependOn string `json:"oddsDependOn,omitempty"`
+	// Classes that a claim may get come first, the likeliest of them first. The others are sorted.
+	Classes []OfferedClass `json:"classes"`
+	// Unjudged are the fields of registrations whose expressions need a claim: what they say comes on top.
+	Unjudged []string `json:"unjudged,omitempty"`
+	// Notes say why the server may decide otherwise.
+	Notes []string `json:"notes,omitempty"`
+
+	explanation selector.Explanation
+}
+
+// OfferedClass is a class that claims are offered.
+type OfferedClass struct {
+	selector.ClassName `json:",inline"`
+	// Labels are absent of a class that is over the limit of labels.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Weight from 0 to 1000000, even if the strategy ignores it.
+	Weight int64 `json:"weight"`
+	// WeightError is why the weight of the class is malformed. Weight is what it counts as.
+	WeightError string `json:"weightError,omitempty"`
+	// Odds among the classes that a claim may get, zero if they depend on more than is known.
+	Odds selector.Odds `json:"odds,omitzero"`
+	// Drop is why a claim may not get the class; absent if it may.
+	Drop *selector.Drop `json:"dropped,omitempty"`
+}
+
+func newOfferedClass(c *inventory.Class) OfferedClass {
+	o := OfferedClass{ClassName: selector.NameOf(c), Labels: c.Labels.Set(), Weight: c.Weight}
+	if c.WeightErr != nil {
+		o.WeightError = c.WeightErr.Error()
+	}
+	return o
+}
+
+// add the classes of an explanation.
+func (o *Offer) add(e *selector.Explanation) {
+	for _, c := range e.Candidates {
+		offered := newOfferedClass(c.Class)
+		if o.OddsDependOn == "" {
+			offered.Odds = c.Odds
+		}
+		o.Classes = append(o.Classes, offered)
+	}
+	for _, d := range e.Dropped {
+		offered := newOfferedClass(d.Class)
+		d.ClassName = selector.ClassName{}
+		offered.Drop = &d
+		o.Classes = append(o.Classes, offered)
+	}
+}
+
+// table returns the report for people.
+func (r *ClassesReport) table() string {
+	var out strings.Builder
+	for n := range r.Items {
+		if n > 0 {
+			out.WriteString("\n")
+		}
+		r.Items[n].write(&out)
+	}
+	return out.String()
+}
+
+func (o *Offer) write(out *strings.Builder) {
+	t := itemTable{&Item{Explanation: o.explanation}, out}
+	where := o.ClaimKind
+	if o.Namespace != "" {
+		where += " in " + o.Namespace
+	}
+	fmt.Fprintf(out, "%s: a claim may get %d of %d classes\n", where, len(t.Candidates), len(o.Classes))
+	t.line("Because", o.Message)
+	if o.UsableBy != "" {
+		t.line("Asked", "which classes "+o.UsableBy+" may use")
+	}
+	for _, note := range o.Notes {
+		t.line("Note", note)
+	}
+	name, header := t.namer(), []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
+	if len(t.Dropped) > 0 {
+		header = append(header, "WHY NOT")
+	}
+	var rows [][]string
+	for _, c := range o.Classes {
+		row := []string{"  " + name(c.ClassName), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
+		if c.Drop == nil {
+			row = append(row, percentage(c.Odds))
+		} else {
+			row = append(row, "", oneLine(c.Drop.Text))
+		}
+		rows = append(rows, row)
+	}
+	t.section(header, rows, len(rows))
+	if o.OddsDependOn != "" && len(t.Candidates) > 1 {
+		fmt.Fprintf(out, "  The odds depend on %s.\n", o.OddsDependOn)
+	}
+}
+
+// exit returns an error unless a claim may get a class by one of its ClaimKinds.
+func (r *ClassesReport) exit() error {
+	if slices.ContainsFunc(r.Items, func(o Offer) bool { return len(o.explanation.Candidates) > 0 }) {
+		return nil
+	}
+	return &exit.Error{Status: exit.Unmatched, Err: errors.New("a claim may get none of the classes")}
+}
