@@ -23,7 +23,7 @@ func run(t *testing.T, args ...string) (out string, err error) {
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Classes": {"classes", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")
@@ -103,6 +103,8 @@ func TestPluginCompletion(t *testing.T) {
 		"Version": {[]string{"version", ""}, ":4\n"},
 		"Serve":   {[]string{"serve", ""}, ":4\n"},
 		"Kinds":   {[]string{"kinds", ""}, "gateway-api\t"},
+		"Classes": {[]string{"classes", ""}, ":4\n"},
+		"Output":  {[]string{"classes", "Database", "-o", ""}, "table\njson\nyaml\n:4\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
@@ -122,6 +124,7 @@ func TestExitStatus(t *testing.T) {
 	}{
 		"Explain": {"We should exit with 2 when explain fails: 1 is for a claim without a class.", []string{"explain"}, 2},
 		"Flag":    {"We should do so for its flags, too.", []string{"explain", "--nonsense"}, 2},
+		"Classes": {"We should exit with 2 when classes fails: 1 is for a claim that may get none.", []string{"classes"}, 2},
 		"Status":  {"We should exit with 2 when status fails: 1 is for what is broken.", []string{"status", "--output=none"}, 2},
 		"Others":  {"We should end with 1 after any other failure.", []string{"set-default"}, 1},
 		"None":    {"We should not end with 1 where a pipeline misspells explain: it would mean that there is no class.", []string{"expain", "-f", "claim.yaml"}, 2},

@@ -46,8 +46,13 @@ it starts a rotation of its own with each page of 100 claims. With LeastClaims,
 it counts the claims of all namespaces first. It cannot bind claims of a kind whose
 expressions look at who creates the claim.
 
+If a ClaimKind says whose right to use a class counts (classes.use), a claim gets a
+class that its namespace may use now. That is so for subject Requester, too: who
+created the claim is not stored.
+
 You need the rights to list ClaimKinds, ClassKinds, their classes and the claims, to
-get what expressions look at besides, and to patch the claims.
+get what expressions look at besides, and to patch the claims. For classes.use, you
+need the right to create subjectaccessreviews.
 
 The exit status is 0 if every claim that classbind binds has a class now. It is 1 if
 there is no class for a claim. It is 2 if a claim is malformed or could not be

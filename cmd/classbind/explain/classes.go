@@ -33,10 +33,10 @@ type classesOptions struct {
 }
 
 const (
-	classesLong = `List the classes that a claim of a namespace may get, with their labels and odds, and
-those that it may not get, with the reason: cordoned, of weight 0, not allowed. It
-decides as classbind explain does, on a claim that asks for any class. It changes
-nothing.
+	classesLong = `List the classes that a claim of a namespace may get, with their labels and odds.
+Those that it may not get come last, with the reason, such as cordoned or not allowed.
+The command decides as classbind explain does, on a claim that asks for any class. It
+changes nothing.
 
 CLAIMKIND is the name of a ClaimKind, or any name that kubectl takes for the kind of
 the claims. Classes that the ClaimKind does not offer to the namespace are not

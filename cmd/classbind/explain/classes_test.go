@@ -15,9 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // reviewer is an API server with an authorizer.
@@ -256,6 +259,29 @@ func TestClassesOfMany(t *testing.T) {
 	got = run(t, "", "-f", "claim.yaml", "--kubeconfig", "config")
 	require.Zero(t, got.status, got.stderr)
 	assert.Contains(t, got.stdout, "bound to FastClass/class-1234\n")
+}
+
+// TestKindsUse binds claims as the command bind does, by the right of the namespace, whoever creates claims.
+func TestKindsUse(t *testing.T) {
+	for _, subject := range []string{"Namespace", "Requester"} {
+		api := newReviewer(subject, map[string][]string{ofTeam: {"b"}, me: {"a"}}, nil)
+		server := httptest.NewServer(api)
+		defer server.Close()
+		kinds, err := Kinds(t.Context(), &rest.Config{Host: server.URL}, "classbind-system", "databases")
+		require.NoError(t, err)
+		for _, name := range []string{"one", "two"} {
+			d, err := kinds[0].Decide(t.Context(), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: name, Selector: labels.Everything()}})
+			require.NoError(t, err)
+			require.NotNil(t, d.Class)
+			assert.Equal(t, "b", d.Class.Name, "We should bind to what the namespace may use.")
+		}
+		for question, times := range api.reviewed {
+			assert.Equal(t, 1, times, "We should ask once for all claims of a namespace: %s", question)
+		}
+		api.alone = true
+		_, err = kinds[0].Decide(t.Context(), claim.Intake{Claim: claim.Claim{Namespace: "other", Name: "db", Selector: labels.Everything()}})
+		require.ErrorContains(t, err, "you need the right to create subjectaccessreviews", "We should bind no claim where nobody says what it may use.")
+	}
 }
 
 func TestClassesArguments(t *testing.T) {

@@ -2,7 +2,8 @@
 // files reads manifests. source reads registrations and classes, of a cluster, of files, or of files on top of a
 // cluster, and offline has what files say alone. registrations combine them as the server does. seen has what expressions
 // see besides, and set what --set says of that. check finds typing errors by the schema, before answer has the server's
-// Decider decide. report is the result for programs, and table prints it for people.
+// Decider decide. access asks the cluster who may use a class. report is the result for programs, and table prints it for
+// people. classes is the command that explains a claim which asks for any class.
 package explain
 
 import (
