@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -112,7 +113,7 @@ func TestClasses(t *testing.T) {
   CLASS         LABELS        WEIGHT   ODDS   WHY NOT
   SlowClass/c   tier=gold     3        75%
   FastClass/a   tier=gold     1        25%
-  FastClass/b   tier=silver   1           not allowed for the claim
+  FastClass/b   tier=silver   1               not allowed for the claim
 `},
 		"OtherNamespace": {
 			reason: "We should ask about the namespace that is named, and exit with another status where it gets nothing.", subject: "Namespace",
@@ -151,7 +152,7 @@ func TestClasses(t *testing.T) {
   CLASS         LABELS        WEIGHT   ODDS   WHY NOT
   SlowClass/c   tier=gold     3        75%
   FastClass/a   tier=gold     1        25%
-  FastClass/b   tier=silver   1           of another tenant
+  FastClass/b   tier=silver   1               of another tenant
 `,
 		},
 		"Score": {
@@ -198,7 +199,7 @@ func TestClasses(t *testing.T) {
 			answers: object{"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", object{
 				"apiVersion": "example.org/v1", "kind": "SlowClass", "metadata": object{"name": "c", "annotations": object{"classbind.io/cordoned": "true"}}, "spec": object{"weight": 3},
 			})},
-			want: "  SlowClass/c   <none>        3           cordoned\n",
+			want: "  SlowClass/c   <none>        3               cordoned\n",
 		},
 		"Unknown": {reason: "We should say which kind is not registered.", args: []string{"-n", "team"}, change: nil, status: exit.Failed, err: `no ClaimKind registers "Databse": did you mean Database?`},
 		"JSON": {
@@ -216,9 +217,7 @@ func TestClasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newReviewer(tc.subject, tc.allowed, tc.change)
 			api.alone = tc.alone
-			for path, answer := range tc.answers {
-				api.answers[path] = answer
-			}
+			maps.Copy(api.answers, tc.answers)
 			server := httptest.NewServer(api)
 			defer server.Close()
 			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
