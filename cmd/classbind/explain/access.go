@@ -104,10 +104,10 @@ func subjectOf(request map[string]any) *subjects.Subject {
 
 // authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
 type authorizer struct {
-	who  authenticationclient.SelfSubjectReviewInterface
-	any  authorizationclient.SubjectAccessReviewInterface
-	self authorizationclient.SelfSubjectAccessReviewInterface
-	gate selector.Gate
+	who    authenticationclient.SelfSubjectReviewInterface
+	self   authorizationclient.SelfSubjectAccessReviewInterface
+	others authorizationclient.SubjectAccessReviewInterface
+	gate   selector.Gate
 
 	// me runs the command; nil until that was asked. selfAlone says that he may not ask about others.
 	me        *subjects.Subject
@@ -124,7 +124,7 @@ func newAuthorizer(config *rest.Config) (*authorizer, error) {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
 	a := &authorizer{
-		who: authentication.SelfSubjectReviews(), any: authorization.SubjectAccessReviews(), self: authorization.SelfSubjectAccessReviews(),
+		who: authentication.SelfSubjectReviews(), self: authorization.SelfSubjectAccessReviews(), others: authorization.SubjectAccessReviews(),
 	}
 	a.gate = askingOnce(access.NewReviews(a).Gate())
 	return a, nil
@@ -158,7 +158,7 @@ func (a *authorizer) Create(
 ) (*authorizationv1.SubjectAccessReview, error) {
 	self := a.me != nil && r.Spec.User == a.me.User && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
 	if !self || !a.selfAlone.Load() {
-		answered, err := a.any.Create(ctx, r, o)
+		answered, err := a.others.Create(ctx, r, o)
 		switch {
 		case !apierrors.IsForbidden(err):
 			return answered, err //nolint:wrapcheck // The caller says what failed.
@@ -223,11 +223,12 @@ func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind,
 }
 
 // withoutEffect says why --as has no effect on the claims of a kind, empty where it has one.
-func (i *identity) withoutEffect(k *selector.ClaimKind) string {
+func (i *identity) withoutEffect(k *v1beta1.ClaimKind, usesRequest bool) string {
+	use := k.Spec.Classes.Use
 	switch {
-	case i.user == "" || k.Use == v1beta1.UseByRequester || k.UsesRequest():
+	case i.user == "" || usesRequest || use != nil && use.Subject == v1beta1.UseByRequester:
 		return ""
-	case k.Use == v1beta1.UseByNamespace:
+	case use != nil:
 		return "--as has no effect: the right of the claim's namespace counts, whoever creates the claim (classes.use.subject is Namespace)"
 	}
 	return "--as has no effect: it does not matter who creates the claim"

@@ -160,7 +160,7 @@ func (o *options) decide(
 		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --as NAME")
 		return nil
 	}
-	if why := o.as.withoutEffect(v.Kind); why != "" {
+	if why := o.as.withoutEffect(k, v.Kind.UsesRequest()); why != "" {
 		item.note("%s", why)
 	}
 	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item), Gates: r.gates()}

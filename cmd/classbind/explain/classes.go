@@ -145,7 +145,7 @@ func (o *classesOptions) classesOf(
 	if offer.Message = why; why != "" {
 		return offer, nil
 	}
-	scored := k.Spec.Choice.Score != ""
+	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
 	offer.Unjudged = r.leaveOutClaim(k)
 	for _, ck := range rules.Serving(k, r.classKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
@@ -166,7 +166,7 @@ func (o *classesOptions) classesOf(
 		return nil, err
 	}
 	noted := Item{Notes: v.notes}
-	if why := o.as.withoutEffect(v.Kind); why != "" {
+	if why := o.as.withoutEffect(k, usesRequest); why != "" {
 		noted.note("%s", why)
 	}
 	if len(offer.Unjudged) > 0 {

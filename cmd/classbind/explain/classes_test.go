@@ -341,5 +341,11 @@ func TestExplainUse(t *testing.T) {
 		assert.Zero(t, got.status, got.stderr)
 		assert.Contains(t, got.stdout, "Note:    who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 		assert.NotContains(t, got.stdout, "may use\n")
+
+		requesters := strings.Replace(claimKindOfNamespaces, "Namespace", "Requester", 1)
+		t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(requesters, classKind, goldClass)}))
+		got = run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "--as", "jane")
+		assert.Zero(t, got.status, got.stderr)
+		assert.NotContains(t, got.stdout, "no effect", "We should not call what is not known without effect.")
 	})
 }
