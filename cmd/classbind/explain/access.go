@@ -124,7 +124,8 @@ func newAuthorizer(config *rest.Config) (*authorizer, error) {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
 	a := &authorizer{
-		who: authentication.SelfSubjectReviews(), self: authorization.SelfSubjectAccessReviews(), others: authorization.SubjectAccessReviews(),
+		who: authentication.SelfSubjectReviews(), self: authorization.SelfSubjectAccessReviews(),
+		others: authorization.SubjectAccessReviews(),
 	}
 	a.gate = askingOnce(access.NewReviews(a).Gate())
 	return a, nil
