@@ -107,7 +107,7 @@ func TestUseAuthorizer(t *testing.T) {
 	w.awaitBound(t, claimIn(group, "allowed", "other"), "Class/class-5", "We should honour another authorizer.")
 	for _, ended := range hanging {
 		err := <-ended
-		require.Error(t, err, "We should refuse what nobody can tell.")
+		require.Error(t, err, "We should refuse it without an answer.")
 		assert.NotContains(t, err.Error(), "class-", "We should name none.")
 	}
 }

@@ -275,8 +275,8 @@ const (
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
 
-	// ReasonPolicyNotServed says that the API server does not know the kind of policy,
-	// ReasonPolicyRefused that it does not take that of classbind, and ReasonNeedsWebhook that it cannot
+	// ReasonPolicyNotServed says that the API server does not know the kind of policy, and
+	// ReasonPolicyRefused that it does not take that of classbind. ReasonNeedsWebhook says that it cannot
 	// tell the default class of a claim. ReasonWeightZero says that the default class has the
 	// weight 0, so no claim gets it.
 	ReasonPolicyNotServed = "PolicyNotServed"
@@ -284,8 +284,8 @@ const (
 	ReasonNeedsWebhook    = "NeedsWebhook"
 	ReasonWeightZero      = "WeightZero"
 
-	// ReasonEnforced says that the API server has the policy that checks who may use a class, and
-	// ReasonNoNamespace that claims have no namespace whose right to use a class could count.
+	// ReasonEnforced says that the API server has the policy that checks who may use a class.
+	// ReasonNoNamespace says that claims have no namespace whose right to use a class could count.
 	ReasonEnforced    = "Enforced"
 	ReasonNoNamespace = "NoNamespace"
 

@@ -57,8 +57,8 @@ func NewReviews(client authorizationclient.SubjectAccessReviewInterface) *Review
 		answers: utilcache.NewLRUExpireCache(v1beta1.MaxAccessAnswers),
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "classbind_access_reviews_total",
-			Help: "Questions whether a claim may use a class, by claim kind and outcome: allowed, refused or failed, of those that " +
-				"the API server was asked, or kept, of those that it had answered a moment before.",
+			Help: "Questions whether a claim may use a class, by claim kind and outcome: " +
+				"allowed, refused or failed, or kept where the API server had answered a moment before.",
 		}, []string{"claim_kind", "outcome"}),
 	}
 }
