@@ -408,7 +408,7 @@ func (o *order) place(c *inventory.Class, seat int8) candidate {
 	case kind.Score != nil:
 		rank = o.claim.facts.judgedRank(c) // A class without one is dropped.
 	}
-	return candidate{c, seat, !o.view.likely(o.granted, o.claim.Namespace, c), rank, key}
+	return candidate{c, seat, o.granted != nil && !o.view.likely(o.granted, o.claim.Namespace, c), rank, key}
 }
 
 // candidateHeap is a heap.Interface, the best first.

@@ -154,7 +154,7 @@ func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *
 
 // likely reports whether roles allow a claim of this namespace to use a class.
 func (v *View) likely(granted *access.Granted, namespace string, c *inventory.Class) bool {
-	return granted == nil || v.eachMeant(namespace, c, func(kind *inventory.ClassKind, in string) bool {
+	return v.eachMeant(namespace, c, func(kind *inventory.ClassKind, in string) bool {
 		return granted.Allows(kind.Resource().GroupResource(), in, c.Name)
 	})
 }

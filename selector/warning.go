@@ -68,7 +68,7 @@ func (d *Decision) severalDefaults() string {
 func (d *Decision) unmatched() string {
 	kind := d.View.Kind
 	if kind.Use != "" {
-		return d.unusable()
+		return unusable(d)
 	}
 	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector)),
 		"change the selector, or create or label a class", "when a class matches"
@@ -126,7 +126,7 @@ func (d *Decision) unmatched() string {
 }
 
 // unusable says what the claim asked for, and what it may use. It tells nothing of other classes.
-func (d *Decision) unusable() string {
+func unusable(d *Decision) string {
 	kind, user := d.View.Kind, d.View.Kind.UserOf(d.Claim.Claim)
 	what := fmt.Sprintf("no class that %s may use matches the selector %q%s", user, selectorText(d.Claim.Selector), d.equalText())
 	if d.asks() == nil {

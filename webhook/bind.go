@@ -293,11 +293,7 @@ func requester(userInfo []byte) (*access.Subject, error) {
 	if user.Username == "" {
 		return nil, malformed("request.userInfo.username: must be set")
 	}
-	of := &access.Subject{User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{}}
-	for name, values := range user.Extra {
-		of.Extra[name] = values
-	}
-	return of, nil
+	return access.NewSubject(&user), nil
 }
 
 func decodeUser(userInfo []byte) (user authenticationv1.UserInfo, err error) {

@@ -12,7 +12,9 @@ func rule(verb, group, resource string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
 }
 
-func subject(kind, name string) rbacv1.Subject { return rbacv1.Subject{Kind: kind, Name: name, Namespace: "team"} }
+func subject(kind, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: kind, Name: name, Namespace: "team"}
+}
 
 func TestGrants(t *testing.T) {
 	golds, stores := schema.GroupResource{Group: "test", Resource: "golds"}, schema.GroupResource{Group: "test", Resource: "stores"}

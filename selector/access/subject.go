@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -22,6 +23,15 @@ type Subject struct {
 	Extra     map[string][]string
 
 	namespace string // that it stands for; empty, it is a user
+}
+
+// NewSubject is the user of a request.
+func NewSubject(u *authenticationv1.UserInfo) *Subject {
+	s := &Subject{User: u.Username, UID: u.UID, Groups: u.Groups, Extra: map[string][]string{}}
+	for name, values := range u.Extra {
+		s.Extra[name] = values
+	}
+	return s
 }
 
 const serviceAccounts = "system:serviceaccounts"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/spf13/pflag"
@@ -13,7 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -25,7 +24,6 @@ import (
 	"github.com/classbind/classbind/selector"
 	subjects "github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -58,48 +56,23 @@ func (i *identity) addTo(s *settings) error {
 	if everyone := user.AllAuthenticated; i.user != user.Anonymous && !slices.Contains(groups, everyone) {
 		groups = append(groups, everyone)
 	}
-	s.request = requestOf(&subjects.Subject{User: i.user, Groups: groups})
+	s.request = requestOf(&authenticationv1.UserInfo{Username: i.user, Groups: groups})
 	return nil
 }
 
 // requestOf a user is what expressions see of him.
-func requestOf(s *subjects.Subject) map[string]any {
-	info := map[string]any{"username": s.User}
-	if s.UID != "" {
-		info["uid"] = s.UID
-	}
-	if len(s.Groups) > 0 {
-		info["groups"] = asList(s.Groups)
-	}
-	if len(s.Extra) > 0 {
-		extra := map[string]any{}
-		for name, values := range s.Extra {
-			extra[name] = asList(values)
-		}
-		info["extra"] = extra
-	}
+func requestOf(u *authenticationv1.UserInfo) map[string]any {
+	info, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(u) // It has strings alone.
 	return map[string]any{"userInfo": info}
-}
-
-func asList(values []string) []any {
-	all := make([]any, len(values))
-	for i, v := range values {
-		all[i] = v
-	}
-	return all
 }
 
 // subjectOf is the user of whom expressions see this.
 func subjectOf(request map[string]any) *subjects.Subject {
-	s := &subjects.Subject{Extra: map[string][]string{}}
-	s.User, _, _ = unstructured.NestedString(request, "userInfo", "username")
-	s.UID, _, _ = unstructured.NestedString(request, "userInfo", "uid")
-	s.Groups, _, _ = unstructured.NestedStringSlice(request, "userInfo", "groups")
-	extra, _, _ := unstructured.NestedMap(request, "userInfo", "extra")
-	for name := range extra {
-		s.Extra[name], _, _ = unstructured.NestedStringSlice(extra, name)
+	u := &authenticationv1.UserInfo{}
+	if info, ok := request["userInfo"].(map[string]any); ok {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
 	}
-	return s
+	return subjects.NewSubject(u)
 }
 
 // authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
@@ -110,7 +83,7 @@ type authorizer struct {
 	gate   selector.Gate
 
 	// me runs the command; nil until that was asked. selfAlone says that he may not ask about others.
-	me        *subjects.Subject
+	me        *authenticationv1.UserInfo
 	selfAlone atomic.Bool
 }
 
@@ -127,37 +100,15 @@ func newAuthorizer(config *rest.Config) (*authorizer, error) {
 		who: authentication.SelfSubjectReviews(), self: authorization.SelfSubjectAccessReviews(),
 		others: authorization.SubjectAccessReviews(),
 	}
-	a.gate = askingOnce(access.NewReviews(a).Gate())
+	a.gate = access.NewReviews(a).Gate()
 	return a, nil
-}
-
-// askingOnce is a gate that is asked about each class once for each user: a command tells of one moment.
-func askingOnce(gate selector.Gate) selector.Gate {
-	type question struct {
-		user, namespace string
-		class           *inventory.Class
-	}
-	var answers sync.Map // bool by question
-	admits := gate.Admits
-	gate.Admits = func(ctx context.Context, m selector.Mode, v *selector.View, in claim.Claim, c *inventory.Class) (bool, error) {
-		q := question{v.Kind.UserOf(in).Key(), in.Namespace, c}
-		if answer, asked := answers.Load(q); asked {
-			return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.
-		}
-		answer, err := admits(ctx, m, v, in, c)
-		if err == nil {
-			answers.Store(q, answer)
-		}
-		return answer, err
-	}
-	return gate
 }
 
 // Create a review. Everybody may ask about himself, also whoever may not ask about others.
 func (a *authorizer) Create(
 	ctx context.Context, r *authorizationv1.SubjectAccessReview, o metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
-	self := a.me != nil && r.Spec.User == a.me.User && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
+	self := a.me != nil && r.Spec.User == a.me.Username && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
 	if !self || !a.selfAlone.Load() {
 		answered, err := a.others.Create(ctx, r, o)
 		switch {
@@ -178,7 +129,7 @@ func (a *authorizer) Create(
 }
 
 // whoAmI is whoever runs the command, as the API server knows him.
-func (a *authorizer) whoAmI(ctx context.Context) (*subjects.Subject, error) {
+func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, error) {
 	if a.me != nil {
 		return a.me, nil
 	}
@@ -186,11 +137,7 @@ func (a *authorizer) whoAmI(ctx context.Context) (*subjects.Subject, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask the API server who you are: %w; say who creates the claim with --as", truncate.Error(err))
 	}
-	info := r.Status.UserInfo
-	a.me = &subjects.Subject{User: info.Username, UID: info.UID, Groups: info.Groups, Extra: map[string][]string{}}
-	for name, values := range info.Extra {
-		a.me.Extra[name] = values
-	}
+	a.me = &r.Status.UserInfo
 	return a.me, nil
 }
 
@@ -215,7 +162,7 @@ func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind,
 		if err != nil {
 			return err
 		}
-		in.Requester, request = me, requestOf(me)
+		in.Requester, request = subjects.NewSubject(me), requestOf(me)
 	}
 	if in.Object != nil {
 		in.Request = request

@@ -226,7 +226,7 @@ func (r *registrations) leaveOutClaimOfClasses() map[string][]string {
 	return fields
 }
 
-// judgeable are fits, compiled, without the terms that need a claim. It calls leave with the name of each fit that has some.
+// judgeable are fits, compiled, that need no claim. It calls leave with the names of the others.
 func judgeable(
 	fits []v1beta1.Fit, compiled []*rules.Fit, needsClaim func(*expression.Expression) bool, leave func(name string),
 ) (left []v1beta1.Fit) {
@@ -235,19 +235,10 @@ func judgeable(
 		for _, e := range f.Equal {
 			terms = append(terms, e.Term)
 		}
-		var kept []string
-		for _, t := range terms {
-			if !needsClaim(t) {
-				kept = append(kept, t.String())
-			}
-		}
-		fit := fits[i]
-		if len(kept) < len(terms) {
+		if slices.ContainsFunc(terms, needsClaim) {
 			leave(f.Name)
-			fit.Expression = v1beta1.Expression("(" + strings.Join(kept, ") && (") + ")") // CEL wrote each, without a comment.
-		}
-		if len(kept) > 0 {
-			left = append(left, fit)
+		} else {
+			left = append(left, fits[i])
 		}
 	}
 	return left

@@ -141,13 +141,13 @@ func TestClasses(t *testing.T) {
 			change: func(spec object) {
 				spec["claims"].(object)["when"] = "claim.metadata.name == 'x'"
 				spec["classes"].(object)["fits"] = []object{
-					{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.labels.tier && class.metadata.name != claim.spec.not", "message": "of another tenant"},
+					{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.labels.tier", "message": "of another tenant"},
 					{"name": "Size", "expression": "claim.spec.size == class.metadata.labels.size"},
 				}
 			},
 			answers: object{"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"tier": "gold"}}}},
 			want: `databases.example.org in team: a claim may get 2 of 3 classes
-  Note:    these expressions need a claim, and come on top: claims.when, classes.fits[Tenant], classes.fits[Size]; classbind explain -f FILE judges them
+  Note:    these expressions need a claim, and come on top: claims.when, classes.fits[Size]; classbind explain -f FILE judges them
 
   CLASS         LABELS        WEIGHT   ODDS   WHY NOT
   SlowClass/c   tier=gold     3        75%
