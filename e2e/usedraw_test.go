@@ -282,7 +282,8 @@ func TestUseHistory(t *testing.T) {
 	for _, of := range append(slices.Clone(often), seldom[:len(seldom)/2]...) {
 		require.NoError(t, r.change(t.Context(), clients[0], of))
 	}
-	until, stop := context.WithCancel(t.Context())
+	ctx := t.Context()
+	until, stop := context.WithCancel(ctx)
 	var changing errgroup.Group
 	changes := 0
 	changing.Go(func() error {
@@ -298,7 +299,7 @@ func TestUseHistory(t *testing.T) {
 			if changes%5 == 0 {
 				of = seldom
 			}
-			if err := r.change(t.Context(), clients[changes%len(clients)], of[rand.IntN(len(of))]); err != nil { //nolint:gosec // It need not be secret.
+			if err := r.change(ctx, clients[changes%len(clients)], of[rand.IntN(len(of))]); err != nil { //nolint:gosec // It need not be secret.
 				return err
 			}
 		}

@@ -299,7 +299,8 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 	var offered []*inventory.Class
 	for _, s := range view.Classes {
 		s.EachOffered(&view.Kind.Reach, in.Namespace, func(c *inventory.Class) {
-			if i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c); i < 0 && (granted == nil || view.likely(granted, in.Namespace, c)) {
+			i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
+			if i < 0 && (granted == nil || view.likely(granted, in.Namespace, c)) {
 				offered = append(offered, c)
 			}
 		})

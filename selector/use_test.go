@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,12 +29,7 @@ func (a *authorizer) gate() Gate {
 		Of: func(k *ClaimKind) bool { return k.Use != "" }, Reason: "NotAllowed", Text: "not allowed for the claim",
 		Admits: func(_ context.Context, _ Mode, v *View, c claim.Claim, class *inventory.Class) (bool, error) {
 			a.asked = append(a.asked, class.Name)
-			for _, name := range a.allowed[v.Kind.UserOf(c).String()] {
-				if name == class.Name {
-					return true, nil
-				}
-			}
-			return false, nil
+			return slices.Contains(a.allowed[v.Kind.UserOf(c).String()], class.Name), nil
 		},
 	}
 }

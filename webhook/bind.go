@@ -106,7 +106,8 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 	if isDryRun(request) {
 		mode = selector.DryRun
 	}
-	if v.decision, err = b.Decider.Decide(ctx, view, claim, mode); errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) {
+	v.decision, err = b.Decider.Decide(ctx, view, claim, mode)
+	if errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) {
 		// Not 503: who asks for much could pass Deny by it.
 		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
 	} else if err != nil {

@@ -77,7 +77,8 @@ func (r *Reviews) Gate() selector.Gate {
 				granted = r.Grants().Of(user)
 			}
 			for _, use := range v.Uses(c.Namespace, class) {
-				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use, granted.Allows(use.Resource.GroupResource(), use.Namespace, use.Name))
+				byRole := granted.Allows(use.Resource.GroupResource(), use.Namespace, use.Name)
+				allowed, err := r.allowed(ctx, v.Kind.Name, c.Namespace, user, use, byRole)
 				if !allowed || err != nil {
 					return false, err
 				}

@@ -114,8 +114,10 @@ func (r *Roles) round(ctx context.Context) error {
 		object   client.Object
 		needed   bool
 	}{
-		{"clusterroles", &rbacv1.ClusterRole{}, everywhere}, {"clusterrolebindings", &rbacv1.ClusterRoleBinding{}, everywhere},
-		{"roles", &rbacv1.Role{}, ofNamespaces}, {"rolebindings", &rbacv1.RoleBinding{}, ofNamespaces},
+		{"clusterroles", &rbacv1.ClusterRole{}, everywhere},
+		{"clusterrolebindings", &rbacv1.ClusterRoleBinding{}, everywhere},
+		{"roles", &rbacv1.Role{}, ofNamespaces},
+		{"rolebindings", &rbacv1.RoleBinding{}, ofNamespaces},
 	} {
 		listed, err := r.follow(ctx, x.resource, x.object, x.needed)
 		if err != nil {

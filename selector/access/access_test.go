@@ -72,9 +72,16 @@ func TestGrants(t *testing.T) {
 
 func TestSubjectKey(t *testing.T) {
 	all := []*Subject{
-		OfNamespace("a"), OfNamespace("b"), {User: "a"}, {User: "a", UID: "b"}, {User: "a", Groups: []string{"b"}},
-		{User: "a", Groups: []string{"b", "c"}}, {User: "a", Groups: []string{`b""c`}}, {User: `a""b`},
-		{User: "a", Extra: map[string][]string{"b": {"c"}}}, {User: "a", Extra: map[string][]string{"b": {"c", "d"}}},
+		OfNamespace("a"),
+		OfNamespace("b"),
+		{User: "a"},
+		{User: "a", UID: "b"},
+		{User: "a", Groups: []string{"b"}},
+		{User: "a", Groups: []string{"b", "c"}},
+		{User: "a", Groups: []string{`b""c`}},
+		{User: `a""b`},
+		{User: "a", Extra: map[string][]string{"b": {"c"}}},
+		{User: "a", Extra: map[string][]string{"b": {"c", "d"}}},
 		{User: "a", Groups: []string{`b"=["c"]`}},
 	}
 	keys := map[string]bool{}
