@@ -433,7 +433,7 @@ func (w *world) applyAgain(t *testing.T) {
 	replica := w.serve(t)
 	w.register(t, "again.test", `{claims: {when: "namespace.metadata.name != ''"}, choice: {strategy: LeastClaims}, whenUnmatched: BindLater}`, class("again.test", "Class", "only", ""))
 	w.resources(t, "Claim ignored.ignored.test Namespaced")
-	w.apply(t, claimKind("ignored.ignored.test", "{admission: {failurePolicy: Ignore}}")+classKind("classes.again.test", "{claimKinds: [{name: claims.again.test}, {name: ignored.ignored.test}]}"))
+	w.apply(t, claimKind("ignored.ignored.test", "{admission: {failurePolicy: Ignore}, classes: {use: {subject: Namespace}}}")+classKind("classes.again.test", "{claimKinds: [{name: claims.again.test}, {name: ignored.ignored.test}]}"))
 	w.awaitClaims(t, "ignored.ignored.test")
 	kept := func() string {
 		claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -493,6 +493,8 @@ type series struct {
 // labels that it asks for. Of an API server's it has to be one that counts calls
 // that fail, so the replica is killed.
 func (w *world) alerts(t *testing.T, r *replica) {
+	_, _, err := w.create(t, claim("ignored.test", "not-allowed"), client.DryRunAll)
+	require.NoError(t, err)
 	metrics, err := r.Metrics(t.Context())
 	require.NoError(t, err)
 	exposed := decode(t, bytes.NewReader(metrics))

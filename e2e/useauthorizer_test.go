@@ -48,6 +48,7 @@ func useAuthorizer(w http.ResponseWriter, r *http.Request) {
 
 // TestUseAuthorizer has another authorizer beside RBAC, which hangs, fails, denies or allows.
 func TestUseAuthorizer(t *testing.T) {
+	long(t)
 	t.Parallel()
 	const group = "authorizer.use.test"
 	server := httptest.NewTLSServer(http.HandlerFunc(useAuthorizer))
