@@ -181,7 +181,7 @@ func (i *installedScenario) by(t *testing.T, claim *unstructured.Unstructured) *
 	resource := i.place(t, claim)
 	n := slices.IndexFunc(i.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Resource() == resource })
 	require.GreaterOrEqual(t, n, 0)
-	return &trial{installedPreset: i.installedPreset, kind: i.claimKinds[n]}
+	return &trial{installedPreset: i.installedPreset, kind: i.claimKinds[n], base: claim}
 }
 
 // awaitCalls until the API server calls the webhook of each claim kind, a little later than the entry is there.
