@@ -84,7 +84,7 @@ func TestUse(t *testing.T) {
 	asked := w.accessReviews(t)
 	assert.Positive(t, asked-reviews, "We should ask the API server.")
 	assert.LessOrEqual(t, asked-reviews, 3, "We should ask little.")
-	w.binds(t, claimIn(group, "two", "second"), "Class/class-500", "We should give it again.")
+	second := w.binds(t, claimIn(group, "two", "second"), "Class/class-500", "We should give it again.")
 	assert.Equal(t, asked, w.accessReviews(t), "We should keep the answer.")
 	open := strings.Replace(claimIn(group, "none", "open"), "kind: Claim", "kind: Open", 1)
 	_, warnings, err := w.create(t, open)
@@ -103,6 +103,12 @@ func TestUse(t *testing.T) {
 	}
 	all, one := timed(open), timed(claimIn(group, "two", "one"))
 	t.Logf("a create took %v (p50), %v (p99), and where all may use all %v, %v", one[50], one[99], all[50], all[99])
+
+	w.kubectl(t, "delete", "clusterrolebinding", group+".two")
+	asked = w.accessReviews(t)
+	second.SetLabels(map[string]string{"a": "b"})
+	require.NoError(t, w.Update(t.Context(), second), "We should let an update pass that leaves the reference.")
+	assert.Equal(t, asked, w.accessReviews(t), "We should ask nothing for it.")
 
 	refused := func(name string) string {
 		t.Helper()

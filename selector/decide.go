@@ -146,8 +146,9 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if decision.Class != nil && view.Kind.Annotates {
 		decision.Made = d.now()
 	}
-	if err == nil && decision.Class == nil && decision.Drawn() && view.Kind.Use != "" && mode != Later && mode != Preview {
-		err = d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
+	if err == nil && decision.Class == nil && decision.Drawn() && view.Kind.Use != "" && mode != Later && mode != Preview &&
+		!decision.Unneeded() {
+		d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
 	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
 		decision.Lacks = view.Kind.Lacks(in.Parents)
@@ -218,8 +219,12 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 				unlikely++
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
-			if best = order.next(decision.Candidates, best.class); best.unlikely && unlikely == v1beta1.MaxUnlikelyRefusals {
-				best = candidate{}
+			refused := best
+			for best = order.next(decision, refused.class); best.seat == refused.seat && best.unlikely && unlikely == v1beta1.MaxUnlikelyRefusals; {
+				best = order.next(decision, refused.class)
+			}
+			if best.seat != refused.seat {
+				unlikely = 0
 			}
 			if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.
 				return err
@@ -248,8 +253,8 @@ func (d *Decision) settle(found bool) error {
 	case f.costly == nil:
 		length, problem := d.subject().longest(d.View.Kind.Reader)
 		if length <= v1beta1.LongExpressionCost {
-			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes, and %d were not judged: "+
-				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name, d.Unjudged)
+			return fmt.Errorf("the expressions of claim kind %q cost too much CPU for so many classes: "+
+				"simplify them, or have a term class.FIELD == VALUE select the classes", d.View.Kind.Name)
 		}
 		f.costly = problem
 	}
@@ -292,8 +297,9 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 	return d.Grants().Of(k.UserOf(c))
 }
 
-// addUsable adds the first classes by name that the claim might have asked for: those that it is offered and may use.
-func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) error {
+// addUsable adds the first classes by name that the claim might have asked for: those that it is offered and may use. It
+// adds none if nobody answers.
+func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) {
 	view, in := decision.View, decision.Claim.Claim
 	granted := d.granted(view.Kind, in)
 	var offered []*inventory.Class
@@ -306,20 +312,22 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 		})
 	}
 	slices.SortFunc(offered, inventory.Compare)
-	decision.Usable = []*inventory.Class{}
+	usable := []*inventory.Class{}
 	for _, c := range offered[:min(len(offered), v1beta1.MaxAllowedShown)] {
 		gate, asked := decision.answers[c]
 		if !asked {
 			var err error
 			if gate, err = d.refusing(deadline.context(), mode, view, in, c); err != nil {
-				return err
+				return
 			}
 		}
 		if gate == nil {
-			decision.Usable = append(decision.Usable, c)
+			usable = append(usable, c)
 		}
 	}
-	return nil
+	if len(usable) > 0 || len(offered) <= v1beta1.MaxAllowedShown {
+		decision.Usable = usable
+	}
 }
 
 func (d *Decider) fresh() uint64 {
@@ -416,7 +424,7 @@ type Decision struct {
 	// Class, and none that was skipped.
 	Unjudged, Skipped int
 	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where
-	// nobody was asked.
+	// that is not known.
 	Usable []*inventory.Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
@@ -451,7 +459,8 @@ func (d *Decision) Denied() bool {
 // nothing to tell.
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
-		d.Candidates == 0 && d.Dropped == (Dropped{}) && len(d.Refused) == 0 && // A default that it cannot get is to be told.
+		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
+			d.Candidates == 0 && d.Dropped == (Dropped{}) && len(d.Refused) == 0) &&
 		d.View.Kind.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
 }
 

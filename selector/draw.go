@@ -12,6 +12,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -381,22 +382,45 @@ func (o *order) better(decision *Decision, best candidate, c *inventory.Class, s
 	return best
 }
 
-// next candidate of so many after one that was refused, without a class if there is none.
-func (o *order) next(candidates int, refused *inventory.Class) candidate {
+// next candidate after one that was refused, without a class if there is none. Those without a score are judged in the order
+// of the draw, within half of the budget at least. The decision learns how many are not.
+func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
+	kind := o.view.Kind
+	inOrder := kind.judges() && kind.Score == nil
 	if o.rest == nil {
-		rest := make(candidateHeap, 0, candidates)
+		rest := make(candidateHeap, 0, decision.Candidates)
 		o.rest = &rest
+		if f := o.claim.facts; f != nil {
+			f.budget.Left = max(f.budget.Left, v1beta1.MaxExpressionCost/2)
+		}
 		o.each(func(c *inventory.Class, seat int8) {
-			if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 && c != refused {
+			filter, err := kind.firstFreeDrop(o.claim, c)
+			if filter < 0 && kind.judges() && !inOrder {
+				filter, err = kind.judge(o.claim, c)
+			}
+			switch {
+			case errors.Is(err, expression.ErrBudget):
+				decision.Unjudged++
+			case filter < 0 && c != refused:
 				*o.rest = append(*o.rest, o.place(c, seat))
 			}
 		})
 		heap.Init(o.rest)
 	}
-	if o.rest.Len() == 0 {
-		return candidate{}
+	for o.rest.Len() > 0 {
+		next := heap.Pop(o.rest).(candidate)
+		if !inOrder {
+			return next
+		}
+		filter, err := kind.judge(o.claim, next.class)
+		if filter < 0 {
+			return next
+		}
+		if errors.Is(err, expression.ErrBudget) {
+			decision.Unjudged++
+		}
 	}
-	return heap.Pop(o.rest).(candidate)
+	return candidate{}
 }
 
 func (o *order) place(c *inventory.Class, seat int8) candidate {

@@ -210,3 +210,82 @@ func TestUsesOfOneName(t *testing.T) {
 	view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(as, nil), inventory.NewClasses(bs, []*inventory.Class{c})})
 	assert.ElementsMatch(t, []access.Class{{Resource: bs.Resource(), Name: "x"}, {Resource: as.Resource(), Namespace: "team", Name: "x"}}, view.Uses("team", c))
 }
+
+// A default that a claim may not use is no reason to tell a claim that needs none of anything.
+func TestUseOfDefaultIfAny(t *testing.T) {
+	k := usedBy(v1beta1.UseByNamespace)
+	k.Spec.Selector.WhenAbsent, k.Spec.WhenUnmatched = v1beta1.NoSelectorDefaultIfAny, v1beta1.Deny
+	of := newKind("as.example.org", "A")
+	hidden := of.NewClass(&metav1.ObjectMeta{Name: "hidden", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
+	a := &authorizer{}
+	d := Decider{Gates: []Gate{a.gate()}}
+	got, err := d.Decide(t.Context(), newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(of, []*inventory.Class{hidden})}), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
+	require.NoError(t, err)
+	assert.Nil(t, got.Class)
+	assert.False(t, got.Denied(), "We should not refuse it for a default that it may not use.")
+	assert.Empty(t, got.Warning(), "We should not tell of one.")
+	assert.Len(t, a.asked, 1, "We should not ask what else it may use.")
+}
+
+// However many defaults of one seat a claim may not use, those of the next are asked about.
+func TestUseOfManySeats(t *testing.T) {
+	own, all := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
+	own.Namespaced = true
+	mark := map[string]string{defaultAnnotation: "true"}
+	var owned []*inventory.Class
+	for i := range 3 * v1beta1.MaxUnlikelyRefusals {
+		owned = append(owned, own.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("own-", i), Annotations: mark}, nil))
+	}
+	view := newView(NewClaimKind(usedBy(v1beta1.UseByNamespace)), []*inventory.Classes{
+		inventory.NewClasses(own, owned), inventory.NewClasses(all, []*inventory.Class{all.NewClass(&metav1.ObjectMeta{Name: "all", Annotations: mark}, nil)}),
+	})
+	a := &authorizer{allowed: map[string][]string{`namespace "team"`: {"all"}}}
+	d := Decider{Gates: []Gate{a.gate()}, Grants: a.grants()}
+	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db"}}, Admit)
+	require.NoError(t, err)
+	require.NotNil(t, got.Class)
+	assert.Equal(t, "all", got.Class.Name)
+	assert.Len(t, a.asked, v1beta1.MaxUnlikelyRefusals+1)
+}
+
+// An authorizer that fails for what else a claim may use does not make it fail.
+func TestUsableIsNotNeeded(t *testing.T) {
+	view := newView(NewClaimKind(usedBy(v1beta1.UseByNamespace)), []*inventory.Classes{manyClasses("as.example.org", 3, 0)})
+	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
+		return false, errors.New("no answer")
+	}}}}
+	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Namespace: "team", Name: "db", Selector: gold}}, Admit)
+	require.NoError(t, err)
+	assert.Contains(t, got.Warning(), `matches the selector "tier=gold"; classbind classes`, "We should not say what we do not know.")
+}
+
+// A claim never goes without because not all classes could be judged: it gets the one that it may use, or an error.
+func TestUseBesideCostlyExpressions(t *testing.T) {
+	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.n.all(a, a < class.spec.size)"}}
+	})
+	numbers := make([]any, 200)
+	for i := range numbers {
+		numbers[i] = int64(i)
+	}
+	for i := range 100 {
+		world.with(fmt.Sprintf("class-%03d", i), map[string]any{"size": int64(1000)})
+	}
+	view, bound := world.view(), 0
+	for i := range 40 {
+		a := &authorizer{allowed: map[string][]string{`namespace "team"`: {fmt.Sprintf("class-%03d", i)}}}
+		object := map[string]any{"spec": map[string]any{"n": numbers, "classSelector": map[string]any{}}}
+		got, err := (&Decider{Gates: []Gate{a.gate()}}).Decide(t.Context(), view, view.Kind.Read("team", fmt.Sprint("db-", i), object), Admit)
+		switch {
+		case err != nil:
+			require.ErrorContains(t, err, "cost too much CPU for so many classes")
+		case len(got.Claim.Problems) > 0:
+			require.ErrorContains(t, got.Claim.Problems.ToAggregate(), "cost")
+		default:
+			require.NotNil(t, got.Class, "We should not say that there is none.")
+			bound++
+		}
+	}
+	assert.Positive(t, bound, "We should come to some.")
+}

@@ -129,27 +129,37 @@ func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 
 // eachMeant visits the kinds, and the namespaces, in which who reads a claim of this namespace may look for the name of a
 // class, until visit returns false. It reports whether none did. These are more than that of the class where a form of
-// reference cannot tell kinds apart, and all of them are offered. A claim that may not use one of them may use none.
+// reference cannot tell kinds apart. A claim that may not use one of them may use none.
 func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *inventory.ClassKind, namespace string) bool) bool {
 	if !visit(c.Kind, c.Namespace) {
 		return false
 	}
-	if len(v.Kind.Precedence) == 0 {
+	if len(v.Kind.Precedence) == 0 && len(v.LeftOut) == 0 {
 		return true
 	}
-	for _, s := range v.All {
-		if s.Kind == c.Kind || !v.Kind.Form.Confuses(s.Kind.GroupVersionKind, c.Kind.GroupVersionKind) {
+	for _, kind := range v.MeantKinds() {
+		if kind == c.Kind || !v.Kind.Form.Confuses(kind.GroupVersionKind, c.Kind.GroupVersionKind) {
 			continue
 		}
 		in := ""
-		if s.Kind.Namespaced {
+		if kind.Namespaced {
 			in = cmp.Or(c.Namespace, v.Kind.ClassNamespace, namespace)
 		}
-		if !visit(s.Kind, in) {
+		if !visit(kind, in) {
 			return false
 		}
 	}
 	return true
+}
+
+// MeantKinds are the kinds of which a reference may name a class: those that are offered, and those that it cannot tell
+// from these.
+func (v *View) MeantKinds() []*inventory.ClassKind {
+	kinds := make([]*inventory.ClassKind, 0, len(v.All)+len(v.LeftOut))
+	for _, s := range v.All {
+		kinds = append(kinds, s.Kind)
+	}
+	return append(kinds, v.LeftOut...)
 }
 
 // likely reports whether roles allow a claim of this namespace to use a class.

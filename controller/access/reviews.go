@@ -4,6 +4,7 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -32,7 +33,7 @@ type Reviews struct {
 	client authorizationclient.SubjectAccessReviewInterface
 	// Grants are what roles say, by which a kept answer is known to be out of date. Nil knows nothing.
 	Grants  func() *access.Grants
-	limiter *fair.Limiter // by the namespace of the claim
+	limiter *fair.Limiter // by the namespace of the claim, or the user of one that has none
 	answers *utilcache.LRUExpireCache
 	// answered counts by claim kind and outcome.
 	answered *prometheus.CounterVec
@@ -90,7 +91,7 @@ func (r *Reviews) Gate() selector.Gate {
 
 // answerKey identifies a question. granted is what roles said when it was asked.
 type answerKey struct {
-	subject string
+	subject [sha256.Size]byte // A user may be in thousands of groups.
 	use     access.Class
 	granted bool
 }
@@ -98,7 +99,7 @@ type answerKey struct {
 func (r *Reviews) allowed(
 	ctx context.Context, claimKind, namespace string, user *access.Subject, use access.Class, granted bool,
 ) (bool, error) {
-	key := answerKey{user.Key(), use, granted}
+	key := answerKey{sha256.Sum256([]byte(user.Key())), use, granted}
 	if answer, known := r.answers.Get(key); known {
 		r.answered.WithLabelValues(claimKind, outcomeKept).Inc()
 		return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.
@@ -120,14 +121,19 @@ func (r *Reviews) allowed(
 
 // ask the API server. It says no where an authorizer fails, and why.
 func (r *Reviews) ask(ctx context.Context, namespace string, user *access.Subject, use access.Class) (bool, error) {
+	if namespace == "" {
+		namespace = user.Key()
+	}
 	done, err := r.limiter.Take(ctx, namespace)
-	switch {
-	case ctx.Err() != nil: // Whoever waited so long is not to blame.
-		return false, fmt.Errorf("cannot ask the API server: %w", context.Cause(ctx))
-	case err != nil:
+	if err == nil {
+		defer done()
+	}
+	if ctx.Err() != nil { // Whoever waited so long is not to blame.
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		return false, fmt.Errorf("cannot ask the API server: %w", err)
 	}
-	defer done()
 	extra := map[string]authorizationv1.ExtraValue{}
 	for name, values := range user.Extra {
 		extra[name] = values
@@ -135,7 +141,7 @@ func (r *Reviews) ask(ctx context.Context, namespace string, user *access.Subjec
 	review, err := r.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.User, UID: user.UID, Groups: user.Groups, Extra: extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: v1beta1.UseVerb, Group: use.Resource.Group, Version: use.Resource.Version, Resource: use.Resource.Resource,
+			Verb: v1beta1.UseVerb, Group: use.Resource.Group, Version: "*", Resource: use.Resource.Resource,
 			Namespace: use.Namespace, Name: use.Name,
 		},
 	}}, metav1.CreateOptions{})

@@ -49,7 +49,7 @@ func world(subject v1beta1.UseSubject) (*selector.View, *inventory.Class) {
 func TestGate(t *testing.T) {
 	allow := authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 	ann := &access.Subject{User: "ann", UID: "1", Groups: []string{"devs"}, Extra: map[string][]string{"scope": {"x"}}}
-	ofClass := &authorizationv1.ResourceAttributes{Verb: "use", Group: "test", Version: "v1", Resource: "golds", Name: "a"}
+	ofClass := &authorizationv1.ResourceAttributes{Verb: "use", Group: "test", Version: "*", Resource: "golds", Name: "a"}
 	for name, tc := range map[string]struct {
 		why     string
 		subject v1beta1.UseSubject
@@ -167,6 +167,12 @@ func TestReviewsThatHang(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, v1beta1.MaxAccessReviewsOfNamespace, hanging.Load(), "We should give a namespace a part of the places.")
 		assert.EqualValues(t, v1beta1.MaxWaitingAccessReviewsOfNamespace, full.Load(), "We should have few of one namespace wait.")
+		ended, end := context.WithCancel(t.Context())
+		end()
+		for range 2 * v1beta1.MaxAccessReviewsOfNamespace { // None of them takes a place for good.
+			_, err := gate.Admits(ended, selector.Admit, v, claim.Claim{Namespace: "quick"}, class)
+			require.ErrorIs(t, err, context.Canceled)
+		}
 		allowed, err := gate.Admits(ctx, selector.Admit, v, claim.Claim{Namespace: "quick"}, class)
 		require.NoError(t, err)
 		assert.True(t, allowed, "We should ask for others meanwhile.")

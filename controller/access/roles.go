@@ -61,17 +61,23 @@ func (r *Roles) Start(ctx context.Context) error {
 	r.registration.OnRegistered(ctx, func(string) { r.notify() })
 	r.registration.OnChange(ctx, func(*inventory.ClassKind) { r.notify() })
 	r.notify()
-	for {
+	for retry := (<-chan time.Time)(nil); ; {
+		wake := r.wake
+		if retry != nil { // Changes wait for it.
+			wake = nil
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.wake:
+		case <-wake:
+		case <-retry:
 		}
+		retry = nil
 		problem := ""
 		if err := loop.Recovered(func() error { return r.round(ctx) }); err != nil {
 			r.grants.Store(nil)
 			problem = err.Error()
-			time.AfterFunc(rolesRetry, r.notify)
+			retry = time.After(rolesRetry)
 		}
 		if problem != "" && problem != r.problem {
 			logf.FromContext(ctx).Info("More access reviews are asked than need be: cannot follow roles", "because", problem)

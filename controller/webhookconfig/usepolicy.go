@@ -41,9 +41,9 @@ func (p *Policies) dueUse(
 	case fault != nil:
 		return noPolicy(fault)
 	}
-	revisions := make([]string, len(view.All))
-	for i, s := range view.All {
-		revisions[i] = registrationsText(view.Kind.Revision, s.Kind.Name, s.Kind.Revision)
+	var revisions []string
+	for _, kind := range view.MeantKinds() {
+		revisions = append(revisions, registrationsText(view.Kind.Revision, kind.Name, kind.Revision))
 	}
 	entry := all.ClaimEntryOf(k)
 	about := policyMeta(k, v1beta1.UseSuffix, strings.Join(revisions, "; "), all)
@@ -57,6 +57,10 @@ func (p *Policies) dueUse(
 	}
 	if view.Kind.Use == v1beta1.UseByNamespace && isClusterScoped(entry) {
 		return policy, PolicyOutcome{Fault: &inventory.Fault{Reason: v1beta1.ReasonNoNamespace, Text: noNamespace}}, nil
+	}
+	if len(view.Unread) > 0 && view.Kind.Form.NamesKind != claim.GroupAndKind { // A reference to one would be of no registered kind.
+		return policy, PolicyOutcome{Fault: inventory.Faultf(view.Unread[0].Reason, "a reference may mean a class of %q, which classbind cannot "+
+			"read, so that this is not checked", view.Unread[0].Name)}, nil
 	}
 	return policy, PolicyOutcome{}, nil
 }
@@ -93,19 +97,19 @@ func useSpec(k *v1beta1.ClaimKind, view *selector.View, entry *Entry) admissionr
 	}
 	refuse(r.isWellFormed(), fmt.Sprintf("the class reference %s has a value that is not a string", r.at), "")
 	isAny := []string{"false"}
-	for _, of := range view.All {
-		isAny = append(isAny, r.means(of.Kind))
+	for _, of := range view.MeantKinds() {
+		isAny = append(isAny, r.means(of))
 	}
 	const unregistered = "is of a kind that is not registered for these claims"
 	refuse(strings.Join(isAny, " || "), fmt.Sprintf("the class %s: %s lists those that can be used", unregistered, command),
 		fmt.Sprintf(`"the class " + %s + " %s"`, r.class(), unregistered))
-	for _, of := range view.All {
-		verb := fmt.Sprintf("verb %s on %s", v1beta1.UseVerb, of.Kind.Resource().GroupResource())
+	for _, of := range view.MeantKinds() {
+		verb := fmt.Sprintf("verb %s on %s", v1beta1.UseVerb, of.Resource().GroupResource())
 		name := shown("variables.name")
-		if of.Kind.Namespaced {
-			name = shown(r.namespaceOf(of.Kind) + ` + "/" + variables.name`)
+		if of.Namespaced {
+			name = shown(r.namespaceOf(of) + ` + "/" + variables.name`)
 		}
-		refuse(fmt.Sprintf("!(%s) || %s", r.means(of.Kind), mayUse(view.Kind.Use, of.Kind, r.namespaceOf(of.Kind), "variables.name")),
+		refuse(fmt.Sprintf("!(%s) || %s", r.means(of), mayUse(view.Kind.Use, of, r.namespaceOf(of), "variables.name")),
 			fmt.Sprintf("the class may not be used (%s): %s lists those that may", verb, command),
 			fmt.Sprintf(`%s + " may not use the class " + %s + " (%s " + %s + ")"`, r.subject, r.class(), verb, name))
 	}
