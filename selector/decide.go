@@ -220,7 +220,8 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
 			refused := best
-			for best = order.next(decision, refused.class); best.seat == refused.seat && best.unlikely && unlikely == v1beta1.MaxUnlikelyRefusals; {
+			best = order.next(decision, refused.class)
+			for best.seat == refused.seat && best.unlikely && unlikely == v1beta1.MaxUnlikelyRefusals { // The next seat may have more.
 				best = order.next(decision, refused.class)
 			}
 			if best.seat != refused.seat {

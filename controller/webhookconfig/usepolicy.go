@@ -59,8 +59,9 @@ func (p *Policies) dueUse(
 		return policy, PolicyOutcome{Fault: &inventory.Fault{Reason: v1beta1.ReasonNoNamespace, Text: noNamespace}}, nil
 	}
 	if len(view.Unread) > 0 && view.Kind.Form.NamesKind != claim.GroupAndKind { // A reference to one would be of no registered kind.
-		return policy, PolicyOutcome{Fault: inventory.Faultf(view.Unread[0].Reason, "a reference may mean a class of %q, which classbind cannot "+
-			"read, so that this is not checked", view.Unread[0].Name)}, nil
+		unread := view.Unread[0]
+		return policy, PolicyOutcome{Fault: inventory.Faultf(unread.Reason,
+			"a reference may mean a class of %q, which classbind cannot read, so that this is not checked", unread.Name)}, nil
 	}
 	return policy, PolicyOutcome{}, nil
 }
