@@ -139,6 +139,33 @@ func TestUse(t *testing.T) {
 	}, patience, 50*time.Millisecond, "We should bind it once its namespace may use a class.")
 }
 
+// TestUseOfNamespaces has 150 classes in a namespace, of which a Role there lets another namespace use one. Only who knows that
+// Role comes to it: without, a claim may be refused a hundred of them.
+func TestUseOfNamespaces(t *testing.T) {
+	t.Parallel()
+	const group = "namespaces.use.test"
+	w := sharedWorld(t)
+	w.kubectl(t, "create", "namespace", "use-pools")
+	w.kubectl(t, "create", "namespace", "use-tenant")
+	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Namespaced")
+	w.apply(t, lateVendor(group)+claimKind("claims."+group, "{classes: {namespaces: {from: All}, use: {subject: Namespace}}}")+
+		classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}"))
+	concurrently(t, 150, func(i int) error {
+		class := object(group, "Class", fmt.Sprintf("class-%03d", i))
+		class.SetNamespace("use-pools")
+		return w.Create(t.Context(), class)
+	})
+	w.awaitClasses(t, "classes."+group, 150)
+	w.awaitClaims(t, "claims."+group)
+	w.apply(t, followsRoles+mayUse("use-one", "use-pools", "kind: Group, name: 'system:serviceaccounts:use-tenant'", group, "classes", "class-042"))
+	const claims = 5
+	for i := range claims {
+		w.awaitBound(t, claimIn(group, "use-tenant", fmt.Sprint("claim-", i)), "Class/class-042", "We should follow the roles of namespaces.")
+	}
+	w.kubectl(t, "delete", "rolebinding", "use-one", "-n", "use-pools")
+	w.awaitBound(t, claimIn(group, "use-tenant", "late"), "", "We should see the right taken away.")
+}
+
 // TestUseShares draws 20,000 times for two namespaces with different rights.
 func TestUseShares(t *testing.T) {
 	long(t)
