@@ -219,12 +219,11 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 				unlikely++
 			}
 			decision.Refused = append(decision.Refused, Refusal{best.class, gate})
-			refused := best
-			best = order.next(decision, refused.class)
-			for best.seat == refused.seat && best.unlikely && unlikely == v1beta1.MaxUnlikelyRefusals { // The next seat may have more.
-				best = order.next(decision, refused.class)
+			if unlikely == v1beta1.MaxUnlikelyRefusals {
+				order.skipUnlikely(best.seat)
 			}
-			if best.seat != refused.seat {
+			refused := best
+			if best = order.next(decision, refused.class); best.seat != refused.seat {
 				unlikely = 0
 			}
 			if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() { // The others were judged again.

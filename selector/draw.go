@@ -423,6 +423,13 @@ func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 	return candidate{}
 }
 
+// skipUnlikely passes over what is left of a seat and no role allows. It comes last there. Nothing of it is judged.
+func (o *order) skipUnlikely(seat int8) {
+	for o.rest.Len() > 0 && (*o.rest)[0].seat == seat && (*o.rest)[0].unlikely {
+		heap.Pop(o.rest)
+	}
+}
+
 func (o *order) place(c *inventory.Class, seat int8) candidate {
 	kind := o.view.Kind
 	rank, key := kind.Strategy.place(uniform(o.seed, c.DrawHash), c.Weight)

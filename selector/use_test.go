@@ -289,3 +289,22 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 	}
 	assert.Positive(t, bound, "We should come to some.")
 }
+
+// What no role allows costs a claim nothing once enough of it was refused: it is told that there is none.
+func TestUnlikelyClassesAreNotJudged(t *testing.T) {
+	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
+		s.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
+		s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.n.all(a, a < class.spec.size)"}}
+	})
+	for i := range 1000 {
+		world.with(fmt.Sprintf("class-%03d", i), map[string]any{"size": int64(1000)})
+	}
+	view := world.view()
+	d := Decider{Gates: []Gate{(&authorizer{}).gate()}, Grants: func() *access.Grants { return access.NewGrants(nil, nil) }}
+	object := map[string]any{"spec": map[string]any{"n": []any{int64(1), int64(2), int64(3)}, "classSelector": map[string]any{}}}
+	got, err := d.Decide(t.Context(), view, view.Kind.Read("team", "db", object), Admit)
+	require.NoError(t, err)
+	assert.Nil(t, got.Class)
+	assert.Zero(t, got.Unjudged)
+	assert.Len(t, got.Refused, v1beta1.MaxUnlikelyRefusals)
+}
