@@ -105,8 +105,8 @@ func (r *Roles) needed() (everywhere, ofNamespaces bool) {
 			continue
 		}
 		everywhere = true
-		for _, s := range v.All {
-			ofNamespaces = ofNamespaces || s.Kind.Namespaced
+		for _, kind := range v.MeantKinds() {
+			ofNamespaces = ofNamespaces || kind.Namespaced
 		}
 	}
 	return everywhere, ofNamespaces
