@@ -118,7 +118,7 @@ const (
 	// MaxWaitingAccessReviewsOfNamespace is the same limit for the claims of one namespace.
 	MaxWaitingAccessReviewsOfNamespace = MaxWaitingAccessReviews / 4
 	// MaxAccessAnswers limits the answers to access reviews that a replica keeps. It protects memory:
-	// 8 MB. Beyond it, the oldest is forgotten.
+	// 5 MB. Beyond it, the oldest is forgotten.
 	MaxAccessAnswers = 16 << 10
 	// AccessAnswerLifetime is how long such an answer is kept.
 	AccessAnswerLifetime = 5 * time.Second
