@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,10 +85,8 @@ func TestUseAuthorizer(t *testing.T) {
 			claim := object(group, "Claim", fmt.Sprint("claim-", i))
 			claim.SetNamespace("hangs")
 			claim.Object["spec"] = map[string]any{"classSelector": map[string]any{}}
-			began := time.Now()
 			err := w.client(t).Create(t.Context(), claim)
 			assert.Empty(t, classOf(claim), "We should give no class that we did not ask about.")
-			assert.Less(t, time.Since(began), 2*patience)
 			ended <- err
 		}()
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// NotAllowed is the reason of the gate, for programs.
-const NotAllowed = "NotAllowed"
+// notAllowed is the reason of the gate, for programs.
+const notAllowed = "NotAllowed"
 
 // Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for
 // v1beta1.AccessAnswerLifetime, each for its subject alone.
@@ -71,7 +71,7 @@ func (r *Reviews) RegisterMetrics() error { return metrics.Registry.Register(r.a
 func (r *Reviews) Gate() selector.Gate {
 	return selector.Gate{
 		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
-		Reason: NotAllowed, Text: "not allowed for the claim",
+		Reason: notAllowed, Text: "not allowed for the claim",
 		Admits: func(ctx context.Context, _ selector.Mode, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
 			user, granted := v.Kind.UserOf(c), (*access.Granted)(nil)
 			if r.Grants != nil {
