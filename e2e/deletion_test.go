@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -111,5 +113,93 @@ func TestDeletion(t *testing.T) {
 		require.NoError(t, balancer.Close())
 		balancer.Cut()
 		assert.Empty(t, remove(t, "Class", "bronze"), "We should not hold up a deletion when no replica runs.")
+	})
+}
+
+// TestDeletionDenied has a thousand claims, which nobody watches until a class kind has onDelete Deny.
+func TestDeletionDenied(t *testing.T) {
+	t.Parallel()
+	const group, n, claims, classes, locals = "ondelete.test", 1000, "claims.ondelete.test", "classes.ondelete.test", "locals.ondelete.test"
+	w := sharedWorld(t)
+	w.resources(t, "Local "+locals+" Namespaced")
+	w.register(t, group, "{}", tierClass(group, "gold"))
+	w.createMany(t, group, n)
+	set := func(kind, name, spec string) {
+		t.Helper()
+		require.NoError(t, w.patch(t, kind+".classbind.io", name, `{"spec":`+spec+`}`))
+	}
+	remove := func(c client.Client, kind, namespace string, o ...client.DeleteOption) (text []string, err error) {
+		class := object(group, kind, "gold")
+		class.SetNamespace(namespace)
+		err = c.Delete(context.WithValue(context.Background(), warnings{}, &text), class, o...)
+		return text, err
+	}
+	await := func(reason string, check func(*assert.CollectT, []string, error)) {
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			text, err := remove(w, "Class", "", client.DryRunAll)
+			check(c, text, err)
+		}, patience, 50*time.Millisecond, reason)
+	}
+	const refer, way = `claims still refer to the class "Class/gold": 1000 claims of claims.ondelete.test; `, "; to keep new claims from a class before you delete it: kubectl annotate classes.ondelete.test gold classbind.io/cordoned=true"
+	const remedy = `delete these claims first, or set spec.onDelete of the ClassKind "classes.ondelete.test" to Warn`
+	denied := func(c *assert.CollectT, _ []string, err error) {
+		require.True(c, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(c, err, refer+remedy+way)
+	}
+	deleted := func(c *assert.CollectT, text []string, err error) {
+		require.NoError(c, err)
+		require.Empty(c, text)
+	}
+	text, err := remove(w, "Class", "", client.DryRunAll)
+	require.NoError(t, err)
+	require.Empty(t, text, "We should not be warned of claims that nobody watches.")
+
+	set("classkinds", classes, `{"onDelete":"Deny"}`)
+	await("We should be refused once the claims are counted.", denied)
+	w.awaitKind(t, claims, "We should say that the claims are counted.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
+		require.EqualValues(c, n, *k.Status.BoundClaims)
+	})
+	set("classkinds", classes, `{"onDelete":"Allow"}`)
+	await("We should neither be refused nor warned.", deleted)
+	w.awaitKind(t, claims, "We should watch the claims no more.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		require.Nil(c, k.Status.BoundClaims)
+		require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionClaimsCounted))
+	})
+	set("claimkinds", claims, `{"choice":{"strategy":"LeastClaims"}}`)
+	set("classkinds", classes, `{"onDelete":"Warn"}`)
+	await("We should be warned.", func(c *assert.CollectT, text []string, err error) {
+		require.NoError(c, err)
+		require.Equal(c, []string{refer + "create the class again, or delete these claims and create them again" + way}, text)
+	})
+	set("claimkinds", claims, `{"choice":{"strategy":"Random"}}`)
+	set("classkinds", classes, `{"onDelete":"Deny"}`)
+	await("We should be refused again.", denied)
+	_, err = remove(w, "Class", "")
+	require.True(t, apierrors.IsForbidden(err), "We should be refused for good: %v", err)
+	require.NoError(t, w.DeleteAllOf(t.Context(), object(group, "Claim", ""), client.InNamespace("default")))
+	await("We should be let go once the claims are gone.", deleted)
+	text, err = remove(w, "Class", "")
+	require.NoError(t, err)
+	require.Empty(t, text)
+
+	t.Run("Namespace", func(t *testing.T) {
+		w.kubectl(t, "create", "namespace", "doomed")
+		w.apply(t, classKind(locals, "{onDelete: Deny, claimKinds: [{name: "+claims+"}]}")+class(group, "Local", "gold", "namespace: doomed, labels: {tier: gold}, "))
+		w.awaitClasses(t, locals, 1)
+		w.awaitBound(t, claimIn(group, "doomed", "a"), "Local/gold", "We should be offered the class.")
+		w.binds(t, claimIn(group, "doomed", "a"), "Local/gold", "")
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			_, err := remove(w, "Local", "doomed", client.DryRunAll)
+			require.True(c, apierrors.IsForbidden(err), "%v", err)
+		}, patience, 50*time.Millisecond, "We should be refused.")
+		config := rest.CopyConfig(w.config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:namespace-controller", Groups: []string{"system:authenticated"}}
+		controller, err := newClient(config)
+		require.NoError(t, err)
+		text, err := remove(controller, "Local", "doomed")
+		require.NoError(t, err, "We should not keep a namespace from going.")
+		require.Empty(t, text)
 	})
 }

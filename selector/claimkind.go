@@ -27,8 +27,9 @@ type ClaimKind struct {
 
 	// Revision of the ClaimKind from which it was compiled.
 	Revision inventory.Revision
-	// Watched says that every replica watches the claims: see WatchesClaims.
-	Watched bool
+	// Counted says that the claims of each class are counted, and Watched that every replica
+	// watches the claims, for this or another reason: see CountsClaims and WatchesClaims.
+	Counted, Watched bool
 	// Serial is another one once claims may be read or bound in another way: the ClaimKind changed,
 	// or the fits of a ClassKind that serves it, and not only the status.
 	Serial uint64
@@ -50,7 +51,8 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 		policy:   newPolicy(k),
 		reserved: reservedBy(k),
 		Revision: inventory.RevisionOf(k),
-		Watched:  WatchesClaims(k),
+		Counted:  CountsClaims(k, classKinds...),
+		Watched:  WatchesClaims(k, classKinds...),
 	}
 	c.fault = cmp.Or(unknownValue(k), inventory.FaultOf("claim kind", k.Name, c.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
@@ -63,13 +65,19 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 
 // Same reports whether both decide on claims in the same way, as far as their registrations say.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
-	return k.Revision == o.Revision && reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
+	return k.Revision == o.Revision && k.Counted == o.Counted && reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 
-// WatchesClaims reports whether the claims of a kind are watched: because they are bound
-// later, or because the strategy counts them.
-func WatchesClaims(k *v1beta1.ClaimKind) bool {
-	return k.Spec.WhenUnmatched == v1beta1.BindLater || CountsClaims(k.Spec.Choice.Strategy)
+// CountsClaims reports whether the claims of each class are counted: for the strategy, or for
+// one of the ClassKinds that serve the kind.
+func CountsClaims(k *v1beta1.ClaimKind, serving ...*v1beta1.ClassKind) bool {
+	return strategies[k.Spec.Choice.Strategy].Counted || slices.ContainsFunc(serving, (*v1beta1.ClassKind).CountsClaims)
+}
+
+// WatchesClaims reports whether the claims of a kind are watched: because they are counted, or
+// because they are bound later.
+func WatchesClaims(k *v1beta1.ClaimKind, serving ...*v1beta1.ClassKind) bool {
+	return k.Spec.WhenUnmatched == v1beta1.BindLater || CountsClaims(k, serving...)
 }
 
 // CannotBindLater reports whether LateBinding is False on a ClaimKind.

@@ -65,6 +65,35 @@ func TestEnumerationsAreOpen(t *testing.T) {
 	assert.GreaterOrEqual(t, fields, 13, "We should find them.")
 }
 
+func TestWatchesClaims(t *testing.T) {
+	serving := func(onDelete v1beta1.OnDelete) *v1beta1.ClassKind {
+		return &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{OnDelete: onDelete}}
+	}
+	warns := serving(v1beta1.WarnOfDeletion)
+	for name, tc := range map[string]struct {
+		reason           string
+		unmatched        v1beta1.WhenUnmatched
+		strategy         v1beta1.Strategy
+		serving          []*v1beta1.ClassKind
+		counted, watched bool
+	}{
+		"Neither":      {reason: "We should watch no claims for nothing.", serving: []*v1beta1.ClassKind{warns, serving(v1beta1.AllowDeletion), serving("")}},
+		"BindLater":    {reason: "We should watch claims to bind them.", unmatched: v1beta1.BindLater, watched: true},
+		"LeastClaims":  {reason: "We should watch claims for a strategy.", strategy: v1beta1.LeastClaims, counted: true, watched: true},
+		"Deny":         {reason: "We should watch claims for one class kind of several.", serving: []*v1beta1.ClassKind{warns, serving(v1beta1.DenyDeletion)}, counted: true, watched: true},
+		"LaterRelease": {reason: "We should take a value that we do not know for Deny.", serving: []*v1beta1.ClassKind{serving("FromALaterRelease")}, counted: true, watched: true},
+		"LaterAndDeny": {reason: "We should count claims that are watched anyway.", unmatched: v1beta1.BindLater, serving: []*v1beta1.ClassKind{serving(v1beta1.DenyDeletion)}, counted: true, watched: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := postgres()
+			k.Spec.WhenUnmatched, k.Spec.Choice.Strategy = tc.unmatched, tc.strategy
+			kind, alone := NewClaimKind(k, tc.serving...), NewClaimKind(k)
+			assert.Equal(t, []bool{tc.counted, tc.watched}, []bool{kind.Counted, kind.Watched}, tc.reason)
+			assert.Equal(t, kind.Counted == alone.Counted, kind.Same(alone), "We should compile a claim kind again once its claims are to be counted.")
+		})
+	}
+}
+
 // TestConflict registers claim kinds of one resource, in the inventory and in a list.
 func TestConflict(t *testing.T) {
 	const volumes = "persistentvolumeclaims"

@@ -224,9 +224,6 @@ type memory interface {
 	commit(claim claim.Claim, c *inventory.Class, rank int64, now time.Time) bool
 }
 
-// CountsClaims reports whether a strategy needs to know how many claims each class has.
-func CountsClaims(s v1beta1.Strategy) bool { return strategies[s].Counted }
-
 // byWeight gives shares that are proportional to the weights.
 func byWeight(u float64, weight int64) (rank int64, key float64) {
 	return 0, -math.Log(u) / float64(weight)

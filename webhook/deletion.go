@@ -3,68 +3,89 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Deletion warns whoever deletes a class that claims have. It refuses nothing, and
-// answers from memory: the deletion of a namespace deletes many classes.
+// Deletion answers whoever deletes a class that claims have, as its ClassKind says. It counts no
+// claims: their numbers are in memory.
 type Deletion struct {
-	// ClassKind is a class kind that this replica watches, nil if it does not.
-	ClassKind func(name string) *inventory.ClassKind
-	// Claims are how many claims have a class, by claim kind. complete is false while
-	// there may be others.
-	Claims func(*inventory.Class) (claims map[string]int64, complete bool)
+	// ClassKind returns a class kind as it is registered now; nil if it is not.
+	ClassKind func(ctx context.Context, name string) (*inventory.ClassKind, error)
+	// Claims are how many claims have a class, by claim kind. missing is why there may be
+	// more, nil if all are counted.
+	Claims func(*inventory.Class) (claims map[string]int64, missing error)
 }
 
-// Review admits the deletion of a class, with a warning if claims are known to have it.
-// It leaves alone any other operation, and a class kind that is not watched.
+// Review leaves alone any operation but a deletion, a class kind that is not registered, and one
+// with Allow. With Deny, it refuses the deletion of a class that claims are known to have, and fails
+// if there may be claims that are not known. Otherwise, it admits the deletion, with a warning if
+// claims are known to have the class.
 //
 // As in Guard.Review, a review may come from anybody. A made-up one learns how many
 // claims have a class, and nothing else.
-func (d *Deletion) Review(_ context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (d *Deletion) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if request.Operation != admissionv1.Delete || request.SubResource != "" {
 		return untouched("NotADeletion"), nil
 	}
-	kind := d.ClassKind(schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}.String())
-	if kind == nil {
+	ctx, cancel := WithDeadline(ctx)
+	defer cancel()
+	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+	kind, err := d.ClassKind(ctx, resource.String())
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == nil:
 		return untouched("NotRegistered"), nil
+	case kind.OnDelete == v1beta1.AllowDeletion:
+		return untouched("DeletionAllowed"), nil
 	}
 	_, class, err := decodeClass(kind, "oldObject", request.OldObject.Raw)
 	if err != nil {
 		return nil, err
 	}
-	claims, complete := d.Claims(class)
-	if len(claims) == 0 {
+	claims, missing := d.Claims(class)
+	switch {
+	case len(claims) > 0:
+	case kind.OnDelete.Denies() && missing != nil:
+		return nil, fmt.Errorf("cannot tell whether claims refer to the class %q (to delete it nevertheless, "+
+			"set spec.onDelete of the ClassKind %q to Warn): %w", class, kind.Name, missing)
+	default:
 		return untouched("NoClaims"), nil
 	}
 	text := countsText(claims)
-	if !complete {
+	if missing != nil {
 		text = "at least " + text
 	}
 	response := untouched("HasClaims")
+	if kind.OnDelete.Denies() {
+		remedy := fmt.Sprintf("delete these claims first, or set spec.onDelete of the ClassKind %q to Warn", kind.Name)
+		response = denied(apierrors.NewForbidden(resource, class.Name, errors.New(claimsText(class, text, remedy))), "HasClaims")
+	} else {
+		response.Warnings = []string{claimsText(class, text, "create the class again, or delete these claims and create them again")}
+	}
 	response.AuditAnnotations["claims"] = text
-	response.Warnings = []string{deletionWarning(class, text)}
 	return response, nil
 }
 
-// deletionWarning says whose class is deleted, and what to do about it.
-func deletionWarning(class *inventory.Class, claims string) string {
-	warning := fmt.Sprintf("claims still refer to the class %q: %s; create the class again, or delete these claims and create them again",
-		class, claims)
+// claimsText says which claims refer to a class that is deleted, and what to do about it.
+func claimsText(class *inventory.Class, claims, remedy string) string {
+	text := fmt.Sprintf("claims still refer to the class %q: %s; %s", class, claims, remedy)
 	if !class.Cordoned {
-		warning += fmt.Sprintf("; to keep new claims from a class before you delete it: kubectl annotate %s %s=true",
+		text += fmt.Sprintf("; to keep new claims from a class before you delete it: kubectl annotate %s %s=true",
 			class.Arguments(), v1beta1.CordonedAnnotation)
 	}
-	return warning
+	return text
 }
 
 // countsText has the claim kinds with the most claims first. It does not name too many.

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,10 +20,13 @@ import (
 
 // newDeletion knows the class kinds of the tests, and claims by their class.
 func newDeletion(claims map[string]map[string]int64, complete bool) *Deletion {
-	kinds := newAPIServer().kinds
+	var missing error
+	if !complete {
+		missing = errors.New("not listed yet")
+	}
 	return &Deletion{
-		ClassKind: func(name string) *inventory.ClassKind { return kinds[name] },
-		Claims:    func(c *inventory.Class) (map[string]int64, bool) { return claims[c.String()], complete },
+		ClassKind: newAPIServer().classKind,
+		Claims:    func(c *inventory.Class) (map[string]int64, error) { return claims[c.String()], missing },
 	}
 }
 
@@ -115,9 +120,67 @@ func TestDeletion(t *testing.T) {
 			d := newDeletion(map[string]map[string]int64{"SQLClass/silver": tc.claims}, !tc.incomplete)
 			response, err := d.Review(t.Context(), request)
 			require.NoError(t, err, tc.reason)
-			assert.True(t, response.Allowed, "We should never refuse a deletion.")
+			assert.True(t, response.Allowed, "We should refuse no deletion by default.")
 			assert.Equal(t, tc.want, response.AuditAnnotations["reason"], tc.reason)
 			assert.Equal(t, tc.warning, strings.Join(response.Warnings, "\n"), tc.reason)
+			assert.Equal(t, tc.want == "HasClaims", response.AuditAnnotations["claims"] != "", "We should say the number in the audit log, too.")
+		})
+	}
+}
+
+// TestOnDelete has a class kind with each answer to deletions.
+func TestOnDelete(t *testing.T) {
+	const deny, later = v1beta1.DenyDeletion, v1beta1.OnDelete("FromALaterRelease")
+	const claims, way = `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org; `, "; to keep new claims from a class before you delete it: kubectl annotate sqlclasses.example.org silver classbind.io/cordoned=true"
+	const stay = "create the class again, or delete these claims and create them again"
+	const refusal = `sqlclasses.example.org "silver" is forbidden: ` + claims + `delete these claims first, or set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn`
+	const unknown = `cannot tell whether claims refer to the class "SQLClass/silver" (to delete it nevertheless, set spec.onDelete of the ClassKind "sqlclasses.example.org" to Warn): not listed yet`
+	for name, tc := range map[string]struct {
+		reason           string
+		onDelete         v1beta1.OnDelete
+		claims           int64 // of SQLClass/silver
+		incomplete       bool
+		metadata         string
+		unread           error  // why the class kind cannot be read
+		want             string // the reason in the annotations
+		warning, refusal string
+		err              string
+	}{
+		"Allow":            {reason: "We should say nothing where nobody wants to hear it.", onDelete: v1beta1.AllowDeletion, claims: 12, want: "DeletionAllowed"},
+		"Warn":             {reason: "We should warn, and refuse nothing.", onDelete: v1beta1.WarnOfDeletion, claims: 12, want: "HasClaims", warning: claims + stay + way},
+		"WarnNotCounted":   {reason: "We should hold up no deletion for a warning.", onDelete: v1beta1.WarnOfDeletion, incomplete: true, want: "NoClaims"},
+		"Deny":             {reason: "We should refuse, with the number and the way out.", onDelete: deny, claims: 12, want: "HasClaims", refusal: refusal + way},
+		"DenyAtLeast":      {reason: "We should refuse as soon as we know of a claim.", onDelete: deny, claims: 12, incomplete: true, want: "HasClaims", refusal: strings.Replace(refusal, "12 claims", "at least 12 claims", 1) + way},
+		"DenyCordoned":     {reason: "We should not advise what was done.", onDelete: deny, claims: 12, metadata: `,"annotations":{"classbind.io/cordoned":"true"}`, want: "HasClaims", refusal: refusal},
+		"DenyNoClaims":     {reason: "We should let go what nobody has.", onDelete: deny, want: "NoClaims"},
+		"DenyNotCounted":   {reason: "We should never let go what somebody may have.", onDelete: deny, incomplete: true, err: unknown},
+		"LaterRelease":     {reason: "We should take a value that we do not know for Deny.", onDelete: later, claims: 12, want: "HasClaims", refusal: refusal + way},
+		"LaterNotCounted":  {reason: "We should take a value that we do not know for Deny.", onDelete: later, incomplete: true, err: unknown},
+		"ClassKindUnknown": {reason: "We should never let go what somebody may have.", onDelete: deny, unread: errors.New("no answer"), err: "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := *sqlClasses
+			kind.OnDelete = tc.onDelete
+			counts := map[string]int64{"sqls.example.org": tc.claims}
+			if tc.claims == 0 {
+				counts = nil
+			}
+			d := newDeletion(map[string]map[string]int64{"SQLClass/silver": counts}, !tc.incomplete)
+			d.ClassKind = func(context.Context, string) (*inventory.ClassKind, error) { return &kind, tc.unread }
+			response, err := d.Review(t.Context(), newDeletionRequest(&kind, object("silver", tc.metadata, "")))
+			if tc.err != "" {
+				require.EqualError(t, err, tc.err, tc.reason)
+				assert.NotErrorAs(t, err, new(*badRequest), "We should answer 503.")
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.refusal == "", response.Allowed, tc.reason)
+			if !response.Allowed {
+				assert.EqualValues(t, http.StatusForbidden, response.Result.Code)
+				assert.Equal(t, tc.refusal, response.Result.Message, tc.reason)
+			}
+			assert.Equal(t, tc.warning, strings.Join(response.Warnings, "\n"), tc.reason)
+			assert.Equal(t, tc.want, response.AuditAnnotations["reason"], tc.reason)
 			assert.Equal(t, tc.want == "HasClaims", response.AuditAnnotations["claims"] != "", "We should say the number in the audit log, too.")
 		})
 	}
@@ -155,9 +218,9 @@ func FuzzDeletion(f *testing.F) {
 	f.Add([]byte(wholeReview))
 	meter, api := cost.NewMeter(f), newPlainAPI(largeWorld())
 	d := &Deletion{
-		ClassKind: func(name string) *inventory.ClassKind { return api.kinds[name] },
-		Claims: func(*inventory.Class) (map[string]int64, bool) {
-			return map[string]int64{"claims." + worldGroup: 3}, true
+		ClassKind: func(_ context.Context, name string) (*inventory.ClassKind, error) { return api.kinds[name], nil },
+		Claims: func(*inventory.Class) (map[string]int64, error) {
+			return map[string]int64{"claims." + worldGroup: 3}, nil
 		},
 	}
 	a := newPost(d.Review)

@@ -72,6 +72,21 @@ const (
 	BindLater WhenUnmatched = "BindLater"
 )
 
+// OnDelete is the answer to the deletion of a class that claims have.
+//
+// +kubebuilder:validation:Enum=Allow;Warn;Deny
+type OnDelete string
+
+// The answers to the deletion of a class that claims have.
+const (
+	AllowDeletion  OnDelete = "Allow"
+	WarnOfDeletion OnDelete = "Warn"
+	DenyDeletion   OnDelete = "Deny"
+)
+
+// Denies reports whether the deletion is refused. An unknown value, which another release accepted, counts as Deny.
+func (o OnDelete) Denies() bool { return o != "" && o != AllowDeletion && o != WarnOfDeletion }
+
 // WhenAbsent is what a claim without a selector gets.
 //
 // +kubebuilder:validation:Enum=Default;DefaultIfAny;Any;LeaveAlone

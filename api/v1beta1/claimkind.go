@@ -339,8 +339,8 @@ type ClaimKindStatus struct {
 	// +optional
 	PartitionDefaults int32 `json:"partitionDefaults"`
 
-	// BoundClaims counts the claims with a class. It is set only with BindLater or
-	// LeastClaims, which watch the claims.
+	// BoundClaims counts the claims with a class. It is set only where the claims are
+	// watched: with BindLater or LeastClaims, or for a ClassKind with onDelete Deny.
 	// +optional
 	BoundClaims *int32 `json:"boundClaims,omitempty"`
 

@@ -75,7 +75,21 @@ type ClassKindSpec struct {
 	// Example: class.status.conditions.exists(c, c.type == 'Accepted' && c.status == 'True')
 	// +optional
 	OfferWhen Expression `json:"offerWhen,omitempty"`
+
+	// OnDelete says what happens when a class is deleted that claims have. Allow deletes it.
+	// Warn deletes it and warns with the number of claims, where classbind watches the
+	// claims. Deny refuses the deletion (403). With Deny, classbind watches the claims of all
+	// claim kinds that the class kind serves, and needs to list and watch them. While
+	// classbind does not answer, no class is deleted. Deletions by the namespace controller
+	// and the garbage collector are never refused. Example: Deny
+	// +kubebuilder:default=Warn
+	// +optional
+	OnDelete OnDelete `json:"onDelete,omitempty"`
 }
+
+// CountsClaims reports whether the claims of each class are counted for the sake of the class
+// kind, whatever the ClaimKinds say.
+func (k *ClassKind) CountsClaims() bool { return k.Spec.OnDelete.Denies() }
 
 // Serves reports whether the classes can satisfy the claims of a ClaimKind: one of the two names
 // the other.
@@ -134,8 +148,8 @@ type ClassKindStatus struct {
 	Classes int32 `json:"classes"`
 
 	// Claims counts the claims that have a class of this kind, of the claim kinds with
-	// BindLater or LeastClaims, which watch the claims. It is not set where there is none.
-	// A claim whose class is gone does not count.
+	// BindLater or LeastClaims, which watch the claims, or of all with onDelete Deny. It is
+	// not set where there is none. A claim whose class is gone does not count.
 	// +optional
 	Claims *int32 `json:"claims,omitempty"`
 

@@ -134,12 +134,12 @@ const (
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
 
-	// DeletionPath is the path that warns of the deletion of a class that claims have,
-	// called by the API server.
+	// DeletionPath is the path that warns of the deletion of a class that claims have, or
+	// refuses it, called by the API server.
 	DeletionPath = "/deletion"
 
 	// DeletionTimeoutSeconds is how long the API server waits for the warning. It is
-	// shorter than WebhookTimeoutSeconds, because a deletion goes on without it.
+	// shorter than WebhookTimeoutSeconds, because a deletion goes on without a warning.
 	DeletionTimeoutSeconds = 1
 
 	// RegistrationPath is the path that says what is wrong with ClaimKinds and ClassKinds,
@@ -203,8 +203,8 @@ const (
 	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting
 	// claims are bound when a class matches them.
 	ConditionLateBinding = "LateBinding"
-	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims whose claims
-	// are counted.
+	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims, or served by a ClassKind
+	// with onDelete Deny, whose claims are counted.
 	ConditionClaimsCounted = "ClaimsCounted"
 
 	// ConditionExpressionsValid is False for a ClaimKind or ClassKind if an expression does

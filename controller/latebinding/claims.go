@@ -28,8 +28,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Claims watches the claims of kinds that need it: kinds whose strategy counts claims,
-// and kinds with BindLater. It runs on every replica: each knows how many claims have a
+// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on every replica: each knows how many claims have a
 // class, and a new leader knows at once which claims wait.
 type Claims struct {
 	// Metrics of the watched claims.
@@ -94,23 +93,21 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
-	k := &v1beta1.ClaimKind{}
-	// A ClaimKind that is gone is empty here, and needs no watch.
-	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
+	k, kind := &v1beta1.ClaimKind{}, c.registration.Inventory.ClaimKind(name)
+	gone := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	switch {
+	case client.IgnoreNotFound(gone) != nil:
+		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, gone)
+	case gone == nil && (kind == nil || kind.Revision != inventory.RevisionOf(k)):
+		return ctrl.Result{}, nil // It is about to be registered, and comes here again.
+	case gone != nil || !kind.Watched:
+		c.drop(name)
+		return ctrl.Result{}, nil
 	}
 	verbs := []string{"list", "watch"}
 	later := k.Spec.WhenUnmatched == v1beta1.BindLater
 	if later {
 		verbs = append(verbs, "patch")
-	}
-	if !selector.WatchesClaims(k) {
-		c.drop(name)
-		return ctrl.Result{}, nil
-	}
-	kind := c.registration.Inventory.ClaimKind(name)
-	if kind == nil || kind.Revision != inventory.RevisionOf(k) {
-		return ctrl.Result{}, nil // It is about to be registered, and comes here again.
 	}
 	found, err := c.registration.LookUpClaims(ctx, k, verbs...)
 	var unwritable error

@@ -2,9 +2,12 @@ package latebinding
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -15,8 +18,8 @@ type kindCounts struct {
 	// watches of the claim kinds that the class kind serves, sorted by name, without those
 	// whose claims are not known.
 	watches []*claimWatch
-	// complete is false while claims that are watched have not been listed yet.
-	complete bool
+	// missing is why claims may not be counted, nil if all are. See NotYet.
+	missing error
 }
 
 // known reports whether any claims are counted.
@@ -33,24 +36,32 @@ func (n kindCounts) of(c *inventory.Class) (claims int64) {
 // countsFor returns the counts for a class kind.
 func (c *Claims) countsFor(kind *inventory.ClassKind) kindCounts {
 	snapshot, watches := c.registration.Inventory.Snapshot(), c.watches()
-	n := kindCounts{complete: snapshot != nil}
+	n := kindCounts{}
+	if snapshot == nil {
+		n.missing = errNotWatched
+	}
 	for _, name := range slices.Sorted(slices.Values(kind.ClaimKinds)) {
 		view := snapshot[name]
-		if view == nil || view.Conflict != nil || !view.Kind.Watched || view.FaultOf(kind.Name) != nil {
+		// A claim kind that is not watched for the class kind yet is about to be compiled again.
+		if view == nil || view.Conflict != nil || !view.Kind.Watched && !kind.CountsClaims || view.FaultOf(kind.Name) != nil {
 			continue
 		}
+		why := c.Problem(name)
 		if w := watches[name]; w != nil && w.published.Load().synced {
 			n.watches = append(n.watches, w)
-		} else if NotYet(c.Problem(name)) {
-			n.complete = false
+		} else {
+			why = cmp.Or(why, errNoAnswer)
+		}
+		if why != nil && !errors.Is(why, cluster.ErrNotInstalled) && (n.missing == nil || NotYet(why)) {
+			n.missing = fmt.Errorf("the claims of %q are not counted: %w", name, why)
 		}
 	}
 	return n
 }
 
 // OfClass returns how many claims have a class, by claim kind, without those that have
-// none. complete is false while claims that are watched have not been listed yet.
-func (c *Claims) OfClass(class *inventory.Class) (claims map[string]int64, complete bool) {
+// none. missing is why there may be more, nil if all are counted.
+func (c *Claims) OfClass(class *inventory.Class) (claims map[string]int64, missing error) {
 	n := c.countsFor(class.Kind)
 	claims = map[string]int64{}
 	for _, w := range n.watches {
@@ -58,17 +69,17 @@ func (c *Claims) OfClass(class *inventory.Class) (claims map[string]int64, compl
 			claims[w.kind.Name] = bound
 		}
 	}
-	return claims, n.complete
+	return claims, n.missing
 }
 
 // OfClasses returns how many claims have one of these classes. known is false if no claims
-// of the kinds that they serve are watched, and complete as for OfClass.
+// of the kinds that they serve are watched, and complete false while they have not been listed yet.
 func (c *Claims) OfClasses(classes *inventory.Classes) (claims int64, known, complete bool) {
 	n := c.countsFor(classes.Kind)
 	if n.known() {
 		classes.Each(func(c *inventory.Class) { claims += n.of(c) })
 	}
-	return claims, n.known(), n.complete
+	return claims, n.known(), !NotYet(n.missing)
 }
 
 // eachClassKind calls a function with the classes of each kind whose claims are counted.

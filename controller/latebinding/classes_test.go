@@ -39,8 +39,8 @@ func TestClassCounts(t *testing.T) {
 			r.golds.ClaimKinds = []string{lateKind, "nobody.example.org"}
 			used, unused, gone := r.golds.NewClass(&metav1.ObjectMeta{Name: "used"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "unused"}, nil), r.golds.NewClass(&metav1.ObjectMeta{Name: "gone"}, nil)
 			of := func(c *inventory.Class) map[string]int64 {
-				claims, complete := r.claims.OfClass(c)
-				assert.True(t, complete)
+				claims, missing := r.claims.OfClass(c)
+				assert.NoError(t, missing)
 				return claims
 			}
 			eventually(t, "We should list the claims.", func(c *assert.CollectT) {
@@ -76,15 +76,26 @@ func TestClassCountsIncomplete(t *testing.T) {
 	r := newLateReplica(t, s, lateClaimKind())
 	r.awaitCounts(t, ClaimCounts{})
 	r.golds.ClaimKinds = []string{lateKind}
-	assert.True(t, r.claims.countsFor(r.golds).complete)
+	incomplete := func(want bool, reason string) {
+		t.Helper()
+		_, known, complete := r.claims.OfClasses(labelled(r.golds))
+		assert.False(t, known, reason)
+		assert.Equal(t, want, !complete, reason)
+	}
+	require.NoError(t, r.claims.countsFor(r.golds).missing)
 	r.claims.drop(lateKind)
-	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should say that the claims are not listed yet.")
+	incomplete(true, "We should say that the claims are not listed yet.")
+	r.claims.unwatched(lateKind, cluster.ErrUnsuitable)
+	incomplete(false, "We should not wait for claims that cannot be listed.")
+	require.ErrorIs(t, r.claims.countsFor(r.golds).missing, cluster.ErrUnsuitable, "We should say that there may be some.")
 	r.claims.unwatched(lateKind, cluster.ErrNotInstalled)
-	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that cannot be listed.")
+	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should know that there are none.")
 	admit := lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Admit })
 	r.registration.Inventory.SetClaimKind(selector.NewClaimKind(admit))
 	r.claims.drop(lateKind)
-	assert.Equal(t, kindCounts{complete: true}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
+	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
+	r.golds.CountsClaims = true
+	require.ErrorIs(t, r.claims.countsFor(r.golds).missing, errNotWatched, "We should say that the claims are about to be watched.")
 }
 
 func TestClassSeriesAreBounded(t *testing.T) {

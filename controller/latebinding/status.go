@@ -9,7 +9,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// Ready returns an error until the claims that a strategy counts have been counted
+// Ready returns an error until the claims of the kinds that are Counted have been counted
 // once. Without that, a new replica would take every class for empty. Ready does not
 // wait for kinds that the API server refuses or does not serve, nor for any kind longer
 // than registry.RefusalGrace: one registration must not block all other claims.
@@ -18,7 +18,7 @@ func (c *Claims) Ready(now time.Time) error {
 		return nil
 	}
 	for name, view := range c.registration.Inventory.Snapshot() {
-		if !view.Kind.Strategy.Counted {
+		if !view.Kind.Counted {
 			continue
 		}
 		if err := c.Problem(name); NotYet(err) {

@@ -16,7 +16,7 @@ import (
 
 // What is read of a claim depends on the expressions of the ClassKinds that serve its
 // ClaimKind, and what is held of a class on those of the ClaimKinds that its ClassKind serves.
-// So a change of one is a change of the other.
+// So a change of one is a change of the other. A ClassKind may also need the claims counted.
 
 // registeredClaimKind is what a ClaimKind was compiled to, and what the schema of its claims says.
 type registeredClaimKind struct {
@@ -96,10 +96,10 @@ func looksAtClasses(k *v1beta1.ClaimKind) bool {
 	return len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != ""
 }
 
-// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at.
+// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count.
 func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (names []string) {
 	k, ok := classKind.(*v1beta1.ClassKind)
-	if !ok || len(k.Spec.Fits) == 0 {
+	if !ok || len(k.Spec.Fits) == 0 && !k.CountsClaims() {
 		return nil
 	}
 	served, _ := claimKindsServed(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.

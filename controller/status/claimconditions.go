@@ -28,9 +28,9 @@ var faultsOfClaims = []string{
 }
 
 // describeClaims writes what is known of a kind's claims into its status.
-func (s *Writer) describeClaims(k *v1beta1.ClaimKind) {
+func (s *Writer) describeClaims(k *v1beta1.ClaimKind, counted bool) {
 	status := &k.Status
-	later, counted := k.Spec.WhenUnmatched == v1beta1.BindLater, selector.CountsClaims(k.Spec.Choice.Strategy)
+	later := k.Spec.WhenUnmatched == v1beta1.BindLater
 	if n, known := s.Claims.CountsOf(k.Name); known { // Until then, the numbers of the last leader stay.
 		status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
 	}
@@ -72,10 +72,11 @@ func lateBinding(err error) metav1.Condition {
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
 }
 
-// claimsCounted is the condition of a kind whose strategy counts claims, by why they cannot be counted.
+// claimsCounted is the condition of a kind whose claims are to be counted, by why they cannot be.
 func claimsCounted(err error) metav1.Condition {
 	return condition(err, v1beta1.ConditionClaimsCounted, "the claims of each class are counted",
-		"the claims of each class are not counted, so only those bound in the last 40 seconds count")
+		"the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class "+
+			"is deleted whose ClassKind has spec.onDelete Deny")
 }
 
 // countClaims writes how many claims have a class of a kind, nil classes if those are not

@@ -96,7 +96,7 @@ func TestOnClassCounts(t *testing.T) {
 func TestDescribeClaims(t *testing.T) {
 	const later, counted = v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted
 	const bound, known = "claims without a class are bound when there is one for them", "the claims of each class are counted"
-	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count: "
+	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
 	const permit = ": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
 	condition := func(conditionType string, met metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: conditionType, Status: met, Reason: reason, Message: message}
@@ -111,6 +111,7 @@ func TestDescribeClaims(t *testing.T) {
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
 	type args struct {
 		admit, random  bool // instead of BindLater and LeastClaims
+		denied         bool // A ClassKind has onDelete Deny.
 		before         []metav1.Condition
 		bound, waiting *int32 // before
 		claims         watched
@@ -128,6 +129,11 @@ func TestDescribeClaims(t *testing.T) {
 			reason: "We should say that all is well, and the numbers.",
 			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
 			want:   want{well, two, three},
+		},
+		"DeletionsDenied": {
+			reason: "We should say what the deletion of a class depends on.",
+			args:   args{admit: true, random: true, denied: true, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},
+			want:   want{conditions: well[1:], bound: two},
 		},
 		"ReferencePruned": {
 			reason: "We should not say that claims are bound whose reference would be removed.",
@@ -195,7 +201,7 @@ func TestDescribeClaims(t *testing.T) {
 			for _, c := range tc.args.before {
 				setCondition(&status.Conditions, c, 0)
 			}
-			(&Writer{Claims: tc.args.claims}).describeClaims(k)
+			(&Writer{Claims: tc.args.claims}).describeClaims(k, tc.args.denied || !tc.args.random)
 			for i := range status.Conditions {
 				status.Conditions[i].LastTransitionTime = metav1.Time{}
 			}

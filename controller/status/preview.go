@@ -64,7 +64,7 @@ func (p *Preview) ClaimKind(ctx context.Context, k *v1beta1.ClaimKind) (problems
 	switch {
 	case k.Spec.WhenUnmatched == v1beta1.BindLater:
 		problems = append(problems, unmet(lateBinding(p.Registration.ProbeClaims(ctx, k, "list", "watch", "patch")))...)
-	case selector.WatchesClaims(k):
+	case kind.Counted:
 		problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, k, "list", "watch")))...)
 	}
 	// Last: many schemas may use up the deadline of the review.
@@ -121,6 +121,13 @@ func (p *Preview) ClassKind(ctx context.Context, k *v1beta1.ClassKind) []string 
 		names[i] = named.Name
 	}
 	problems = append(problems, p.unregistered(ctx, "spec.claimKinds", names, &v1beta1.ClaimKind{})...)
+	if k.CountsClaims() {
+		claimKinds, _, _ := registry.List(ctx, p.Cache) // The status says what is wrong with those that are not known here.
+		served := rules.Served(k, claimKinds)
+		for _, c := range served[:min(len(served), maxProbed)] {
+			problems = append(problems, unmet(claimsCounted(p.Registration.ProbeClaims(ctx, c, "list", "watch")))...)
+		}
+	}
 	return append(problems, mistyped(p.Registration.Types(ctx, k))...)
 }
 

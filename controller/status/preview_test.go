@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 
@@ -47,6 +48,13 @@ func TestPreviewWithoutAnswers(t *testing.T) {
 		"claims without a class are not bound later: " + unanswered,
 	}, p.ClaimKind(t.Context(), k), "We should say what we could not find out.")
 	assert.Equal(t, []string{unanswered}, p.ClassKind(t.Context(), &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: classes}}))
+
+	cached.ClaimKinds = []v1beta1.ClaimKind{*controllertest.NewClaimKind(name)}
+	problems := p.ClassKind(t.Context(), &v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: classes},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(name), OnDelete: v1beta1.DenyDeletion},
+	})
+	assert.Contains(t, problems, claimsCounted(errors.New(unanswered)).Message, "We should say that the claims may not be counted.")
 }
 
 func TestPreviewAsksForFewNames(t *testing.T) {

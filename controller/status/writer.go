@@ -128,7 +128,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1beta1.ClaimKind{}, classKinds, loop.RevisionChanged).
 		WatchesRawSource(loop.RequestsFrom(s.classTypes.changed.Add, statusDelay)).
 		WatchesRawSource(s.changes(s.rivals)).
-		WatchesRawSource(loop.RequestsFrom(s.ClassEntries.OnChange, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(s.onClassEntries, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
@@ -152,6 +152,11 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
 	}
 	return nil
+}
+
+// onClassEntries calls a function with each class kind for whose entries there is room now, or not any more.
+func (s *Writer) onClassEntries(ctx context.Context, call func(classKind string)) {
+	s.ClassEntries.OnChange(ctx, func(kind string) { call(strings.TrimSuffix(kind, v1beta1.DeletionSuffix)) })
 }
 
 // changes is a source of requests for the objects that a changed class kind touches.
@@ -203,7 +208,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
-	guarded, err := s.guarded(ctx, name)
+	guarded, err := s.guarded(ctx, k)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -218,19 +223,22 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 }
 
 // guarded reports whether the API server asks us before it stores a default class.
-func (s *Writer) guarded(ctx context.Context, classKind string) (metav1.Condition, error) {
+func (s *Writer) guarded(ctx context.Context, k *v1beta1.ClassKind) (metav1.Condition, error) {
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, v1beta1.ClassConfiguration)
 	if err != nil {
 		return metav1.Condition{}, err
 	}
 	c := met(v1beta1.ConditionGuarded, v1beta1.ReasonConfigured, "a second default class, or a malformed weight, is refused")
-	if configurations.ClassEntry(classKind) == nil {
+	if configurations.ClassEntry(k.Name) == nil {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotConfigured
 		c.Message = "the webhook configuration has no entry for it yet; it gets one once it is ready"
 	}
 	problem := s.ClassEntries.Problem()
-	tooLarge := s.ClassEntries.TooLarge(classKind)
+	tooLarge, notDenied := s.ClassEntries.TooLarge(k.Name), s.ClassEntries.TooLarge(k.Name+v1beta1.DeletionSuffix)
 	switch {
+	case notDenied != "" && k.Spec.OnDelete.Denies() && c.Status == metav1.ConditionTrue:
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonTooLarge
+		c.Message = "the deletion of a class that claims have is not refused: " + notDenied
 	case tooLarge != "" && c.Status == metav1.ConditionFalse:
 		c.Reason, c.Message = v1beta1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
 	case problem != "" && c.Status == metav1.ConditionTrue:
@@ -271,7 +279,7 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	setCondition(&k.Status.Conditions, ready, k.Generation)
-	s.describeClaims(k)
+	s.describeClaims(k, view.Kind.Counted)
 	s.describeDefaulting(k)
 	s.describeUse(k)
 	s.counted.Notify(name)

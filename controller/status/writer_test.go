@@ -496,9 +496,36 @@ func TestGuarded(t *testing.T) {
 		})
 	}
 	refused := errors.New("connection refused")
-	_, err := (&Writer{Client: &controllertest.Cached{Err: refused}}).guarded(t.Context(), name)
+	_, err := (&Writer{Client: &controllertest.Cached{Err: refused}}).guarded(t.Context(), &v1beta1.ClassKind{})
 	assert.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
+
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s := &Writer{Client: &controllertest.Cached{Guarding: entries(name)}, ClassEntries: entriesWithout{"golds.example.org.deletion.classbind.io"}}
+	for onDelete, want := range map[v1beta1.OnDelete]string{
+		v1beta1.WarnOfDeletion: "True/Configured: " + guarded,
+		v1beta1.DenyDeletion:   "False/TooLarge: the deletion of a class that claims have is not refused: no room",
+	} {
+		k.Spec.OnDelete = onDelete
+		c, err := s.guarded(t.Context(), k)
+		require.NoError(t, err)
+		assert.Equal(t, want, conditionText(&c), "We should not be green while classes in use may go.")
+	}
+	s.onClassEntries(t.Context(), func(classKind string) { assert.Equal(t, name, classKind, "We should look at the class kind again.") })
 }
+
+// entriesWithout has no room for one entry.
+type entriesWithout struct{ kind string }
+
+func (entriesWithout) Problem() string { return "" }
+
+func (e entriesWithout) TooLarge(kind string) string {
+	if kind == e.kind {
+		return "no room"
+	}
+	return ""
+}
+
+func (e entriesWithout) OnChange(_ context.Context, call func(string)) { call(e.kind) }
 
 func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"

@@ -117,6 +117,12 @@ func classKind(name string, isReady metav1.ConditionStatus, claimKinds ...string
 	return k
 }
 
+// onDelete is a class kind with this answer to deletions.
+func onDelete(answer v1beta1.OnDelete, k v1beta1.ClassKind) v1beta1.ClassKind {
+	k.Spec.OnDelete = answer
+	return k
+}
+
 // TestRounds has registrations, and entries in the configurations. An entry is written as its name, the version and the scope.
 func TestRounds(t *testing.T) {
 	const bind, guard, deletion = ".bind.classbind.io", ".guard.classbind.io", ".deletion.classbind.io"
@@ -278,6 +284,18 @@ func TestRounds(t *testing.T) {
 				entries: []string{a.Name + bind + " v1 Namespaced"},
 				again:   registry.RetryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
 			},
+		},
+		"OnDelete": {
+			reason: "We should be asked as the class kind says, and about each whose claims are watched for another.",
+			before: []string{}, claims: watched,
+			classes: []v1beta1.ClassKind{
+				onDelete(v1beta1.DenyDeletion, classKind("a.example.org", isReady, "admitted.example.org")), onDelete(v1beta1.AllowDeletion, classKind("b.example.org", isReady, "later.example.org")),
+				classKind("c.example.org", isReady, "admitted.example.org"),
+			},
+			want: want{entries: []string{
+				a.Name + guard + " v1 Namespaced", a.Name + deletion + " * Namespaced", b.Name + guard + " v1 Namespaced",
+				"c.example.org" + guard + " v1 Cluster", "c.example.org" + deletion + " * Cluster",
+			}},
 		},
 		"Deletions": {
 			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",

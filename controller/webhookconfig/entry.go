@@ -172,15 +172,17 @@ func (a Address) classEntry(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind
 	return e
 }
 
-// deletionEntry has the failurePolicy Ignore: without our answer, only a warning is missing.
-// It is of all versions: to convert a class for us may fail, which Ignore does not cover.
+// deletionEntry has the failurePolicy Ignore, unless deletions are refused: without our answer,
+// only a warning is missing. It is of all versions: to convert a class for us may fail, which Ignore does not cover.
 func (a Address) deletionEntry(k *v1beta1.ClassKind, r rule, ca []byte) Entry {
 	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
 	r.APIVersions = []string{anyVersion}
 	e := a.entry(k.Name+v1beta1.DeletionSuffix, v1beta1.DeletionPath, r, ca, v1beta1.NamespaceSelector{})
 	e.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "is-not-by-a-controller", Expression: isByNoController}}
-	e.FailurePolicy = new(admissionregistrationv1.Ignore)
-	e.TimeoutSeconds = new(int32(v1beta1.DeletionTimeoutSeconds))
+	if !k.Spec.OnDelete.Denies() {
+		e.FailurePolicy = new(admissionregistrationv1.Ignore)
+		e.TimeoutSeconds = new(int32(v1beta1.DeletionTimeoutSeconds))
+	}
 	return e
 }
 
@@ -221,7 +223,8 @@ func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.
 	}
 }
 
-// isByNoController is the CEL expression that says that somebody may read the warning. The
-// controllers delete many classes, one after the other, and would wait for each answer.
+// isByNoController is the CEL expression that says that somebody may read the answer. The
+// controllers delete many classes, one after the other: they would wait for each answer, and try
+// for ever what is refused. The last user stands for all controllers where they share one.
 const isByNoController = `!(request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", ` +
-	`"system:serviceaccount:kube-system:generic-garbage-collector"])`
+	`"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"])`

@@ -3,6 +3,7 @@ package webhookconfig
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,7 +59,7 @@ func TestEntries(t *testing.T) {
 		"name": "golds.example.org.deletion.classbind.io",
 		"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/deletion", "port": 443}, "caBundle": "UEVN"},
 		"rules": [{"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["*"], "resources": ["golds"], "scope": "Cluster"}],
-		"matchConditions": [{"name": "is-not-by-a-controller", "expression": "!(request.userInfo.username in [\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\"])"}],
+		"matchConditions": [{"name": "is-not-by-a-controller", "expression": "!(request.userInfo.username in [\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\", \"system:kube-controller-manager\"])"}],
 		"failurePolicy": "Ignore",
 		"matchPolicy": "Equivalent",
 		"namespaceSelector": {"matchExpressions": [` + always + `]},
@@ -102,7 +103,11 @@ func TestEntries(t *testing.T) {
 
 	found.Namespaced = false
 	golds, rule := classKind("golds.example.org", ""), servedRule("golds.example.org", found)
-	check(deletion, a.deletionEntry(&golds, *rule, pem), "We should hold up no deletion, nor refuse one.")
+	denying := strings.NewReplacer(`"Ignore"`, `"Fail"`, `"timeoutSeconds": 1`, `"timeoutSeconds": 3`).Replace(deletion)
+	for answer, want := range map[v1beta1.OnDelete]string{"": deletion, v1beta1.WarnOfDeletion: deletion, v1beta1.DenyDeletion: denying, "FromALaterRelease": denying} {
+		kind := onDelete(answer, golds)
+		check(want, a.deletionEntry(&kind, *rule, pem), "We should hold up no deletion, nor refuse one, unless it is to be refused.")
+	}
 	check(registration, a.registrationEntry(pem), "We should be asked about registrations, and stop none while we do not answer.")
 	rule.Operations = append(rule.Operations, admissionregistrationv1.Update)
 	golds.Spec.Default, golds.Spec.Weight = v1beta1.Source{Annotation: "default"}, v1beta1.Source{Annotation: "weight"}

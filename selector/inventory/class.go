@@ -43,6 +43,10 @@ type ClassKind struct {
 	Namespaced bool
 	// ClaimKinds are the names of the claim kinds that the classes can satisfy.
 	ClaimKinds []string
+	// OnDelete is the answer to the deletion of a class that claims have.
+	OnDelete v1beta1.OnDelete
+	// CountsClaims is that of the ClassKind.
+	CountsClaims bool
 	// DefaultMark is where a class is marked as the default.
 	DefaultMark v1beta1.Source
 	// WeightFrom is where a class has its weight.
@@ -68,6 +72,8 @@ func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced
 		GroupVersionKind: kind,
 		Namespaced:       namespaced,
 		ClaimKinds:       rules.ServedNames(k, claimKinds),
+		OnDelete:         k.Spec.OnDelete,
+		CountsClaims:     k.CountsClaims(),
 		DefaultMark:      k.Spec.Default,
 		WeightFrom:       k.Spec.Weight,
 		isDefault:        newSource(k.Spec.Default),
