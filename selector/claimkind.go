@@ -30,8 +30,8 @@ type ClaimKind struct {
 	// Counted says that the claims of each class are counted, and Watched that every replica
 	// watches the claims, for this or another reason: see CountsClaims and WatchesClaims.
 	Counted, Watched bool
-	// Serial is another one once claims may be read or bound in another way: the ClaimKind changed,
-	// or the fits of a ClassKind that serves it, and not only the status.
+	// Serial is another one once claims may be read, counted or bound in another way: the ClaimKind
+	// changed, or the fits or onDelete of a ClassKind that serves it, and not only the status.
 	Serial uint64
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
@@ -63,9 +63,10 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 	return c
 }
 
-// Same reports whether both decide on claims in the same way, as far as their registrations say.
+// Same reports whether both decide on claims, and count them, in the same way, as far as their registrations say.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
-	return k.Revision == o.Revision && k.Counted == o.Counted && reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
+	return k.Revision == o.Revision && k.Counted == o.Counted &&
+		reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 
 // CountsClaims reports whether the claims of each class are counted: for the strategy, or for

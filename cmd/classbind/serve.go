@@ -50,8 +50,8 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the webhooks that bind claims and keep one default class",
 		Long: `Serve the webhook that binds claims to classes, the one that refuses a
-second default class, and the one that warns of the deletion of a class in use,
-or refuses it. Another one says at once what is wrong with a registration.
+second default class, and the one for deletions of classes in use.
+Another one says at once what is wrong with a registration.
 
 The kinds of claim and class to look after are registered at any time by
 ClaimKind and ClassKind objects; no flag names them. The cluster must have

@@ -28,8 +28,9 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on every replica: each knows how many claims have a
-// class, and a new leader knows at once which claims wait.
+// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on
+// every replica: each knows how many claims have a class, and a new leader knows at once
+// which claims wait.
 type Claims struct {
 	// Metrics of the watched claims.
 	Metrics *Metrics
@@ -94,13 +95,14 @@ func (c *Claims) SetupWithManager(mgr ctrl.Manager) error {
 
 func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	k, kind := &v1beta1.ClaimKind{}, c.registration.Inventory.ClaimKind(name)
-	gone := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	gone := apierrors.IsNotFound(err)
 	switch {
-	case client.IgnoreNotFound(gone) != nil:
-		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, gone)
-	case gone == nil && (kind == nil || kind.Revision != inventory.RevisionOf(k)):
+	case err != nil && !gone:
+		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
+	case !gone && (kind == nil || kind.Revision != inventory.RevisionOf(k)):
 		return ctrl.Result{}, nil // It is about to be registered, and comes here again.
-	case gone != nil || !kind.Watched:
+	case gone || !kind.Watched:
 		c.drop(name)
 		return ctrl.Result{}, nil
 	}

@@ -121,6 +121,9 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	onClassEntries := func(ctx context.Context, call func(classKind string)) {
+		s.ClassEntries.OnChange(ctx, func(kind string) { call(strings.TrimSuffix(kind, v1beta1.DeletionSuffix)) })
+	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-status").
 		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClassKind{}, loop.RequestAfterUpdate(repairDelay)).
@@ -128,7 +131,7 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1beta1.ClaimKind{}, classKinds, loop.RevisionChanged).
 		WatchesRawSource(loop.RequestsFrom(s.classTypes.changed.Add, statusDelay)).
 		WatchesRawSource(s.changes(s.rivals)).
-		WatchesRawSource(loop.RequestsFrom(s.onClassEntries, statusDelay)).
+		WatchesRawSource(loop.RequestsFrom(onClassEntries, statusDelay)).
 		WatchesRawSource(loop.RequestsFrom(s.onClassCounts, classCountsDelay)).
 		Complete(loop.ByName(s.reconcileClassKind))
 	if err != nil {
@@ -152,11 +155,6 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("cannot set up the status of claim kinds: %w", err)
 	}
 	return nil
-}
-
-// onClassEntries calls a function with each class kind for whose entries there is room now, or not any more.
-func (s *Writer) onClassEntries(ctx context.Context, call func(classKind string)) {
-	s.ClassEntries.OnChange(ctx, func(kind string) { call(strings.TrimSuffix(kind, v1beta1.DeletionSuffix)) })
 }
 
 // changes is a source of requests for the objects that a changed class kind touches.

@@ -497,10 +497,10 @@ func TestGuarded(t *testing.T) {
 	}
 	refused := errors.New("connection refused")
 	_, err := (&Writer{Client: &controllertest.Cached{Err: refused}}).guarded(t.Context(), &v1beta1.ClassKind{})
-	assert.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
+	require.ErrorIs(t, err, refused, "We should not say that we are not asked when we could not look.")
 
 	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	s := &Writer{Client: &controllertest.Cached{Guarding: entries(name)}, ClassEntries: entriesWithout{"golds.example.org.deletion.classbind.io"}}
+	s := &Writer{Client: &controllertest.Cached{Guarding: entries(name)}, ClassEntries: entriesWithout{kind: name + v1beta1.DeletionSuffix}}
 	for onDelete, want := range map[v1beta1.OnDelete]string{
 		v1beta1.WarnOfDeletion: "True/Configured: " + guarded,
 		v1beta1.DenyDeletion:   "False/TooLarge: the deletion of a class that claims have is not refused: no room",
@@ -510,13 +510,13 @@ func TestGuarded(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, conditionText(&c), "We should not be green while classes in use may go.")
 	}
-	s.onClassEntries(t.Context(), func(classKind string) { assert.Equal(t, name, classKind, "We should look at the class kind again.") })
 }
 
 // entriesWithout has no room for one entry.
-type entriesWithout struct{ kind string }
-
-func (entriesWithout) Problem() string { return "" }
+type entriesWithout struct {
+	said
+	kind string
+}
 
 func (e entriesWithout) TooLarge(kind string) string {
 	if kind == e.kind {
@@ -524,8 +524,6 @@ func (e entriesWithout) TooLarge(kind string) string {
 	}
 	return ""
 }
-
-func (e entriesWithout) OnChange(_ context.Context, call func(string)) { call(e.kind) }
 
 func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"

@@ -186,7 +186,7 @@ func TestDefaults(t *testing.T) {
 			"classes": {"precedence": "Name", "namespaces": {"from": "SameAsClaim"}},
 			"choice": {"strategy": "WeightedRandom", "seed": "Claim", "annotate": "Nothing"},
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
-		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}}`,
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
 	} {
 		found, err := readDocuments(strings.NewReader(object), "object", nil)
 		require.NoError(t, err)
