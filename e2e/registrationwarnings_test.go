@@ -31,6 +31,7 @@ func TestRegistrationWarnings(t *testing.T) {
 	forbidden := func(kind, verb string) string {
 		return fmt.Sprintf("%s is forbidden: classbind may not %s it", kind, verb)
 	}
+	const notCounted = "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
 	const notInstalled = "the API server serves no such resource: install its CRD, or correct the name, which is <plural>.<group>"
 	for name, tc := range map[string]struct {
 		reason string
@@ -72,7 +73,13 @@ func TestRegistrationWarnings(t *testing.T) {
 		},
 		"NotCounted": {
 			reason: "We should say which right a strategy lacks.", claimKind: "{choice: {strategy: LeastClaims}, claims: {resource: others.bare.%[1]s}}",
-			want: []string{"claims.%[1]s: the claims of each class are not counted, so only those bound in the last 40 seconds count: " + forbidden("others.bare.%[1]s", "list") +
+			want: []string{"claims.%[1]s: " + notCounted + forbidden("others.bare.%[1]s", "list") +
+				": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"},
+		},
+		"NotCountedForDeletions": {
+			reason: "We should say which right the refusal of deletions lacks.", before: claimKind("claims.%[1]s", "{claims: {resource: others.bare.%[1]s}}"),
+			classKind: "{onDelete: Deny, claimKinds: [{name: claims.%[1]s}]}",
+			want: []string{"classes.%[1]s: " + notCounted + forbidden("others.bare.%[1]s", "list") +
 				": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"},
 		},
 		"Related": {
