@@ -155,9 +155,9 @@ hostile: control-plane ## Attack classbind while honest claims are created: make
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race
-race: control-plane ## Prove at length that there is one default: make race ROUNDS=200
-	@echo "==> Exploring every interleaving of requests (three take seconds)"
-	@REQUESTS=$${REQUESTS:-3} go test -v -timeout 24h -run TestEveryInterleaving ./webhook/onedefault
+race: control-plane ## Prove at length that there is one default, and that no class holds too much: make race ROUNDS=200
+	@echo "==> Exploring every interleaving of requests (three take a minute)"
+	@REQUESTS=$${REQUESTS:-3} go test -v -timeout 24h -run TestEveryInterleaving ./webhook/onedefault ./webhook/capacity
 	@echo "==> Compiling the race (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/race $(if $(ROUNDS),--rounds=$(ROUNDS)) $(if $(REPLICAS),--replicas=$(REPLICAS)) \
 	  $(if $(APISERVERS),--api-servers=$(APISERVERS)) $(if $(WRITERS),--writers=$(WRITERS))

@@ -283,11 +283,21 @@ func TestGuard(t *testing.T) {
 // a request that is starved takes longer than the API servers are given here.
 // That the judge would see a double default is tested beside it.
 func TestRace(t *testing.T) {
+	testRace(t, race.ShortScenarios(), map[string]int{"race": 12, "partitions": 12, "twins": 12, "forger": 12, "chaos": 6})
+}
+
+// TestCapacityRace is the same for capacities. That the auditor would see too much is tested beside it.
+func TestCapacityRace(t *testing.T) {
+	testRace(t, race.ShortCapacityScenarios(), map[string]int{"capacity": 30, "capacity-chaos": 60})
+}
+
+// testRace with so many rounds of each scenario.
+func testRace(t *testing.T, scenarios []race.Scenario, rounds map[string]int) {
+	t.Helper()
 	long(t)
 	if inPods() {
 		t.Skip("It needs control planes of its own, with replicas as processes beside them.")
 	}
-	scenarios := race.ShortScenarios()
 	timing := scenarios[0].Timing
 	commands := race.Commands{0: command}
 	require.NoError(t, commands.Build(t.Context(), t.TempDir(), timing, os.Stderr))
@@ -298,11 +308,10 @@ func TestRace(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, fleet.Stop(), "We should see the replicas end well.") })
 	for _, s := range scenarios {
-		rounds := map[string]int{"race": 12, "partitions": 12, "twins": 12, "forger": 12, "chaos": 6}[s.Name]
 		t.Run(s.Name, func(t *testing.T) {
-			result, err := fleet.Race(t.Context(), s, rounds, 16)
+			result, err := fleet.Race(t.Context(), s, rounds[s.Name], 16)
 			require.NoError(t, err)
-			assert.Equal(t, race.Result{Rounds: rounds}, result, "We should see no double default, and every loser told why.")
+			assert.Equal(t, race.Result{Rounds: rounds[s.Name]}, result, "We should see no violation, and every loser told why.")
 		})
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -346,6 +347,7 @@ func (w *world) rights(t *testing.T) {
 		{selfSigned, "classbind-self-signed", []string{
 			"events: create patch",
 			"leases.coordination.k8s.io: create delete get list update watch",
+			"ledgers.classbind.io: create delete get list update watch",
 			"secrets classbind-ca: get list update watch",
 			"secrets classbind-tls: get",
 			"secrets: create",
@@ -353,6 +355,7 @@ func (w *world) rights(t *testing.T) {
 		{certManager, "classbind-cert-manager", []string{
 			"events: create patch",
 			"leases.coordination.k8s.io: create delete get list update watch",
+			"ledgers.classbind.io: create delete get list update watch",
 			"secrets classbind-ca: get",
 			"secrets classbind-tls: get list watch",
 		}},
@@ -431,9 +434,11 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 // then has the alerts judged by what it and the API server count when it is gone.
 func (w *world) applyAgain(t *testing.T) {
 	replica := w.serve(t)
-	w.register(t, "again.test", `{claims: {when: "namespace.metadata.name != ''"}, choice: {strategy: LeastClaims}, whenUnmatched: BindLater}`, class("again.test", "Class", "only", ""))
+	w.register(t, "again.test", `{claims: {when: "namespace.metadata.name != ''"}, choice: {strategy: LeastClaims}, whenUnmatched: BindLater}`, class("again.test", "Class", "only", "annotations: {classbind.io/capacity: '5'}, "))
+	w.register(t, "hard.again.test", "{reference: {path: .spec.classRef}}", class("hard.again.test", "Class", "only", ""))
+	w.apply(t, classKind("classes.hard.again.test", "{claimKinds: [{name: claims.hard.again.test}], capacity: {enforcement: Hard}}"))
 	w.resources(t, "Claim ignored.ignored.test Namespaced")
-	w.apply(t, claimKind("ignored.ignored.test", "{admission: {failurePolicy: Ignore}, classes: {use: {subject: Namespace}}}")+classKind("classes.again.test", "{claimKinds: [{name: claims.again.test}, {name: ignored.ignored.test}]}"))
+	w.apply(t, claimKind("ignored.ignored.test", "{admission: {failurePolicy: Ignore}, classes: {use: {subject: Namespace}}}")+classKind("classes.again.test", "{claimKinds: [{name: claims.again.test}, {name: ignored.ignored.test}], capacity: {}}"))
 	w.awaitClaims(t, "ignored.ignored.test")
 	kept := func() string {
 		claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -495,6 +500,10 @@ type series struct {
 func (w *world) alerts(t *testing.T, r *replica) {
 	_, _, err := w.create(t, claim("ignored.test", "not-allowed"), client.DryRunAll)
 	require.NoError(t, err)
+	const only = "apiVersion=hard.again.test/v1 kind=Class name=only"
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // No ledger is open yet, so it is refused once the API server asks.
+		require.Error(c, w.Create(t.Context(), naming("hard.again.test", "default", rand.Text(), only)))
+	}, patience, 50*time.Millisecond)
 	metrics, err := r.Metrics(t.Context())
 	require.NoError(t, err)
 	exposed := decode(t, bytes.NewReader(metrics))

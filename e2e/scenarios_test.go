@@ -33,6 +33,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "cheapest", then: cheapest},
 		{name: "crossplane-v2", project: "crossplane/crossplane", then: compositions},
+		{name: "datastores", then: datastores},
 		{name: "managed-resource", project: "crossplane/crossplane", then: managedResource},
 		{name: "resource-class", then: resourceClass},
 		{name: "service-fabrik", then: serviceFabrik},
@@ -48,7 +49,7 @@ func TestScenarios(t *testing.T) {
 	long(t)
 	t.Parallel()
 	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	w.serve(t, "--in-flight-window="+hardWindow.String())
 	source := newCRDSource(t)
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -361,6 +362,21 @@ func compositions(t *testing.T, i *installedScenario) {
 	i.moves(t, "database-gcp", "databases")
 	i.awaitGets(t, database, i.to(t, database, "database-gcp"))
 	i.awaitGets(t, bucket, i.to(t, bucket, "bucket-gcp"))
+}
+
+func datastores(t *testing.T, i *installedScenario) {
+	database := i.claim(t, "database", "full-of-namespace")
+	require.NoError(t, unstructured.SetNestedField(database.Object, "10.5Gi", "spec", "size"))
+	require.Nil(t, i.bound(t, database), "We should round up, and give a namespace no more than its part.")
+	other := i.claim(t, "database", "of-another-namespace")
+	other.SetNamespace("kube-public")
+	require.Equal(t, i.to(t, other, "fast"), i.bound(t, other))
+	named := other.DeepCopy()
+	named.SetName("named")
+	named.SetNamespace("kube-node-lease")
+	named.SetResourceVersion("")
+	err := i.Create(t.Context(), named)
+	require.ErrorContains(t, err, "full: 100 of 100", "We should refuse a Disk that names a full Datastore.")
 }
 
 func managedResource(t *testing.T, i *installedScenario) {

@@ -18,7 +18,7 @@ import (
 // TestAskKeepsTheClaim keeps late binding, which holds the Ask alone, from losing what a
 // claim asks for: also a field of Claim that somebody adds.
 func TestAskKeepsTheClaim(t *testing.T) {
-	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true} // It is not known later.
+	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true} // It is not known later.
 	kept := map[string]bool{}
 	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty}),
 		func(s *v1beta1.ClaimKindSpec) {

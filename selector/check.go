@@ -39,6 +39,7 @@ func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object ma
 	}
 	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
 	defer deadline.end()
+	in.Usage = 1
 	subject, err := subject{Claim: in.Claim, view: v}, error(nil)
 	if in.Object != nil && in.LeftAlone == "" && len(in.Problems) == 0 {
 		in, subject.facts, err = d.resolve(ctx, v, in, Admit)
@@ -108,6 +109,37 @@ func (d *Decider) checkNamed(deadline *lazyDeadline, claimant subject, namespace
 	return refused, nil
 }
 
+// Enforced are the classes that a reference may mean whose capacity is enforced. The claim is refused if it may mean
+// only classes of such kinds, and none is there.
+func (d *Decider) Enforced(
+	ctx context.Context, v *View, namespace string, to claim.Target,
+) (all []*inventory.Class, _ *Refused, err error) {
+	if v.Fault != nil {
+		return nil, nil, v.Fault
+	}
+	found, enforced := false, false
+	for s, in := range v.Kind.Named(v.All, namespace, to) {
+		if s.Kind.Namespaced && in == "" {
+			continue // The claim has no namespace, and no class is there.
+		}
+		c := s.Find(in, to.Name)
+		if c == nil && s.Kind.IsHard() && d.Class != nil { // The watch may be behind.
+			if c, err = d.Class(ctx, namespace, s.Kind, in, to.Name); err != nil {
+				return nil, nil, err
+			}
+		}
+		found, enforced = found || c != nil, enforced || s.Kind.IsHard()
+		if c != nil && c.Kind.IsHard() {
+			all = append(all, c)
+		}
+	}
+	if found || !enforced {
+		return all, nil, nil
+	}
+	name := truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
+	return nil, &Refused{name, reasonNotFound, "not there"}, nil
+}
+
 // refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
 func (v *View) refuses(claim subject, c *inventory.Class) (*Refused, error) {
 	if by, _, err := v.Kind.Unmet(c); by != nil {
@@ -117,6 +149,10 @@ func (v *View) refuses(claim subject, c *inventory.Class) (*Refused, error) {
 	}
 	for i, f := range v.Kind.filters[:v.Kind.free] {
 		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
+			inFlight := v.Kind.Tally != nil && v.Kind.Tally.isInFlight(claim.Claim, v.Kind.CountedAs(c))
+			if f.reason == reasonFull && (c.Kind.IsHard() || inFlight) {
+				continue // It reserves room next, or was given the class just before and counts already.
+			}
 			return v.Kind.refused(c, i, err), nil
 		}
 	}

@@ -31,10 +31,16 @@ type ClaimKind struct {
 	// watches the claims, for this or another reason: see CountsClaims and WatchesClaims.
 	Counted, Watched bool
 	// Serial is another one once claims may be read, counted or bound in another way: the ClaimKind
-	// changed, or the fits or onDelete of a ClassKind that serves it, and not only the status.
+	// changed, or the fits, the capacity or onDelete of a ClassKind that serves it, and not only the status.
 	Serial uint64
+	// Limited says that a class kind that serves it has a capacity.
+	Limited bool
+	// Hard says that one of these capacities has the enforcement Hard.
+	Hard bool
 	// Tally counts the claims by class, where they are watched. Nil counts none.
 	Tally *Tally
+	// Room is how much of a class is taken, for a claim of a namespace. Nil does not know: each class counts as empty.
+	Room func(namespace string, c *inventory.Class) Room
 	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the
 	// status. It is for texts alone.
 	CannotBindLater atomic.Bool
@@ -53,6 +59,8 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 		Revision: inventory.RevisionOf(k),
 		Counted:  CountsClaims(k, classKinds...),
 		Watched:  WatchesClaims(k, classKinds...),
+		Limited:  slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).HasCapacity),
+		Hard:     slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).IsHard),
 	}
 	c.fault = cmp.Or(unknownValue(k), inventory.FaultOf("claim kind", k.Name, c.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
@@ -65,7 +73,7 @@ func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *Claim
 
 // Same reports whether both decide on claims, and count them, in the same way, as far as their registrations say.
 func (k *ClaimKind) Same(o *ClaimKind) bool {
-	return k.Revision == o.Revision && k.Counted == o.Counted &&
+	return k.Revision == o.Revision && k.Counted == o.Counted && k.Limited == o.Limited && k.Hard == o.Hard &&
 		reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 

@@ -124,6 +124,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	}
 	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
 	defer deadline.end()
+	decision.Claim.Usage = 1
 	if in.Object != nil {
 		decision.Claim, decision.facts, err = d.resolve(ctx, view, in, mode)
 		if err != nil || !decision.Drawn() {
@@ -185,7 +186,7 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 // draw a class from a view. If the mode commits, the memory of the strategy may have
 // changed meanwhile: then it draws again.
 func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
-	claim, memory := decision.subject(), view.Kind.memory
+	claim := decision.subject()
 	for {
 		began := d.now()
 		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, d.fresh()), granted: d.granted(view.Kind, claim.Claim)}
@@ -230,12 +231,31 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 				return err
 			}
 		}
-		if best.class == nil || memory == nil || !mode.Commits() || memory.commit(claim.Claim, best.class, best.rank, d.now()) {
+		if best.class == nil || !mode.Commits() || d.commit(view.Kind, claim.Claim, best) {
 			decision.Class = best.class
 			return nil
 		}
 		decision.forgetDraw()
 	}
+}
+
+// commit remembers that a claim gets a candidate, for later decisions. It is false if the draw would end in another way now: the
+// memory of the strategy has changed, or another claim took the room.
+func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
+	if best.class.Capacity != nil && !best.class.Kind.IsHard() {
+		best.class.Kind.Reserving.Lock() // So no two claims of this replica take the same room.
+		defer best.class.Kind.Reserving.Unlock()
+		if !k.hasRoom(c, best.class) {
+			return false
+		}
+	}
+	if k.memory != nil && !k.memory.commit(c, best.class, best.rank, d.now()) {
+		return false
+	}
+	if k.Counted && k.Tally != nil {
+		k.Tally.reserve(c, k.CountedAs(best.class), k.ShareOf(c.Namespace, c.Usage), d.now())
+	}
+	return true
 }
 
 // settle is the end of a draw, with or without a class. It refuses a claim that made classes costly
@@ -540,6 +560,9 @@ func (d *Decision) Reason() string {
 func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
+
+// IsFull reports whether a claim gets no class, and at least one had no room for it.
+func IsFull(d *Decision) bool { return d.Drawn() && d.Class == nil && droppedBy(d, reasonFull) }
 
 // droppedBy reports whether the filter with this reason dropped a class.
 func droppedBy(d *Decision, reason string) bool {

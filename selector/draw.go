@@ -75,12 +75,19 @@ var filters = [...]filter{
 		}
 		return func(_ subject, c *inventory.Class) (bool, error) { return c.Weight == 0, nil }
 	}},
+	{reasonFull, "full", func(k *ClaimKind) drops {
+		if !k.Limited {
+			return nil
+		}
+		return func(claim subject, c *inventory.Class) (bool, error) { return !k.hasRoom(claim.Claim, c), nil }
+	}},
 }
 
 const (
 	reasonCordoned   = "Cordoned"
 	reasonWeightZero = "WeightZero"
 	reasonShadowed   = "Shadowed"
+	reasonFull       = "Full"
 )
 
 // has makes the filter of a property of classes that matters to all claims.
@@ -219,10 +226,13 @@ type memory interface {
 	// rank of a class for a claim of this namespace. The draw is among the classes with
 	// the highest.
 	rank(namespace string, c *inventory.Class) int64
-	// commit remembers that a claim gets a class, at this time. It returns false if the
+	// commit remembers that a claim gets a class, at this time, beside what a Tally counts. It returns false if the
 	// class no longer has this rank: the caller then chooses again.
 	commit(claim claim.Claim, c *inventory.Class, rank int64, now time.Time) bool
 }
+
+// Counts reports whether the claims of a kind are counted by class.
+func (k *ClaimKind) Counts() bool { return k.Strategy.Counted || k.Limited }
 
 // byWeight gives shares that are proportional to the weights.
 func byWeight(u float64, weight int64) (rank int64, key float64) {

@@ -37,6 +37,8 @@ type Explanation struct {
 	BindWhen     *Evaluation `json:"when,omitempty"`
 	SelectorFrom *Evaluation `json:"selectorFrom,omitempty"`
 	Partition    *Evaluation `json:"partition,omitempty"`
+	// Usage is how much of the capacity of its class the claim uses, where an expression says so.
+	Usage *Evaluation `json:"usage,omitempty"`
 	// Related are the objects that expressions see as related.NAME, in the order of the ClaimKind.
 	Related []RelatedObject `json:"related,omitempty"`
 
@@ -242,6 +244,9 @@ func (d *Decision) drops(c *inventory.Class) *Drop {
 		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
 		drop.addError(err)
 		drop.addExpression(d.View.Kind, d.facts)
+		if f.reason == reasonFull {
+			drop.Text = d.View.Kind.fullText(d.Claim.Claim, c)
+		}
 		return drop
 	}
 	if gate := d.answers[c]; gate != nil {
@@ -424,6 +429,7 @@ func (e *Explanation) addFacts(read claim.Intake) {
 		{kind.BindWhen, &e.BindWhen, resolved || !kind.AsksOthers()},
 		{kind.SelectorFrom, &e.SelectorFrom, resolved && in.LeftAlone != claim.NotYet && read.Selector == nil},
 		{kind.PartitionOf, &e.Partition, resolved && in.LeftAlone == "" && kind.Asks(in.Claim) == nil},
+		{kind.Usage, &e.Usage, resolved && in.LeftAlone == ""},
 	} {
 		if x.of == nil || !x.evaluated {
 			continue

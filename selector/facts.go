@@ -179,6 +179,11 @@ func (r *resolver) resolve() error {
 			return nil
 		}
 	}
+	var err error
+	in.Usage, err = k.UsageOf(in.Object, &f.budget)
+	if isStored := r.mode == Later || r.mode == Preview; !isStored && r.fails("spec.classes.usage", k.Usage, err) {
+		return nil
+	}
 	for _, fit := range k.Fits {
 		r.resolveFit(fit, true)
 	}

@@ -411,7 +411,7 @@ func TestCraftedTally(t *testing.T) {
 		v := counting(1)
 		gold := v.Classes[0].All()[0]
 		for _, name := range claimtest.Crafted(t, "team-a/")[:100] {
-			v.Kind.memory.commit(claim.Claim{Namespace: "team-a", Name: name}, gold, 0, time.Unix(0, 0))
+			commit(v.Kind, claim.Claim{Namespace: "team-a", Name: name}, gold, time.Unix(0, 0))
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0))
 		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(gold)), "We should not take one claim for another whose name was made up for that.")
@@ -425,7 +425,7 @@ func TestCraftedTally(t *testing.T) {
 			name := fmt.Sprint("gold-", i)
 			if xxhash.Sum64String(prefix+name)%slots == 0 {
 				found++
-				v.Kind.Tally.Bind(v.Kind.CountedAs(kind.NewClass(&metav1.ObjectMeta{Name: name}, nil)))
+				v.Kind.Tally.Bind(v.Kind.CountedAs(kind.NewClass(&metav1.ObjectMeta{Name: name}, nil)), Share{})
 			}
 		}
 		table := *v.Kind.Tally.slots.Load()

@@ -36,23 +36,76 @@ type Tally struct {
 	growing sync.RWMutex
 	used    int
 
+	// freed counts how often claims gave back what they use of a capacity.
+	freed atomic.Uint64
+
 	mu      sync.Mutex
 	pending map[uint64]*inFlight // by claim, a list of those that look the same
 }
 
-// Count of the claims of one class.
+// Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim
+// counts for both.
 type Count struct {
-	class           uint64
+	key             uint64
 	bound, inFlight atomic.Int64
+	// used and reserved are how much of the capacity of the class these use.
+	used, reserved atomic.Int64
+	// of is the count of the whole class, nil if this is it.
+	of *Count
+}
+
+// add claims that use so much of the capacity, if there is one, or take them off.
+func (c *Count) add(bound, inFlight, usage int64) {
+	if bound != 0 {
+		c.bound.Add(bound)
+	}
+	if inFlight != 0 {
+		c.inFlight.Add(inFlight)
+	}
+	if c.of == nil {
+		return
+	}
+	c.of.add(bound, inFlight, usage)
+	for _, counts := range [...]*Count{c, c.of} {
+		counts.used.Add(bound * usage)
+		counts.reserved.Add(inFlight * usage)
+	}
 }
 
 // Unbind takes back one Bind.
-func (c *Count) Unbind() { c.bound.Add(-1) }
+func (c *Count) Unbind(usage int64) { c.add(-1, 0, usage) }
+
+// Share of a claim in its class: it uses so much of the capacity, as one of its namespace. It is zero where classes have no capacity.
+type Share struct {
+	isLimited bool
+	namespace string
+	usage     int64
+}
+
+// ShareOf a claim of a namespace that uses so much.
+func (k *ClaimKind) ShareOf(namespace string, usage int64) Share {
+	if !k.Limited {
+		return Share{}
+	}
+	return Share{true, namespace, usage}
+}
+
+// key of the count for a class.
+func (s Share) key(class uint64) uint64 {
+	if !s.isLimited {
+		return class
+	}
+	return maphash.Comparable(claim.Seed, struct {
+		class     uint64
+		namespace string
+	}{class, s.namespace})
+}
 
 type inFlight struct {
 	claim  uint64
 	Target bool
 	count  *Count
+	usage  int64
 	since  time.Time
 	next   *inFlight
 }
@@ -79,14 +132,14 @@ func (k *ClaimKind) BoundClaims(c *inventory.Class) int64 {
 	return 0
 }
 
-func (t *Tally) find(class uint64) *Count {
+func (t *Tally) find(key uint64) *Count {
 	slots := t.slots.Load()
 	if slots == nil {
 		return nil
 	}
-	for i := class; ; i++ {
+	for i := key; ; i++ {
 		c := (*slots)[i%uint64(len(*slots))].Load()
-		if c == nil || c.class == class {
+		if c == nil || c.key == key {
 			return c
 		}
 	}
@@ -94,21 +147,24 @@ func (t *Tally) find(class uint64) *Count {
 
 // Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind;
 // nil if that is none.
-func (t *Tally) Bind(class uint64) *Count {
+func (t *Tally) Bind(class uint64, s Share) *Count {
 	if class == 0 {
 		return nil
 	}
-	return t.add(class, 1, 0)
+	return t.add(class, s, 1, 0)
 }
+
+// Free says that claims use less of a capacity than before.
+func (t *Tally) Free() { t.freed.Add(1) }
 
 // add claims to the count of a class. A count that no claim has been added to yet
 // would be left out by a table that grows meanwhile.
-func (t *Tally) add(class uint64, bound, inFlight int64) *Count {
+func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
+	key := s.key(class)
 	t.growing.RLock()
-	c := t.find(class)
+	c := t.find(key)
 	if c != nil {
-		c.bound.Add(bound)
-		c.inFlight.Add(inFlight)
+		c.add(bound, inFlight, s.usage)
 	}
 	t.growing.RUnlock()
 	if c != nil {
@@ -116,75 +172,89 @@ func (t *Tally) add(class uint64, bound, inFlight int64) *Count {
 	}
 	t.growing.Lock()
 	defer t.growing.Unlock()
-	if c = t.find(class); c == nil {
-		slots := t.slots.Load()
-		if slots == nil || 2*(t.used+1) > len(*slots) {
-			slots = t.grow(slots)
-		}
-		c = &Count{class: class}
-		put(*slots, c)
+	more := 1
+	if s.isLimited {
+		more = 2
+	}
+	if slots := t.slots.Load(); slots == nil || 2*(t.used+more) > len(*slots) {
+		t.grow(slots)
+	}
+	var of *Count
+	if s.isLimited {
+		of = t.make(class, nil)
+	}
+	c = t.make(key, of)
+	c.add(bound, inFlight, s.usage)
+	return c
+}
+
+// make a count, unless there is one.
+func (t *Tally) make(key uint64, of *Count) *Count {
+	c := t.find(key)
+	if c == nil {
+		c = &Count{key: key, of: of}
+		put(*t.slots.Load(), c)
 		t.used++
 	}
-	c.bound.Add(bound)
-	c.inFlight.Add(inFlight)
 	return c
 }
 
 // grow leaves out the classes that have no claims any more.
-func (t *Tally) grow(old *[]atomic.Pointer[Count]) *[]atomic.Pointer[Count] {
-	var kept []*Count
+func (t *Tally) grow(old *[]atomic.Pointer[Count]) {
+	kept := map[*Count]struct{}{}
 	if old != nil {
 		for i := range *old {
 			if c := (*old)[i].Load(); c != nil && (c.bound.Load() != 0 || c.inFlight.Load() != 0) {
-				kept = append(kept, c)
+				for ; c != nil; c = c.of { // A claim that is reserved meanwhile may not count for the class yet.
+					kept[c] = struct{}{}
+				}
 			}
 		}
 	}
 	slots := make([]atomic.Pointer[Count], max(64, 4*(len(kept)+1)))
-	for _, c := range kept {
+	for c := range kept {
 		put(slots, c)
 	}
 	t.used = len(kept)
 	t.slots.Store(&slots)
-	return &slots
 }
 
 func put(slots []atomic.Pointer[Count], c *Count) {
-	for i := c.class; ; i++ {
+	for i := c.key; ; i++ {
 		if slots[i%uint64(len(slots))].CompareAndSwap(nil, c) {
 			return
 		}
 	}
 }
 
-// counts rank the classes of a kind by the fewest claims.
+// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by
+// the smallest share of it that is used.
 type counts struct{ kind *ClaimKind }
 
-func (n counts) rank(_ string, c *inventory.Class) int64 {
+func (n counts) rank(namespace string, c *inventory.Class) int64 {
+	if n.kind.Limited {
+		return -rankOf(n.kind.shareUsed(namespace, c))
+	}
 	return -n.kind.Tally.claims(n.kind.CountedAs(c))
 }
 
-// commit counts the claim as in flight. A claim that has no name yet is known by its
-// generateName.
-func (n counts) commit(claim claim.Claim, c *inventory.Class, _ int64, now time.Time) bool {
-	if n.kind.Tally != nil {
-		n.kind.Tally.reserve(claim, n.kind.CountedAs(c), now)
-	}
-	return true
-}
+// commit has nothing to remember: see ClaimKind.commit.
+func (counts) commit(claim.Claim, *inventory.Class, int64, time.Time) bool { return true }
 
-func (t *Tally) reserve(claim claim.Claim, class uint64, now time.Time) {
+// reserve counts a claim as in flight. A claim that has no name yet is known by its
+// generateName.
+func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time) {
 	// A claim takes no lock but for a class that is new here. Should a table that
 	// grows leave the count out at this moment, one claim in flight is not seen.
-	count := t.find(class)
+	count := t.find(s.key(class))
 	if count == nil {
-		count = t.add(class, 0, 1)
+		count = t.add(class, s, 0, 1)
 	} else {
-		count.inFlight.Add(1)
+		count.add(0, 1, s.usage)
 	}
 	note := &inFlight{
 		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), Target: claim.Name != "",
-		count: count, since: now,
+		count: count, usage: s.usage, since: now,
 	}
 	for {
 		note.next = t.notes.Load()
@@ -219,11 +289,25 @@ func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 	for _, class := range classes {
 		claim := claimHash(namespace, "", generateName, class)
 		if n := t.pending[claim]; n != nil {
-			n.count.inFlight.Add(-1)
+			n.count.add(0, -1, n.usage)
 			t.keep(claim, n.next)
 			return
 		}
 	}
+}
+
+// isInFlight reports whether a claim, which has a name now, is in flight to a class that has a capacity.
+func (t *Tally) isInFlight(c claim.Claim, class uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sortIn()
+	of := t.find(class)
+	for n := t.pending[claimHash(c.Namespace, c.Name, "", 0)]; n != nil && of != nil; n = n.next {
+		if n.count.of == of {
+			return true
+		}
+	}
+	return c.GenerateName != "" && t.pending[claimHash(c.Namespace, "", c.GenerateName, class)] != nil
 }
 
 // Expire forgets claims that were given a class and have not been stored.
@@ -265,7 +349,8 @@ func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
 	for n := t.pending[claim]; n != nil; {
 		next := n.next
 		if test(n) {
-			n.count.inFlight.Add(-1)
+			n.count.add(0, -1, n.usage)
+			t.Free()
 		} else {
 			n.next, kept = kept, n
 		}

@@ -41,8 +41,13 @@ func counting(n int, change ...func(*v1beta1.ClaimKindSpec)) *View {
 // store tells a tally what a watch would.
 func store(v *View, name, generateName string, c *inventory.Class) {
 	hash := v.Kind.CountedAs(c)
-	v.Kind.Tally.Bind(hash)
+	v.Kind.Tally.Bind(hash, Share{})
 	v.Kind.Tally.Seen("team-a", name, generateName, [2]uint64{hash})
+}
+
+// commit a claim to a class at a time.
+func commit(k *ClaimKind, c claim.Claim, class *inventory.Class, at time.Time) {
+	(&Decider{Now: func() time.Time { return at }}).commit(k, c, candidate{class: class})
 }
 
 // TestBurst lets some replicas admit a thousand claims to ten classes. Each sees its own
@@ -81,7 +86,7 @@ func TestBurstOntoUnevenClasses(t *testing.T) {
 	for seed := range uint64(20) {
 		worst = max(worst, burst(t, seed, 3, 50*time.Millisecond, func(v *View) {
 			for i, c := range v.Classes[0].All() {
-				v.Kind.Tally.add(v.Kind.CountedAs(c), int64(i%2*50), 0)
+				v.Kind.Tally.add(v.Kind.CountedAs(c), Share{}, int64(i%2*50), 0)
 			}
 		}))
 	}
@@ -161,7 +166,7 @@ func TestInFlight(t *testing.T) {
 	reserve := func(named claim.Claim, generateName string) func(*View) {
 		return func(v *View) {
 			named.GenerateName = generateName
-			v.Kind.memory.commit(named, v.Classes[0].All()[0], 0, begin)
+			commit(v.Kind, named, v.Classes[0].All()[0], begin)
 		}
 	}
 	seen := func(name, generateName string, class int) func(*View) {
@@ -253,7 +258,7 @@ func TestTallyGrows(t *testing.T) {
 		all.Go(func() {
 			for i := range classes {
 				class := mix(uint64((i*7+worker*13)%classes) + 1) //nolint:gosec // It is not negative.
-				tally.Bind(class)
+				tally.Bind(class, Share{})
 				tally.claims(class)
 			}
 		})
@@ -274,9 +279,9 @@ func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 		for worker := range 4 {
 			all.Go(func() {
 				for i := range 60 {
-					tally.Bind(mix(uint64(i) + 1))
-					other := tally.Bind(mix(uint64(1000*(worker+1) + i))) //nolint:gosec // It is not negative.
-					other.Unbind()
+					tally.Bind(mix(uint64(i)+1), Share{})
+					other := tally.Bind(mix(uint64(1000*(worker+1)+i)), Share{}) //nolint:gosec // It is not negative.
+					other.Unbind(1)
 				}
 			})
 		}
@@ -294,7 +299,7 @@ func TestManyOfOneGenerateName(t *testing.T) {
 	const claims = 50_000
 	claim := claim.Claim{Namespace: "team-a", GenerateName: "db-", Selector: gold}
 	for range claims {
-		v.Kind.memory.commit(claim, classes[0], 0, time.Unix(0, 0))
+		commit(v.Kind, claim, classes[0], time.Unix(0, 0))
 	}
 	for i := range claims {
 		store(v, fmt.Sprint("db-", i), "db-", classes[1]) // Of another replica.
@@ -324,7 +329,7 @@ func TestLeastClaims(t *testing.T) {
 		assert.Equal(t, choose(random, claimOf(i), 0).Class.Name, choose(least, claimOf(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
 	for _, c := range least.Classes[0].All()[1:] {
-		least.Kind.Tally.Bind(c.Place)
+		least.Kind.Tally.Bind(c.Place, Share{})
 	}
 	for i := range 100 {
 		assert.Equal(t, "gold-0", choose(least, claimOf(i), 0).Class.Name, "We should choose the class with the fewest claims.")

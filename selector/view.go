@@ -242,6 +242,9 @@ func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 	if len(r.Fits) > 0 || r.OfferWhen != nil || r.IsDefault != nil || weighted && r.Weight != nil {
 		return fmt.Sprintf("an expression of the ClassKind %q decides", c.Kind.Name)
 	}
+	if c.Kind.HasCapacity() {
+		return fmt.Sprintf("the ClassKind %q has a capacity, and only classbind knows whether the default class has room", c.Kind.Name)
+	}
 	return ""
 }
 

@@ -83,6 +83,9 @@ func (d *Decision) unmatched() string {
 	if droppedBy(d, claim.OtherReference) {
 		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.ClassRef, remedy)
 	}
+	if droppedBy(d, reasonFull) {
+		remedy = "wait until a class has room, or " + remedy
+	}
 	switch {
 	case d.Lacks != "":
 		later = "; the schema of its kind requires " + d.Lacks

@@ -24,6 +24,7 @@ import (
 	"github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // registrationWait is how long a claim waits for this replica to hear of its kind.
@@ -49,6 +50,8 @@ type Binder struct {
 	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Decider decides on the claims.
 	Decider *selector.Decider
+	// Ledgers have what is taken of classes whose capacity is enforced.
+	Ledgers *capacity.Ledgers
 	// Metrics count the answers; nil counts nothing.
 	Metrics *Metrics
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // outcome of a claim's review.
@@ -53,12 +55,22 @@ const (
 	guardUnavailable = "unavailable"
 )
 
+var refusalOutcomes = map[capacity.Reason]string{
+	capacity.Full: "full", capacity.InFlight: "in_flight", capacity.Closed: "closed", capacity.Crowded: "crowded",
+}
+
+const (
+	reserved          = "reserved"
+	reservationFailed = "failed"
+)
+
 // Metrics count what the two webhooks answer. They leave out dry runs, and requests
 // that no API server sends. Authors of claims cannot make up values of labels: all
 // kinds that nobody registered are the kind "".
 //
 // They count after the answer has been sent, and their durations are of what came before
-// it. So a claim may be stored a moment before it is counted.
+// it. So a claim may be stored a moment before it is counted. Reservations are counted at
+// once, because they wait for a write anyway.
 //
 // A nil *Metrics counts nothing.
 type Metrics struct {
@@ -70,6 +82,7 @@ type Metrics struct {
 	reading   prometheus.Histogram
 	uses      *prometheus.CounterVec
 	guarded   *prometheus.CounterVec
+	reserved  *prometheus.CounterVec
 
 	// kinds keep the counters of each claim kind, because finding one by its labels
 	// takes a lock. The map is copied for each change: once for each registration.
@@ -122,6 +135,12 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 				"admitted, second_default, in_flight, already_exists, conflict, no_namespace, malformed_weight, " +
 				"seat_unknown, untouched or unavailable.",
 		}, []string{"class_kind", "outcome"}),
+		reserved: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "classbind_reservations_total",
+			Help: "Reservations of a class whose capacity is enforced, by claim kind and outcome: " +
+				"reserved, full, in_flight, closed, crowded or failed. With in_flight, reservations of others are in the way. " +
+				"With closed, the claims are not counted yet. With crowded, too many claims asked at once.",
+		}, []string{"claim_kind", "outcome"}),
 	}
 	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})
 	return m
@@ -146,6 +165,11 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 			m.uses.WithLabelValues(view.Kind.Name, "walked")
 			m.uses.WithLabelValues(view.Kind.Name, "refused")
 		}
+		if view.Kind.Hard {
+			for _, outcome := range append(slices.Collect(maps.Values(refusalOutcomes)), reserved, reservationFailed) {
+				m.reserved.WithLabelValues(view.Kind.Name, outcome)
+			}
+		}
 		for _, x := range view.Classes {
 			for _, outcome := range guardOutcomes {
 				m.guarded.WithLabelValues(x.Kind.Name, outcome)
@@ -160,7 +184,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses}
+	return []prometheus.Collector{m.decisions, m.choosing, m.reads, m.reading, m.guarded, m.uses, m.reserved}
 }
 
 // forKind returns the counters of a claim kind; nil is one that nobody registered.
@@ -224,6 +248,23 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome)
 		m.reading.Observe(d.ReadTook.Seconds())
 		k.reads[d.Read].Inc()
 	}
+}
+
+// reservation counts what became of one.
+func (m *Metrics) reservation(claimKind string, refusal *capacity.Refusal, err error) {
+	if m == nil {
+		return
+	}
+	outcome := reserved
+	switch {
+	case errors.Is(err, capacity.ErrCrowded):
+		outcome = refusalOutcomes[capacity.Crowded]
+	case err != nil:
+		outcome = reservationFailed
+	case refusal != nil:
+		outcome = refusalOutcomes[refusal.Reason]
+	}
+	m.reserved.WithLabelValues(claimKind, outcome).Inc()
 }
 
 func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {

@@ -712,7 +712,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	for name, hang := range binders {
 		t.Run("Binder."+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inventory := newInventory(newClaimKind(), index(sqlClasses))
+				inventory := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.Explicit = v1beta1.CheckExplicit }), index(sqlClasses))
 				binder := newBinder(t, inventory)
 				hang(binder, inventory)
 				if name != "Class" {

@@ -201,6 +201,12 @@ type Classes struct {
 	// +optional
 	Use *Use `json:"use,omitempty"`
 
+	// Usage is a CEL expression for how much of the capacity of its class a claim uses: a number,
+	// or a string that is a quantity. A fraction is rounded up. Without it, each claim uses 1. It
+	// may use claim. Example: claim.spec.resources.requests.storage
+	// +optional
+	Usage Expression `json:"usage,omitempty"`
+
 	// Partition keeps default classes apart: there is one for each partition, such as a
 	// tenant, a driver or a zone. Without it, there is one for all claims of the kind.
 	// Example: {claim: namespace.metadata.labels.tenant, class: class.metadata.labels.tenant}
@@ -234,7 +240,8 @@ type Choice struct {
 	// share, and WeightedRandom a share proportional to its weight. HighestWeight
 	// takes the heaviest class, with equal shares among ties. LeastClaims takes the
 	// class with the fewest bound claims of this kind, with weighted shares among
-	// ties; classbind needs to list and watch the claims for it. RoundRobin takes the
+	// ties; classbind needs to list and watch the claims for it. Where classes have a
+	// capacity, it takes the one of which the smallest share is used. RoundRobin takes the
 	// class that was given to a claim of this kind the longest ago, and ignores
 	// weights; each replica of classbind takes its own turns. LowestScore and HighestScore
 	// take the class with the best score, with weighted shares among ties.
@@ -339,8 +346,8 @@ type ClaimKindStatus struct {
 	// +optional
 	PartitionDefaults int32 `json:"partitionDefaults"`
 
-	// BoundClaims counts the claims with a class. It is set only where the claims are
-	// watched: with BindLater or LeastClaims, or for a ClassKind with onDelete Deny.
+	// BoundClaims counts the claims with a class. It is set only where the claims are watched: with
+	// BindLater or LeastClaims, or for a ClassKind with a capacity or onDelete Deny.
 	// +optional
 	BoundClaims *int32 `json:"boundClaims,omitempty"`
 

@@ -76,6 +76,11 @@ type ClassKindSpec struct {
 	// +optional
 	OfferWhen Expression `json:"offerWhen,omitempty"`
 
+	// Capacity is how much of a class its claims may use together, of all claim kinds. Without
+	// it, there is no limit. Example: {total: {path: .spec.capacity}}
+	// +optional
+	Capacity *Capacity `json:"capacity,omitempty"`
+
 	// OnDelete says what happens when a class is deleted that claims have. Allow deletes it.
 	// Warn deletes it and warns with the number of claims, where classbind watches the
 	// claims. Deny refuses the deletion (403). With Deny, classbind watches the claims of all
@@ -89,7 +94,7 @@ type ClassKindSpec struct {
 
 // CountsClaims reports whether the claims of each class are counted for the sake of the class
 // kind, whatever the ClaimKinds say.
-func (k *ClassKind) CountsClaims() bool { return k.Spec.OnDelete.Denies() }
+func (k *ClassKind) CountsClaims() bool { return k.Spec.OnDelete.Denies() || k.HasCapacity() }
 
 // Serves reports whether the classes can satisfy the claims of a ClaimKind: one of the two names
 // the other.
@@ -148,8 +153,8 @@ type ClassKindStatus struct {
 	Classes int32 `json:"classes"`
 
 	// Claims counts the claims that have a class of this kind, of the claim kinds with
-	// BindLater or LeastClaims, which watch the claims, or of all with onDelete Deny. It is
-	// not set where there is none. A claim whose class is gone does not count.
+	// BindLater or LeastClaims, or of all with a capacity or onDelete Deny. It is not set where
+	// there is none. A claim whose class is gone does not count.
 	// +optional
 	Claims *int32 `json:"claims,omitempty"`
 
@@ -161,7 +166,7 @@ type ClassKindStatus struct {
 	Served bool `json:"served,omitempty"`
 
 	// Conditions are Ready, Guarded, ClaimKindsRegistered, WeightsValid, MarksValid,
-	// LabelsHeld and, where it has expressions, ExpressionsValid.
+	// LabelsHeld and, where they apply, CapacitiesValid and ExpressionsValid.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -90,6 +90,10 @@ const (
 	// memory. Beyond it, the same happens.
 	MaxExpressionElements = 1000
 
+	// MaxUsage limits how much of the capacity of its class one claim uses. It protects the sums
+	// of what is used. Beyond it, the claim is refused (422).
+	MaxUsage = 1 << 53
+
 	// MaxClassLabels limits the labels of one class. It protects the memory of every
 	// replica, which holds the labels of all classes. Beyond it, the class is offered to
 	// no claim.
@@ -273,7 +277,8 @@ const (
 	MaxUnknownScrapes = 10
 	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own.
 	// It protects Prometheus from whoever creates classes. Beyond it, the classes with the
-	// most claims have one, and all others have one together.
+	// most claims have one, and all others have one together. Metrics of capacities have none
+	// of these others.
 	MaxClassSeries = 100
 	// MaxTokenReviewRate is how often in a second a replica asks the API server about tokens
 	// that read its metrics, and twice as often in a burst. It asks as often about those that
@@ -340,6 +345,18 @@ const (
 	// those that have no default any more. It protects the API server. Beyond it, they are
 	// deleted later.
 	MaxLeasesCollected = 500
+	// MaxLedgerBytes limits the JSON of a Ledger: what is counted by namespace, and the reservations of some 500 claims
+	// that are not seen stored yet. It protects etcd, and the time that a write takes. Beyond it, a claim gets 429.
+	MaxLedgerBytes = 100 << 10
+	// MaxLedgerBytesOfNamespace is the same limit for the reservations of one namespace. It protects the claims of the
+	// others.
+	MaxLedgerBytesOfNamespace = MaxLedgerBytes / 2
+	// MaxWaitingReservations limits the claims that wait for one Ledger on one replica. It protects memory. They share one
+	// write. Beyond it, a claim gets 429.
+	MaxWaitingReservations = 500
+	// MaxReservationsRead limits the claims that the leader reads for one Ledger in a second, because their
+	// reservations were not used. It protects the API server. Beyond it, they are read later.
+	MaxReservationsRead = 50
 	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records
 	// them. It protects the size of a Lease. Beyond it, the review is refused (400): no
 	// API server sends it.

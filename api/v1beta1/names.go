@@ -12,6 +12,11 @@ const (
 	// names another place. Written by cluster admins, read by the selector.
 	WeightAnnotation = "classbind.io/weight"
 
+	// CapacityAnnotation on a class is how much its claims may use together, a quantity, if its
+	// ClassKind has spec.capacity and names no other place. Written by cluster admins, read by
+	// the selector.
+	CapacityAnnotation = "classbind.io/capacity"
+
 	// CrossplaneDefaultAnnotation and CrossplaneWeightAnnotation count beside these two. A
 	// class with either mark is the default; of two weights, that of WeightAnnotation
 	// counts. Written by cluster admins, for the classes of Crossplane 0.3, read by the
@@ -180,6 +185,9 @@ const (
 	// ConditionWeightsValid is False for a ClassKind if a class has a malformed
 	// weight, which counts as 1, or as 0 if it is negative.
 	ConditionWeightsValid = "WeightsValid"
+	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is
+	// malformed, so that it holds nothing.
+	ConditionCapacitiesValid = "CapacitiesValid"
 	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
 	// and so is offered to no claim.
 	ConditionLabelsHeld = "LabelsHeld"
@@ -204,7 +212,7 @@ const (
 	// claims are bound when a class matches them.
 	ConditionLateBinding = "LateBinding"
 	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims, or served by a ClassKind
-	// with onDelete Deny, whose claims are counted.
+	// with a capacity or onDelete Deny, whose claims are counted.
 	ConditionClaimsCounted = "ClaimsCounted"
 
 	// ConditionExpressionsValid is False for a ClaimKind or ClassKind if an expression does
@@ -309,6 +317,10 @@ const (
 	// ReasonWeightsValid and ReasonMalformedWeight report whether all weights can be read.
 	ReasonWeightsValid    = "WeightsValid"
 	ReasonMalformedWeight = "MalformedWeight"
+
+	// ReasonCapacitiesValid and ReasonMalformedCapacity report whether all capacities can be read.
+	ReasonCapacitiesValid   = "CapacitiesValid"
+	ReasonMalformedCapacity = "MalformedCapacity"
 
 	// ReasonLabelsHeld and ReasonTooManyLabels report whether the labels of all classes are held.
 	ReasonLabelsHeld    = "LabelsHeld"

@@ -13,6 +13,7 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,6 +24,7 @@ import (
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/webhook"
+	"github.com/classbind/classbind/webhook/capacity"
 )
 
 const (
@@ -117,6 +119,18 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	if err := mgr.Add(manager.RunnableFunc(l.guard.CollectLeases)); err != nil {
 		return fmt.Errorf("cannot add the collection of Leases: %w", err)
+	}
+	if err := mgr.Add(&capacity.Leader{
+		Ledgers: l.ledgers, Claims: latebinding.Usages{Claims: l.claims}, Snapshot: l.registration.Inventory.Snapshot,
+		Asked: configurator.AskedToReserve,
+		Unknown: func(ctx context.Context, classKind string) (bool, error) {
+			k := &v1beta1.ClassKind{}
+			err := mgr.GetClient().Get(ctx, client.ObjectKey{Name: classKind}, k)
+			return err == nil && k.IsHard() && l.registration.Watched(classKind) == nil, client.IgnoreNotFound(err)
+		},
+		Window: l.options.inFlightWindow,
+	}); err != nil {
+		return fmt.Errorf("cannot add the ledgers: %w", err)
 	}
 	memory := &webhookconfig.Memory{Registration: l.registration, Client: mgr.GetClient()}
 	if err := memory.SetupWithManager(mgr); err != nil {

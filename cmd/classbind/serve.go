@@ -36,11 +36,13 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/controller/access"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/controller/status"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/webhook"
+	"github.com/classbind/classbind/webhook/capacity"
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
@@ -135,6 +137,7 @@ type server struct {
 	decider      *selector.Decider // of claims, when they are created and later
 	metrics      *webhook.Metrics
 	guard        *webhook.Guard
+	ledgers      *capacity.Ledgers
 }
 
 // ownCertificate is asked for once the servers have started, and so after addCertificates.
@@ -176,7 +179,7 @@ func (s *server) addManager() (err error) {
 		Metrics:                o.metricsServer(s.ownCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
-		Cache:                  cacheOptions(),
+		Cache:                  cacheOptions(o.namespace),
 		NewCache:               newCache,
 	})
 	if err != nil {
@@ -207,6 +210,8 @@ func (s *server) addControllers() (err error) {
 	if err := s.registration.SetupWithManager(s.mgr); err != nil {
 		return err
 	}
+	s.ledgers = &capacity.Ledgers{Client: s.mgr.GetClient(), Live: s.mgr.GetAPIReader(), Namespace: s.options.namespace}
+	s.registration.Ledgers = s.ledgers
 	authorization, err := authorizationclient.NewForConfig(s.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for access reviews: %w", err)
@@ -242,7 +247,7 @@ func (s *server) addWebhooks() error {
 	r := s.registration
 	binder := &webhook.Binder{
 		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics,
-		Decider: s.decider,
+		Decider: s.decider, Ledgers: s.ledgers,
 	}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
@@ -274,12 +279,14 @@ func (s *server) addRunnables() error {
 		s.guard.Sightings.Watch(ctx, s.guard.Leases)
 		return nil
 	})
+	ledgers := manager.RunnableFunc(func(ctx context.Context) error { return s.ledgers.Watch(ctx, s.mgr.GetCache()) })
 	for name, runnable := range map[string]manager.Runnable{
 		"certificates":     s.source,
 		"certificate gate": s.gate,
 		"clients":          s.clients,
 		"leadership":       &leadership{server: s, opened: s.registration.Opened()},
 		"sightings":        sightings,
+		"ledgers":          loop.Everywhere(ledgers),
 		"history":          s.history,
 		"roles":            s.roles,
 	} {

@@ -123,7 +123,7 @@ func (s *store[T]) take(object any, change func(T)) error {
 }
 
 // Replace all objects.
-func (s *store[T]) Replace(objects []any, _ string) error {
+func (s *store[T]) Replace(objects []any, version string) error {
 	err := loop.Recovered(func() (err error) {
 		all := make([]T, len(objects))
 		for i, object := range objects {
@@ -135,7 +135,7 @@ func (s *store[T]) Replace(objects []any, _ string) error {
 		return nil
 	})
 	if err == nil {
-		s.health.Confirm(time.Now())
+		s.health.Confirm(time.Now(), version)
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (s *store[T]) Resync() error { return nil }
 
 // UpdateResourceVersion is called after each event, and after each bookmark, by which
 // the API server says from time to time that nothing changed.
-func (s *store[T]) UpdateResourceVersion(string) { s.health.Confirm(time.Now()) }
+func (s *store[T]) UpdateResourceVersion(version string) { s.health.Confirm(time.Now(), version) }
 
 // Transformer keeps what is read of an object.
 func (s *store[T]) Transformer() cache.TransformFunc {
@@ -170,6 +170,8 @@ type Health struct {
 	since time.Time
 	// confirmed is when the API server last said how the objects are.
 	confirmed time.Time
+	// version is the resourceVersion up to which the objects were seen.
+	version string
 }
 
 // Observe records the API server's answer, and reports whether it differs from the last one.
@@ -195,11 +197,11 @@ func (h *Health) LastError() (since time.Time, err error) {
 	return h.since, h.err
 }
 
-// Confirm records that the API server said how the objects are.
-func (h *Health) Confirm(now time.Time) {
+// Confirm records that the API server said how the objects are, at this resourceVersion.
+func (h *Health) Confirm(now time.Time, version string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.confirmed = now
+	h.confirmed, h.version = now, version
 }
 
 // LastConfirmed is when the API server last said how the objects are; zero means never.
@@ -207,4 +209,11 @@ func (h *Health) LastConfirmed() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.confirmed
+}
+
+// LastVersion is the resourceVersion up to which the objects were seen, empty before they are listed.
+func (h *Health) LastVersion() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.version
 }

@@ -126,6 +126,8 @@ func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking
 		s.useBinder(b, time.Now())
 		if ready = view != nil && s.unwritable == nil; !ready {
 			s.unmatch()
+		} else if s.room.askFull(b.Claims.registration.Freed(view)) {
+			s.dirty = true
 		}
 	})
 	if !ready {

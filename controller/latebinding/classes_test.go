@@ -2,6 +2,7 @@ package latebinding
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -139,10 +140,46 @@ func TestClassSeriesAreBounded(t *testing.T) {
 	assert.NotContains(t, all, "class_claims class=class-099 class_kind=golds.example.org class_namespace=", "We should go by the name among equals.")
 }
 
+func TestLimitedClassSeriesAreBounded(t *testing.T) {
+	s := newClaimServer(t)
+	r := newLateReplica(t, s, lateClaimKind())
+	spec := v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}, Enforcement: v1beta1.Hard}}
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: r.golds.Name}, Spec: spec}, r.golds.GroupVersionKind, r.golds.Namespaced)
+	kind.ClaimKinds = []string{lateKind}
+	var classes []*inventory.Class
+	add := func(name string, annotations map[string]string) {
+		classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name, Annotations: annotations}, nil))
+	}
+	for i := range v1beta1.MaxClassSeries + 10 {
+		add(fmt.Sprintf("class-%03d", i), map[string]string{v1beta1.CapacityAnnotation: "10"})
+	}
+	add("unlimited", nil)
+	r.registration.Inventory.SetClasses(inventory.NewClasses(kind, classes))
+	rooms := map[string]selector.Room{"class-105": {Used: 9, Reserved: 2}, "class-104": {Used: 9}, "class-103": {Closed: "not counted"}, "unlimited": {Used: 99}}
+	view := r.registration.Inventory.Snapshot()[lateKind]
+	view.Kind.Room = func(_ string, c *inventory.Class) selector.Room { return rooms[c.Name] }
+	calls := 0
+	limitedClasses(r.claims, v1beta1.MaxClassSeries, func(top []limitedClass) {
+		calls++
+		require.Len(t, top, v1beta1.MaxClassSeries, "We should have no more series.")
+		assert.Equal(t, "class-105", top[0].Name, "We should have first the class of which the greatest share is taken.")
+		assert.Equal(t, [2]any{int64(11), true}, [2]any{top[0].taken, top[0].known}, "We should count what is reserved.")
+		assert.Equal(t, "class-104", top[1].Name)
+		assert.Equal(t, "class-000", top[2].Name, "We should go by the name among equals.")
+	})
+	assert.Equal(t, 1, calls)
+	limitedClasses(r.claims, 1000, func(all []limitedClass) {
+		require.Len(t, all, v1beta1.MaxClassSeries+10, "We should leave out a class without a limit.")
+		i := slices.IndexFunc(all, func(c limitedClass) bool { return c.Name == "class-103" })
+		assert.False(t, all[i].known, "We should not say that nothing is used of a class whose claims are not counted.")
+	})
+}
+
 func TestClaimMetrics(t *testing.T) {
 	claims := map[string]*claimSummary{}
 	m := NewMetrics(nil)
 	m.claims, m.classes = func() map[string]*claimSummary { return claims }, func(func(*inventory.Classes, kindCounts)) {}
+	m.limited = func(int, func([]limitedClass)) {}
 	require.NoError(t, m.Register())
 	t.Cleanup(func() { metrics.Registry.Unregister(m) })
 	assert.Empty(t, controllertest.Scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")

@@ -38,7 +38,9 @@ func (c *waitingClaim) attempt() waitingAttempt {
 func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
 	w.own(func(s *claimState) {
 		c := s.waiting[uid]
-		if ok = c != nil && !c.written && c.namespace.selected && c.group.ask.Problem() == ""; ok {
+		// A group of which one was tried in vain is asked about again.
+		if ok = c != nil && !c.written && c.namespace.selected && c.group.ask.Problem() == "" &&
+			(c.group.matched || c.group == c.namespace.overflow); ok {
 			attempt = c.attempt()
 		}
 	})
@@ -153,12 +155,30 @@ func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitin
 	return due
 }
 
+// askFull has the next round ask again about the claims that wait because classes are full, once others gave some back. It
+// reports whether they did.
+func (r *room) askFull(freed uint64) bool {
+	if r.freed == freed {
+		return false
+	}
+	r.freed = freed
+	for _, n := range r.namespaces {
+		n.overflow.view = nil
+		for _, g := range n.groups {
+			if g.full {
+				g.view = nil
+			}
+		}
+	}
+	return true
+}
+
 // question asks whether a group has a class.
 type question struct {
-	group                   *group
-	ask                     claim.Ask
-	namespace               string
-	matched, notYet, failed bool
+	group                         *group
+	ask                           claim.Ask
+	namespace                     string
+	matched, notYet, full, failed bool
 }
 
 // put answers the question from a view. A selector that causes a panic matches nothing, and
@@ -170,7 +190,7 @@ func (q *question) put(ctx context.Context, view *selector.View) {
 			return err
 		}
 		if d, err := preview(ctx, view, c); err == nil {
-			q.matched, q.notYet = d.Class != nil, d.Reason() == claim.NotYet
+			q.matched, q.notYet, q.full = d.Class != nil, d.Reason() == claim.NotYet, selector.IsFull(&d)
 		}
 		return nil
 	}) != nil
@@ -223,7 +243,7 @@ func (q question) answer(view *selector.View) {
 			c.awaitNotice(time.Now())
 		}
 	}
-	g.view, g.matched, g.notYet = view, q.matched, q.notYet
+	g.view, g.matched, g.notYet, g.full = view, q.matched, q.notYet, q.full
 }
 
 // dueFresh returns the claims of groups that match.

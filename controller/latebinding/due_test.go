@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -173,4 +174,65 @@ func TestAskingTakesTurns(t *testing.T) {
 		first[q.namespace] = true
 	}
 	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
+}
+
+func TestFullClaimsWaitForRoom(t *testing.T) {
+	full := "there is no room"
+	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}}}
+	kind := selector.NewClaimKind(lateClaimKind(), classKind)
+	kind.Tally, kind.Room = &selector.Tally{}, func(string, *inventory.Class) selector.Room { return selector.Room{Closed: full} }
+	w := newLateWatchOf(t, kind)
+	for i := range 100 {
+		addClaim(t, w, claimJSON(i, wantsGold))
+	}
+	addClaim(t, w, claimJSON(100, `{"classSelector":{"matchLabels":{"tier":"none"}}}`))
+	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	view := selector.NewView(kind, []*inventory.Classes{labelled(golds, "gold tier=gold")})
+	assert.Empty(t, w.due(t.Context(), view), "We should give out no claim that no class has room for.")
+	full = ""
+	assert.Empty(t, w.due(t.Context(), view), "We should ask nothing while nothing has changed.")
+	require.True(t, w.state.room.askFull(1))
+	w.state.dirty = true
+	asked, _ := w.state.unasked(view)
+	assert.Len(t, asked, 1, "We should ask again about the claims that wait for room, and no others.")
+	w.state.dirty = true
+	assert.Len(t, w.due(t.Context(), view), 100)
+	_, waits := w.waits(uidOf(2))
+	assert.True(t, waits)
+	w.state.missed(waitingAttempt{uid: uidOf(1)})
+	_, waits = w.waits(uidOf(2))
+	assert.False(t, waits, "We should try no other claim once one of them got no class.")
+	full = "there is no room"
+	assert.Empty(t, w.due(t.Context(), view))
+	assert.False(t, w.state.room.askFull(1))
+	assert.Empty(t, w.due(t.Context(), view))
+}
+
+func TestBoundClaimsUse(t *testing.T) {
+	classKind := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{}, ClaimKinds: []v1beta1.ClaimKindLink{{Name: lateKind}}}}
+	kind := selector.NewClaimKind(lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Classes.Usage = "claim.spec.size" }), classKind)
+	kind.Tally = &selector.Tally{}
+	w := newLateWatchOf(t, kind)
+	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	classes := labelled(golds, "gold")
+	snapshot := selector.Snapshot{lateKind: selector.NewView(kind, []*inventory.Classes{classes})}
+	room := func() selector.Room { return snapshot.Room("team-a", classes.Find("", "gold")) }
+	bound := func(uid int, size string) {
+		addClaim(t, w, claimJSON(uid, `{"size":`+size+`,"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`))
+	}
+	bound(1, `5`)
+	bound(2, `"1Ki"`)
+	bound(3, `"much"`)
+	assert.Equal(t, selector.Room{Used: 1030, NamespaceUsed: 1030}, room(), "A claim whose usage cannot be told should count as 1.")
+	freed := snapshot.Freed(snapshot[lateKind])
+	bound(1, `5`)
+	assert.Equal(t, freed, snapshot.Freed(snapshot[lateKind]), "Nothing should be free because a claim changed.")
+	bound(1, `7`)
+	bound(2, `1`)
+	assert.Equal(t, selector.Room{Used: 9, NamespaceUsed: 9}, room())
+	assert.Greater(t, snapshot.Freed(snapshot[lateKind]), freed)
+	for uid := range 4 {
+		w.Remove(&claimSeen{uid: uidOf(uid)})
+	}
+	assert.Equal(t, selector.Room{}, room(), "A claim that is gone should use nothing.")
 }

@@ -18,6 +18,14 @@ var (
 		fmt.Sprintf("Claims that have a class, of the kinds that this replica watches. Of each class kind there are "+
 			"the %d classes with the most claims; those of all others have the class \"\".", v1beta1.MaxClassSeries),
 		[]string{"class_kind", "class_namespace", "class"}, nil)
+	classCapacity = prometheus.NewDesc("classbind_class_capacity",
+		fmt.Sprintf("How much the claims of a class may use together, where it has a limit. Of each class kind there are "+
+			"the %d classes of which the greatest share is used.", v1beta1.MaxClassSeries),
+		[]string{"class_kind", "class_namespace", "class"}, nil)
+	classCapacityUsed = prometheus.NewDesc("classbind_class_capacity_used",
+		"How much of the capacity of a class is used, with what is reserved for claims that are not seen stored yet. "+
+			"There is none while claims have yet to be counted.",
+		[]string{"class_kind", "class_namespace", "class"}, nil)
 )
 
 // The outcomes of a late binding.
@@ -36,12 +44,14 @@ const (
 type Metrics struct {
 	claims  func() map[string]*claimSummary
 	classes func(func(*inventory.Classes, kindCounts))
+	limited func(most int, call func([]limitedClass))
 	late    *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that read the claims at each scrape.
 func NewMetrics(c *Claims) *Metrics {
-	return &Metrics{claims: c.summaries, classes: c.eachClassKind, late: prometheus.NewCounterVec(prometheus.CounterOpts{
+	limited := func(most int, call func([]limitedClass)) { limitedClasses(c, most, call) }
+	return &Metrics{claims: c.summaries, classes: c.eachClassKind, limited: limited, late: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
 		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed, failed or panicked.",
 	}, []string{"claim_kind", "outcome"})}
@@ -59,6 +69,8 @@ func (m *Metrics) Register() error { return metrics.Registry.Register(m) }
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- countedClaims
 	to <- classClaims
+	to <- classCapacity
+	to <- classCapacityUsed
 	m.late.Describe(to)
 }
 
@@ -85,6 +97,14 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		}
 		if classes.Len() > len(top) {
 			gauge(classClaims, others, classes.Kind.Name, "", "")
+		}
+	})
+	m.limited(v1beta1.MaxClassSeries, func(top []limitedClass) {
+		for _, c := range top {
+			gauge(classCapacity, c.Capacity.Total, c.Kind.Name, c.Namespace, c.Name)
+			if c.known {
+				gauge(classCapacityUsed, c.taken, c.Kind.Name, c.Namespace, c.Name)
+			}
 		}
 	})
 }

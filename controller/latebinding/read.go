@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -24,10 +25,12 @@ type claimSeen struct {
 	version         string
 	bound           bool
 	classes         [2]uint64
+	usage           int64
 	generateName    string
 	group           *group // nil if the claim is left alone
 	parents         int8
 	annotated       bool
+	uses            claimUsage // where classes have a capacity with enforcement Hard
 	// endsList says that it is not a claim: the API server sends it after the last one.
 	endsList bool
 }
@@ -61,7 +64,7 @@ func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Ob
 func (h claimHead) seen() *claimSeen {
 	m := h.Metadata
 	return &claimSeen{
-		uid: m.UID, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion, generateName: m.GenerateName,
+		uid: m.UID, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion, generateName: m.GenerateName, usage: 1,
 		endsList: m.Annotations.InitialEventsEnd == "true",
 	}
 }
@@ -112,6 +115,12 @@ func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
 	return s, nil
 }
 
+// usageOf a stored claim is known in any case.
+func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
+	usage, _ := kind.UsageOf(object, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	return usage
+}
+
 // judge reports whether a claim waits for a class, and returns what it asks for. A
 // claim that cannot be read waits, and an event tells its author.
 func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
@@ -120,7 +129,11 @@ func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask
 		if err != nil {
 			return err
 		}
+		if kind.Hard {
+			seen.uses = newClaimUsage(kind, seen.namespace, seen.version, object)
+		}
 		if seen.classes, seen.bound = kind.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
+			seen.usage = usageOf(kind, object)
 			return nil
 		}
 		claim := kind.Read(seen.namespace, seen.name, object)

@@ -184,6 +184,11 @@ func newLateWatch(t testing.TB, change ...func(*v1beta1.ClaimKind)) *claimWatch 
 	t.Helper()
 	k := selector.NewClaimKind(lateClaimKind(change...))
 	k.Tally = &selector.Tally{}
+	return newLateWatchOf(t, k)
+}
+
+func newLateWatchOf(t testing.TB, k *selector.ClaimKind) *claimWatch {
+	t.Helper()
 	w := newClaimWatch(t.Context(), k, claimResource, namespacesOf(t, v1beta1.NamespaceSelector{}), func() {})
 	t.Cleanup(w.stop)
 	w.state.useBinder(&Binder{}, time.Now())

@@ -18,6 +18,7 @@ type claimState struct {
 	bound   boundClaims
 	waiting map[types.UID]*waitingClaim
 	room    room
+	usages  *usages
 	// selected is how many claims wait, without those of namespaces that are not selected.
 	selected int
 
@@ -39,10 +40,11 @@ type claimState struct {
 	namespaceErr error
 }
 
-func newClaimState(namespaces *claim.Namespaces, tally *selector.Tally) *claimState {
+func newClaimState(namespaces *claim.Namespaces, kind *selector.ClaimKind) *claimState {
 	return &claimState{
-		bound: boundClaims{tally, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
-		room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
+		bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
+		room:   room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
+		usages: newUsages(kind),
 	}
 }
 
@@ -65,6 +67,13 @@ func (s *claimState) replace(all []*claimSeen) {
 			s.unwait(uid)
 		}
 	}
+	if s.usages != nil {
+		for uid := range s.usages.claims {
+			if _, ok := there[uid]; !ok {
+				s.usages.remove(uid, 0)
+			}
+		}
+	}
 	for _, n := range s.room.namespaces { // Groups of claims that changed before the list ended.
 		for _, g := range n.groups {
 			s.room.disband(g)
@@ -77,6 +86,7 @@ func (s *claimState) replace(all []*claimSeen) {
 
 // put stores a claim as bound or as waiting.
 func (s *claimState) put(seen *claimSeen) {
+	s.usages.put(seen)
 	if seen.bound {
 		s.bound.put(seen)
 		s.unwait(seen.uid)
@@ -106,9 +116,10 @@ func (s *claimState) put(seen *claimSeen) {
 }
 
 // remove forgets a claim.
-func (s *claimState) remove(uid types.UID) {
+func (s *claimState) remove(uid types.UID, version string) {
 	s.bound.remove(uid)
 	s.unwait(uid)
+	s.usages.remove(uid, parseVersion(version))
 }
 
 // groupOf returns the group for a claim that was read. Its own may have been forgotten
@@ -182,40 +193,46 @@ func (s *claimState) resize(bytes int64) {
 
 // boundClaims are the claims of one kind that have a class.
 type boundClaims struct {
-	// tally counts them by class. Nil counts none.
-	tally  *selector.Tally
+	kind   *selector.ClaimKind
 	counts map[types.UID]classCounts
 }
 
-// classCounts are the counts that a bound claim is part of.
-type classCounts [2]*selector.Count
-
-func (c classCounts) unbind() {
-	for _, count := range c {
-		if count != nil {
-			count.Unbind()
-		}
-	}
+// classCounts are the counts that a bound claim is part of, and how much of the capacity of its class it uses.
+type classCounts struct {
+	of    [2]*selector.Count
+	usage int64
 }
 
 // put counts a bound claim.
 func (b boundClaims) put(seen *claimSeen) {
 	before, known := b.counts[seen.uid]
-	var counts classCounts
-	if b.tally != nil {
-		counts = classCounts{b.tally.Bind(seen.classes[0]), b.tally.Bind(seen.classes[1])}
+	counts := classCounts{usage: seen.usage}
+	if tally := b.kind.Tally; tally != nil {
+		share := b.kind.ShareOf(seen.namespace, seen.usage)
+		counts.of = [...]*selector.Count{tally.Bind(seen.classes[0], share), tally.Bind(seen.classes[1], share)}
 		if !known {
-			defer b.tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)
+			defer tally.Seen(seen.namespace, seen.name, seen.generateName, seen.classes)
 		}
 	}
-	before.unbind()
+	b.unbind(before, before.of != counts.of || before.usage > counts.usage)
 	b.counts[seen.uid] = counts
 }
 
 // remove takes a claim off the counts.
 func (b boundClaims) remove(uid types.UID) {
-	b.counts[uid].unbind()
+	b.unbind(b.counts[uid], true)
 	delete(b.counts, uid)
+}
+
+// unbind takes a claim off its counts. frees says that others may use some of what it used.
+func (b boundClaims) unbind(counts classCounts, frees bool) {
+	for _, count := range counts.of {
+		if count != nil {
+			if count.Unbind(counts.usage); frees {
+				b.kind.Tally.Free()
+			}
+		}
+	}
 }
 
 // checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet,

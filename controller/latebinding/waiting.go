@@ -49,7 +49,9 @@ type group struct {
 	matched bool
 	// notYet says that claims.when was false for them in the view, so nobody is told that they wait.
 	notYet bool
-	view   *selector.View
+	// full says that classes had no room for them in the view.
+	full bool
+	view *selector.View
 	// failed says that its selector caused a panic: it is not asked about again.
 	failed bool
 	// held says that it is in its namespace's groups, and dropped that its text was given up.
@@ -152,6 +154,8 @@ type room struct {
 	// selects are the namespaces that the ClaimKind selects.
 	selects    *claim.Namespaces
 	namespaces map[string]*namespace
+	// freed is Snapshot.Freed when the claims that wait for room in a class were last asked about.
+	freed uint64
 }
 
 // namespaceOf returns the namespace of a waiting claim.

@@ -59,7 +59,7 @@ func newClaimWatch(
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
 		namespaces: namespaces, changed: changed,
-		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind.Tally),
+		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind),
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	w.published.Store(w.state.summary())
@@ -136,7 +136,9 @@ func (w *claimWatch) Read(object any) (*claimSeen, error) {
 func (w *claimWatch) Put(seen *claimSeen) { w.update(func(s *claimState) { s.put(seen) }) }
 
 // Remove a claim.
-func (w *claimWatch) Remove(seen *claimSeen) { w.update(func(s *claimState) { s.remove(seen.uid) }) }
+func (w *claimWatch) Remove(seen *claimSeen) {
+	w.update(func(s *claimState) { s.remove(seen.uid, seen.version) })
+}
 
 // Replace all claims.
 func (w *claimWatch) Replace(all []*claimSeen) {

@@ -43,6 +43,9 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	if kind.Watched {
 		kind.Tally = r.Tally(kind.Name)
 	}
+	if kind.Limited {
+		kind.Room = r.room
+	}
 	if same {
 		kind.Serial = old.kind.Serial
 	} else {

@@ -28,6 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 )
 
@@ -85,7 +86,7 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 		claimKinds: map[string]registeredClaimKind{}, related: map[rules.Key]*relatedKind{},
 	}
 	return &Registration{
-		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{},
+		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
 		Opening: &Opening{
 			inventory: i, reader: cache, classKinds: known, related: related, resources: resources, opened: make(chan struct{}),
 		},
@@ -192,8 +193,38 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	return ctrl.Result{}, nil
 }
 
+// Ledgers have how much is taken of classes.
+type Ledgers interface {
+	// Room of a class for a claim of a namespace.
+	Room(namespace string, c *inventory.Class) selector.Room
+	// Freed is another number once there may be more room.
+	Freed() uint64
+}
+
 // Tallies has those of all claim kinds.
-type Tallies struct{ tallies sync.Map } // *selector.Tally by name
+type Tallies struct {
+	// Ledgers have how much is taken of classes whose capacity is enforced. Nil is not known. Set it before the start.
+	Ledgers   Ledgers
+	inventory *selector.Inventory
+	tallies   sync.Map // *selector.Tally by name
+}
+
+// room of a class for a claim of a namespace.
+func (t *Tallies) room(namespace string, c *inventory.Class) selector.Room {
+	if c.Kind.IsHard() && t.Ledgers != nil {
+		return t.Ledgers.Room(namespace, c)
+	}
+	return t.inventory.Snapshot().Room(namespace, c)
+}
+
+// Freed is another number once there may be more room in the classes of a view.
+func (t *Tallies) Freed(v *selector.View) uint64 {
+	n := t.inventory.Snapshot().Freed(v)
+	if t.Ledgers != nil {
+		n += t.Ledgers.Freed()
+	}
+	return n
+}
 
 // Tally returns the tally of a claim kind, which outlives its watches and registrations.
 func (t *Tallies) Tally(claimKind string) *selector.Tally {

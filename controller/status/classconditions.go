@@ -16,8 +16,9 @@ import (
 
 // describeClasses writes what is wrong with the classes of a kind, nil if these are not known.
 func describeClasses(k *v1beta1.ClassKind, classes *inventory.Classes, mistyped []rules.Invalid, known bool) {
-	for _, condition := range []func(*inventory.Classes) metav1.Condition{weightsValid, marksValid, labelsHeld} {
-		if c := condition(cmp.Or(classes, &inventory.Classes{})); classes != nil {
+	for _, condition := range []func(*inventory.Classes) metav1.Condition{weightsValid, marksValid, labelsHeld, capacitiesValid} {
+		c := condition(cmp.Or(classes, &inventory.Classes{}))
+		if classes != nil && (c.Type != v1beta1.ConditionCapacitiesValid || k.Spec.Capacity != nil) {
 			setCondition(&k.Status.Conditions, c, k.Generation)
 		} else {
 			meta.RemoveStatusCondition(&k.Status.Conditions, c.Type)
@@ -40,6 +41,17 @@ func weightsValid(classes *inventory.Classes) metav1.Condition {
 		counts := selector.ListFunc(invalid, func(c *inventory.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonMalformedWeight
 		c.Message = fmt.Sprintf("%s a malformed weight: %s; the first: %v", counted(invalid, "has", "have"), counts, invalid[0].WeightErr)
+	}
+	return c
+}
+
+// capacitiesValid reports whether the capacities of all classes can be read.
+func capacitiesValid(classes *inventory.Classes) metav1.Condition {
+	c := met(v1beta1.ConditionCapacitiesValid, v1beta1.ReasonCapacitiesValid, "every capacity can be read")
+	if invalid := classes.WithMalformedCapacity(); len(invalid) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonMalformedCapacity
+		c.Message = fmt.Sprintf("%s a malformed capacity: %s; the first: %v",
+			counted(invalid, "has", "have"), named(invalid), invalid[0].Capacity.Err)
 	}
 	return c
 }

@@ -350,7 +350,7 @@ var (
 	}
 	conditionsOfClasses = []string{
 		v1beta1.ConditionReady, v1beta1.ConditionClaimKindsRegistered, v1beta1.ConditionGuarded, v1beta1.ConditionWeightsValid,
-		v1beta1.ConditionLabelsHeld, v1beta1.ConditionMarksValid, v1beta1.ConditionExpressionsValid,
+		v1beta1.ConditionLabelsHeld, v1beta1.ConditionMarksValid, v1beta1.ConditionExpressionsValid, v1beta1.ConditionCapacitiesValid,
 	}
 )
 

@@ -35,8 +35,9 @@ func (w *Configurator) writeClasses(ctx context.Context, r *round) error {
 	}
 	for _, k := range r.claimKinds {
 		bound := r.current.ClaimEntry(k.Name)
-		if k.Spec.Reference.Explicit == v1beta1.CheckExplicit && bound != nil && len(bound.Rules) == 1 {
-			e := w.checkEntry(&k, bound.Rules[0], r.ca)
+		reserves := reservesFor(&k, r.classKinds)
+		if (reserves || k.Spec.Reference.Explicit == v1beta1.CheckExplicit) && bound != nil && len(bound.Rules) == 1 {
+			e := w.checkEntry(&k, reserves, bound.Rules[0], r.ca)
 			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name})
 		}
 	}

@@ -259,6 +259,40 @@ func TestCheckConditions(t *testing.T) {
 	}
 }
 
+// TestReserveConditions has writes of claims, of which we are to be asked about those that may use more of a class.
+func TestReserveConditions(t *testing.T) {
+	const gold, larger = `{"metadata":{},"spec":{"ref":"gold","size":1}}`, `{"metadata":{},"spec":{"ref":"gold","size":2}}`
+	for name, tc := range map[string]struct {
+		reason, before, now string
+		want                bool
+	}{
+		"Created":  {"We should reserve for a new claim.", `null`, gold, true},
+		"Unbound":  {"We should not be asked about a claim without a class.", `null`, `{"metadata":{},"spec":{"size":5}}`, false},
+		"Same":     {"We should let pass what uses no more.", gold, `{"metadata":{"labels":{"a":"b"}},"spec":{"ref":"gold","size":1,"x":2}}`, false},
+		"Grown":    {"We should reserve for growth.", gold, larger, true},
+		"Appears":  {"We should be asked about a size that was not there.", `{"metadata":{},"spec":{"ref":"gold"}}`, gold, true},
+		"Vanishes": {"We should be asked about a size that is gone: nothing may count as more.", gold, `{"metadata":{},"spec":{"ref":"gold"}}`, true},
+		"Moved":    {"We should reserve in another class.", gold, `{"metadata":{},"spec":{"ref":"iron","size":1}}`, true},
+		"Deleting": {"We should be asked about a claim that is being deleted: it may stay for long.", gold, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"ref":"gold","size":9}}`, true},
+		"Skipped":  {"We should be asked about a claim that is not ours to bind: it counts.", `null`, `{"metadata":{},"spec":{"ref":"gold","volume":"v"}}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := claimKind("claims.example.org", func(k *v1beta1.ClaimKind) {
+				k.Spec.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.Name}
+				k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volume"}}
+				k.Spec.Classes.Usage = "has(claim.spec.size) ? claim.spec.size : 1"
+			})
+			variables := map[string]any{"object": object(t, tc.now), "oldObject": nil, "request": map[string]any{"operation": "CREATE"}}
+			if tc.before != "null" {
+				variables["oldObject"], variables["request"] = object(t, tc.before), map[string]any{"operation": "UPDATE"}
+			}
+			called, failure := newEnvironment(t).conditions(t, matchConditions(claim.ReserveConditions(&k))).hold(variables)
+			require.NoError(t, failure, tc.reason)
+			assert.Equal(t, tc.want, called, tc.reason)
+		})
+	}
+}
+
 // TestClassConditions has updates of a class, of which we are to be asked about some.
 func TestClassConditions(t *testing.T) {
 	env := newEnvironment(t)

@@ -181,14 +181,14 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // killing has one replica after the other killed and started again, at random
-// moments, until the context ends.
-func killing(ctx context.Context, f *Fleet, r *report) error {
+// moments, with pauses up to the longest, until the context ends.
+func killing(ctx context.Context, f *Fleet, longest time.Duration, r *report) error {
 	for ctx.Err() == nil {
 		r.count(func() { r.kills++ })
 		if err := anyOf(f.replicas).kill(ctx); err != nil {
 			return err
 		}
-		pauseUpTo(ctx, 2*time.Second)
+		pauseUpTo(ctx, longest)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package race
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,9 +42,10 @@ func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unst
 func plainly(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
-		slow := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+		answered := errors.As(err, new(apierrors.APIStatus)) // If not, the API server cut the connection.
+		slow := err != nil && !answered || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 			apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err)
-		if !slow || try == 5 {
+		if !slow || try == 5 || ctx.Err() != nil {
 			return err
 		}
 		pause(ctx, 100*time.Millisecond)
@@ -83,8 +85,12 @@ func (l *lane) undefault(ctx context.Context, c Class) error {
 	return nil
 }
 
-// annotate a class as kubectl does; the value is JSON.
 func (l *lane) annotate(ctx context.Context, c Class, key, value string) (*unstructured.Unstructured, error) {
+	return annotate(ctx, l.classes(c.Kind), c.Name, key, value)
+}
+
+// annotate an object as kubectl does; the value is JSON.
+func annotate(ctx context.Context, in dynamic.ResourceInterface, name, key, value string) (*unstructured.Unstructured, error) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
-	return l.classes(c.Kind).Patch(ctx, c.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return in.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 }

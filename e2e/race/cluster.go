@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -46,6 +47,34 @@ func NewCluster(ctx context.Context, apiServers int, requestTimeout time.Duratio
 		return nil
 	})
 	return c, err
+}
+
+// impatient is the same cluster with clients that do not try again by themselves what is answered with 429.
+func (c *Cluster) impatient() (*Cluster, error) {
+	same := *c
+	same.dynamic = nil
+	for _, config := range c.Configs {
+		config = rest.CopyConfig(config)
+		config.WarningHandlerWithContext = rest.NoWarnings{}
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutRetry{next} })
+		d, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a client: %w", err)
+		}
+		same.dynamic = append(same.dynamic, d)
+	}
+	return &same, nil
+}
+
+// withoutRetry takes away the header by which clients try again.
+type withoutRetry struct{ http.RoundTripper }
+
+func (w withoutRetry) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := w.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 func (c *Cluster) setUp(ctx context.Context) (err error) {

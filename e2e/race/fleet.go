@@ -53,6 +53,7 @@ type Fleet struct {
 	cluster  *Cluster
 	timing   Timing
 	balancer *classbind.Balancer
+	path     string // of the webhook whose calls are counted
 	replicas []*replica
 	logs     string
 	failed   bool
@@ -121,7 +122,7 @@ func (f *Fleet) Stop() error {
 	return os.RemoveAll(f.logs)
 }
 
-// calls of the guard that each replica has answered.
+// calls of the webhook that each replica has answered.
 func (f *Fleet) calls(ctx context.Context) ([]int, error) {
 	all := make([]int, len(f.replicas))
 	for i, r := range f.replicas {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -22,10 +23,15 @@ type lane struct {
 	// overtakes says that writers of one round may write one class.
 	overtakes bool
 
+	// arena has claims fight for capacity; nil, classes race to be default.
+	arena *arena
+
 	mu    sync.Mutex
 	judge *Judge
-	seen  map[string]uint64 // by class kind, the last resourceVersion that the watch showed
-	err   error             // of a watch
+	// note what a watch shows, with mu held.
+	note func(kind string, version uint64, there bool, object metav1.Object)
+	seen map[string]uint64 // by class kind, the last resourceVersion that the watch showed
+	err  error             // of a watch
 	// changed is closed, and another, once seen or err has.
 	changed chan struct{}
 
@@ -41,11 +47,16 @@ func newLane(c *Cluster, s Scenario, number int) *lane {
 	if len(s.Lanes) > 1 {
 		group = fmt.Sprintf("lane-%d.%s", number+1, group)
 	}
-	return &lane{
+	l := &lane{
 		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger,
 		partitioned: s.Partitions, overtakes: s.Partitions || s.Twins,
 		judge: NewJudge(s.Lanes[number]), seen: map[string]uint64{}, changed: make(chan struct{}), maybeAdmitted: map[string]time.Time{},
 	}
+	l.note = l.noteDefault
+	if s.Capacity {
+		l.arena = newArena(l)
+	}
+	return l
 }
 
 func (l *lane) resource(kind string) schema.GroupVersionResource {

@@ -13,7 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Outcome of a write that is to make a class default.
+// Outcome of a write that is to make a class default, or to have a claim use more of one.
 type Outcome int
 
 // The outcomes, in the order in which they are reported.
@@ -26,6 +26,12 @@ const (
 	NamedTime
 	// NamedNothing is a refusal by the guard that leaves the writer alone with it.
 	NamedNothing
+	// Full is the refusal of a claim for which its class has no room.
+	Full
+	// MaybeFull is the same, for now: reservations are in the way.
+	MaybeFull
+	// NoClass is a claim that is stored without one.
+	NoClass
 	// RefusedByOther is a refusal by the second webhook, of what the guard had admitted.
 	RefusedByOther
 	// Overtaken by another write of the same class: it is there, is gone, or has changed.
@@ -41,6 +47,7 @@ const (
 func (o Outcome) String() string {
 	return [outcomes]string{
 		"accepted", "refused naming the default", "refused with a time to retry", "refused without a way out",
+		"refused by a full class", "told to try again by a full class", "stored without a class",
 		"refused by the second webhook after the guard", "overtaken", "without an answer of the webhook", "refused for no known reason",
 	}[o]
 }
@@ -82,6 +89,10 @@ func outcomeOf(err error, class Class, defaults map[Class]bool) Outcome {
 		return NamedNothing
 	case code == http.StatusForbidden && strings.Contains(message, saboteurName):
 		return RefusedByOther
+	case code == http.StatusForbidden && strings.Contains(message, "is full"):
+		return Full
+	case code == http.StatusTooManyRequests && strings.Contains(message, "is full"):
+		return MaybeFull
 	case code == http.StatusNotFound || code == http.StatusConflict:
 		return Overtaken
 	case code >= http.StatusInternalServerError:

@@ -1,7 +1,8 @@
 // Package race proves on a real cluster that no claim kind ever has two default
 // classes: it has many writers make classes default at once, round after round,
 // through several API servers and several replicas of classbind, and replays
-// what came of it.
+// what came of it. In the same way it proves that claims never use more of a class
+// than its capacity, where that is enforced.
 package race
 
 import (
@@ -13,7 +14,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/progress"
+	"github.com/classbind/classbind/webhook"
 )
 
 // Race all rounds of a scenario, each of so many writers. The result is valid
@@ -21,12 +24,19 @@ import (
 func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx) // of the watches
 	defer cancel()
-	r := &report{progress: f.cluster.progress, scenario: s.Name, chaos: s.Chaos, of: rounds, start: time.Now()}
+	r := &report{progress: f.cluster.progress, scenario: s.Name, chaos: s.Chaos, of: rounds, start: time.Now(), capacity: s.Capacity}
+	f.path = v1beta1.GuardPath
+	if s.Capacity {
+		f.path = webhook.CheckPattern
+	}
 	var lanes []*lane
 	for i := range s.Lanes {
 		lanes = append(lanes, newLane(f.cluster, s, i))
 	}
 	err := progress.During(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
+		if s.Capacity {
+			return f.prepareArenas(ctx, lanes)
+		}
 		return f.prepare(ctx, s, lanes, writers)
 	})
 	if err == nil {
@@ -96,6 +106,8 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 		all.Go(func() error {
 			round := l.round
 			switch {
+			case scenario.Capacity:
+				round = l.arena.round
 			case r.chaos:
 				round = l.chaosRound
 			case scenario.Twins:
@@ -118,6 +130,13 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 	if err = errors.Join(err, disturbances.Wait()); err != nil {
 		return err
 	}
+	if scenario.Capacity {
+		for _, l := range lanes {
+			if err := l.arena.settle(parent, rounds, r); err != nil {
+				return err
+			}
+		}
+	}
 	after, err := f.calls(parent)
 	if err != nil {
 		return err
@@ -133,14 +152,21 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 func (f *Fleet) disturb(ctx context.Context, scenario Scenario, lanes []*lane, r *report) (*errgroup.Group, error) {
 	var all errgroup.Group
 	if scenario.Chaos {
-		s, err := f.cluster.sabotage(ctx, lanes)
+		sabotage, longest := f.cluster.sabotage, 2*time.Second
+		if scenario.Capacity {
+			sabotage, longest = f.cluster.obstruct, arenaPause
+			for _, l := range lanes {
+				all.Go(func() error { return l.arena.administer(ctx) })
+			}
+		}
+		stop, err := sabotage(ctx, lanes)
 		if err != nil {
 			return nil, err
 		}
-		all.Go(func() error { return killing(ctx, f, r) })
+		all.Go(func() error { return killing(ctx, f, longest, r) })
 		all.Go(func() error {
 			<-ctx.Done()
-			return s.stop()
+			return stop()
 		})
 	}
 	if scenario.Forger {

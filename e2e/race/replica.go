@@ -34,7 +34,7 @@ type replica struct {
 	log           *os.File
 
 	process *classbind.Process
-	// answered are the guard's calls that the processes killed so far had answered.
+	// answered are the webhook's calls that the processes killed so far had answered.
 	answered int
 }
 
@@ -100,7 +100,7 @@ func (r *replica) address() string { return strings.TrimPrefix(r.process.URL, "h
 // goes on if the context ends meanwhile.
 func (r *replica) kill(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	n, err := r.process.Calls(ctx, v1beta1.GuardPath)
+	n, err := r.process.Calls(ctx, r.fleet.path)
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,9 @@ func (r *replica) kill(ctx context.Context) error {
 	return err
 }
 
-// calls of the guard that the replica has answered.
+// calls of the webhook that the replica has answered.
 func (r *replica) calls(ctx context.Context) (int, error) {
-	n, err := r.process.Calls(ctx, v1beta1.GuardPath)
+	n, err := r.process.Calls(ctx, r.fleet.path)
 	return r.answered + n, err
 }
 

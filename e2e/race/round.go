@@ -120,7 +120,7 @@ func (l *lane) settle(ctx context.Context, number int, answers []answer, r *repo
 
 // replay all that happened up to now.
 func (l *lane) replay(ctx context.Context, number int, r *report) error {
-	version, err := l.fence(ctx)
+	version, err := l.fence(ctx, l.kinds.names(), l.classes)
 	if err != nil {
 		return err
 	}

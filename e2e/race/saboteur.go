@@ -31,69 +31,82 @@ const (
 // saboteur watches the Leases for the class's uid.
 type saboteur struct {
 	lanes    map[string]*lane // by API group
-	server   *httptest.Server
-	request  time.Duration // the API servers' longest
+	request  time.Duration    // the API servers' longest
 	admitted *admitted
 }
 
-// sabotage what is written to the lanes, until it is stopped and the context ends.
-func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (*saboteur, error) {
+// sabotage what is written to the lanes, until it is stopped and the context ends. stop reports
+// whether all went well.
+func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func() error, err error) {
 	s := &saboteur{lanes: map[string]*lane{}}
-	var groups []string
 	for _, l := range lanes {
 		s.lanes[l.group], s.request = l, l.timing.Request
-		groups = append(groups, l.group)
 	}
-	var err error
 	if s.admitted, err = c.watchAdmitted(ctx); err != nil {
 		return nil, err
 	}
-	s.server = httptest.NewTLSServer(s)
+	becomesDefault := fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
+		`object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation)
+	end, err := c.askToo(ctx, lanes, becomesDefault, s.review)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		end()
+		return s.admitted.error()
+	}, nil
+}
+
+// reviewer answers the reviews of API servers.
+type reviewer func(context.Context, *review) *admissionv1.AdmissionResponse
+
+type review = admissionv1.AdmissionRequest
+
+// askToo has the API servers ask a second webhook about what is written to the lanes, where that meets a CEL expression,
+// until it ends.
+func (c *Cluster) askToo(ctx context.Context, lanes []*lane, condition string, review reviewer) (end func(), err error) {
+	var groups []string
+	for _, l := range lanes {
+		groups = append(groups, l.group)
+	}
+	server := httptest.NewTLSServer(review)
 	webhooks := c.kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err = webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: saboteurName},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: saboteurName,
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL:      &s.server.URL,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw}),
+				URL:      &server.URL,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 				Rule:       admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"*"}},
 			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "becomes-default",
-				Expression: fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
-					`object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation),
-			}},
+			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "condition", Expression: condition}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			FailurePolicy:           new(admissionregistrationv1.Fail),
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		s.server.Close()
+		server.Close()
 		return nil, fmt.Errorf("cannot configure the second webhook: %w", err)
 	}
-	return s, nil
-}
-
-// stop answering, and report whether all went well.
-func (s *saboteur) stop() error {
-	s.server.CloseClientConnections()
-	s.server.Close()
-	return s.admitted.error()
+	return func() {
+		server.CloseClientConnections()
+		server.Close()
+	}, nil
 }
 
 // ServeHTTP is called by the API servers.
-func (s *saboteur) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (do reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review := &admissionv1.AdmissionReview{}
 	if err := json.NewDecoder(r.Body).Decode(review); err != nil || review.Request == nil {
 		http.Error(w, "this is no AdmissionReview", http.StatusBadRequest)
 		return
 	}
-	response := s.review(r.Context(), review.Request)
+	response := do(r.Context(), review.Request)
 	response.UID = review.Request.UID
 	review.Request, review.Response = nil, response
 	w.Header().Set("Content-Type", "application/json")
@@ -107,11 +120,16 @@ func (s *saboteur) review(ctx context.Context, request *admissionv1.AdmissionReq
 		return allowed
 	}
 	if refuse {
-		forbidden := &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"}
-		return &admissionv1.AdmissionResponse{Result: forbidden}
+		return refusal()
 	}
 	pauseUpTo(ctx, s.request) // Others see it in flight for as long as the API server lets it be.
 	return allowed
+}
+
+func refusal() *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{
+		Result: &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"},
+	}
 }
 
 // awaitGuard waits until the guard has written the Lease of every claim kind for

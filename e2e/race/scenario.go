@@ -20,6 +20,9 @@ type Scenario struct {
 	Partitions bool
 	// Twins are clients that make one class default at once, which is refused.
 	Twins bool
+	// Capacity has claims fight for the last places of classes, instead of classes for being default. Chaos then kills
+	// replicas, changes capacities, and has a second webhook refuse what was reserved.
+	Capacity bool
 	// Timing that it needs.
 	Timing Timing
 }
@@ -68,6 +71,11 @@ func Scenarios() []Scenario {
 			Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 8), Chaos: true,
 			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
 		},
+		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second}},
+		{
+			Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 4), Capacity: true, Chaos: true,
+			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
+		},
 	}
 }
 
@@ -81,6 +89,15 @@ func ShortScenarios() []Scenario {
 		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true, Timing: t},
 		{Name: "forger", Lanes: []Kinds{threeForTwo, threeForOne}, Forger: true, Timing: t},
 		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 3), Chaos: true, Timing: t},
+	}
+}
+
+// ShortCapacityScenarios are those for a test of capacities.
+func ShortCapacityScenarios() []Scenario {
+	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second}
+	return []Scenario{
+		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: t},
+		{Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 2), Capacity: true, Chaos: true, Timing: t},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
@@ -53,20 +54,23 @@ func (l *lane) observe(kind string, e watch.Event) {
 	defer l.mu.Unlock()
 	object, err := meta.Accessor(e.Object)
 	if e.Type == watch.Error || err != nil {
-		l.err = fmt.Errorf("cannot go on watching classes of %q: %w", kind, apierrors.FromObject(e.Object))
+		l.err = fmt.Errorf("cannot go on watching %q: %w", kind, apierrors.FromObject(e.Object))
 	} else if version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64); err != nil {
 		l.err = fmt.Errorf("cannot order what happens: %w", err)
 	} else {
 		l.seen[kind] = version
-		l.judge.Observe(Event{
-			Version: version, Class: Class{kind, object.GetName()},
-			Default: e.Type != watch.Deleted && object.GetDeletionTimestamp() == nil &&
-				object.GetAnnotations()[defaultAnnotation] == "true",
-			Partition: object.GetLabels()[partitionLabel],
-		})
+		l.note(kind, version, e.Type != watch.Deleted, object)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+func (l *lane) noteDefault(kind string, version uint64, there bool, object metav1.Object) {
+	l.judge.Observe(Event{
+		Version: version, Class: Class{kind, object.GetName()},
+		Default:   there && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultAnnotation] == "true",
+		Partition: object.GetLabels()[partitionLabel],
+	})
 }
 
 // fenceName is of the class of each kind that only the fence writes to.
@@ -74,14 +78,14 @@ const fenceName = "fence"
 
 // fence is a moment after everything that was written before, and up to which the
 // watches have shown everything: each kind is written to, and has to come by.
-func (l *lane) fence(ctx context.Context) (uint64, error) {
-	versions := make([]uint64, len(l.kinds))
+func (l *lane) fence(ctx context.Context, kinds []string, objects func(kind string) dynamic.ResourceInterface) (uint64, error) {
+	versions := make([]uint64, len(kinds))
 	var writes errgroup.Group
-	for i, kind := range l.kinds.names() {
+	for i, kind := range kinds {
 		writes.Go(func() error {
 			var object *unstructured.Unstructured
 			err := plainly(ctx, func() (err error) {
-				object, err = l.annotate(ctx, Class{kind, fenceName}, "fence", fmt.Sprintf(`"%d"`, rand.Uint64())) //nolint:gosec // It only has to change.
+				object, err = annotate(ctx, objects(kind), fenceName, "fence", fmt.Sprintf(`"%d"`, rand.Uint64())) //nolint:gosec // It only has to change.
 				return err
 			})
 			if err != nil {
@@ -95,7 +99,7 @@ func (l *lane) fence(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	first := versions[0]
-	for i, kind := range l.kinds.names() {
+	for i, kind := range kinds {
 		first = min(first, versions[i])
 		if err := l.await(ctx, kind, versions[i]); err != nil {
 			return 0, err

@@ -43,6 +43,8 @@ type Claim struct {
 	Object map[string]any
 	// Request is what expressions see of who asks, nil if that is not known.
 	Request map[string]any
+	// Usage is how much of the capacity of its class it uses. A decision sets it, by Reader.UsageOf.
+	Usage int64
 	// Requester is who asks, where his right to use a class counts; nil if that is not known.
 	Requester *access.Subject
 }
@@ -120,6 +122,8 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 // of everything, because a name says more. It is left alone if it names none, or is not ours.
 func (r *Reader) ReadNamed(namespace, name string, object map[string]any) Intake {
 	in := Intake{Claim: Claim{Namespace: namespace, Name: name, Selector: labels.Everything()}, Named: true}
+	metadata, _ := object["metadata"].(map[string]any)
+	in.GenerateName, _ = metadata["generateName"].(string)
 	settled, _ := FirstSet(object, r.SkipIfSet)
 	switch {
 	case !r.isNamed(object):
@@ -202,8 +206,12 @@ type Reader struct {
 	allowsUnbind bool
 	// Annotates says that a claim is annotated with the decision that binds it.
 	Annotates bool
+	// ChecksExplicit says that a claim which names a class itself must be one that could get it.
+	ChecksExplicit bool
 	// bindWhen is nil if claims without a reference are to be bound.
 	bindWhen *expression.Expression
+	// usage is nil if each claim uses 1.
+	usage *expression.Expression
 	// LooksAt is all that expressions look at in a claim.
 	LooksAt *expression.Fields
 	// hasFacts says that there are expressions that need more than a class.
@@ -225,7 +233,9 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		WhenNoSelector: k.Spec.Selector.WhenAbsent,
 		allowsUnbind:   k.Spec.Reference.OnUnbind == v1beta1.AllowUnbind,
 		Annotates:      k.Spec.Choice.Annotate == v1beta1.AnnotateDecision,
+		ChecksExplicit: k.Spec.Reference.Explicit == v1beta1.CheckExplicit,
 		bindWhen:       x.BindWhen,
+		usage:          x.Usage,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
 	r.selectorField, r.annotationField = r.Selector.Field(), r.Annotation.Field()
@@ -242,6 +252,26 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 	whole.Add(r.ClassRef, fields.AsWhole, v1beta1.MaxReviewBytes)
 	r.referencePlan = whole.Compile(0)
 	return r
+}
+
+// UsageOf a claim is how much of the capacity of its class it uses: a whole number, rounded up. The error says why there is none. A
+// claim that is stored counts as 1 then: it must count something, and was let in when another expression was in force.
+func (r *Reader) UsageOf(object map[string]any, budget *expression.Budget) (int64, error) {
+	if r.usage == nil {
+		return 1, nil
+	}
+	usage := int64(0)
+	amount, err := r.usage.Amount(&expression.Input{Claim: object}, budget)
+	if err == nil {
+		_, usage, err = expression.Units(amount)
+	}
+	switch {
+	case err != nil:
+		return 1, err
+	case usage > v1beta1.MaxUsage:
+		return 1, fmt.Errorf("must not be more than %d", int64(v1beta1.MaxUsage))
+	}
+	return usage, nil
 }
 
 // Reads reports whether these are the claims that the kind reads.

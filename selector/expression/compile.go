@@ -4,7 +4,6 @@ package expression
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,10 +13,7 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
-	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -156,6 +152,8 @@ func (r Result) is(t *cel.Type) bool {
 		return kind == types.StringKind
 	case r == Number:
 		return kind == types.IntKind || kind == types.UintKind || kind == types.DoubleKind
+	case r == Amount:
+		return Text.is(t) || Number.is(t)
 	case kind == types.MapKind:
 		key, value := t.Parameters()[0], t.Parameters()[1]
 		return Text.is(key) && Text.is(value)
@@ -173,6 +171,8 @@ func (r Result) words() string {
 		return "a text"
 	case Number:
 		return "a number"
+	case Amount:
+		return "a number or a quantity"
 	case Selector:
 		return "a text, or a map of texts"
 	default:
@@ -246,6 +246,8 @@ const (
 	Bool Result = iota
 	Text
 	Number
+	// Amount is a number, or a text that is a quantity.
+	Amount
 	// Selector is a text, or a map of texts.
 	Selector
 	// anything is the result of a part of an expression.
@@ -291,33 +293,6 @@ func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) 
 
 // What follows keeps values of claims and classes from functions whose cost cannot be told from
 // the length of their arguments.
-
-// usual quantities are those with which Kubernetes calculates in microseconds.
-var usual = regexp.MustCompile(`^[^eE]{0,64}([eE][-+]?[0-9]{0,2})?(Ei)?$`)
-
-// quantities makes no quantity of a text such as 1e-999999999.
-func quantities() []cel.EnvOption {
-	parse := func(text ref.Val) ref.Val {
-		s, ok := text.(types.String)
-		if !ok {
-			return types.MaybeNoSuchOverloadErr(text)
-		}
-		if !usual.MatchString(string(s)) {
-			return types.NewErr("the quantity is too long, or out of range")
-		}
-		q, err := resource.ParseQuantity(string(s))
-		if err != nil {
-			return types.WrapErr(err)
-		}
-		return apiservercel.Quantity{Quantity: &q}
-	}
-	parses := func(text ref.Val) ref.Val { return types.Bool(!types.IsError(parse(text))) }
-	of := []*cel.Type{cel.StringType}
-	return []cel.EnvOption{
-		cel.Function("quantity", cel.Overload("string_to_quantity", of, apiservercel.QuantityType, cel.UnaryBinding(parse))),
-		cel.Function("isQuantity", cel.Overload("is_quantity_string", of, cel.BoolType, cel.UnaryBinding(parses))),
-	}
-}
 
 // maxMappedNodes are how many nodes of the syntax tree optMap and optFlatMap may follow. The
 // macros write what they follow twice, so a chain of n would have 2^n times as many.

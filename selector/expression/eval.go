@@ -91,6 +91,10 @@ func (e *Expression) Number(in *Input, budget *Budget) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return asNumber(v)
+}
+
+func asNumber(v ref.Val) (any, error) {
 	switch n := v.(type) {
 	case types.Int:
 		return int64(n), nil

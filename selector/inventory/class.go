@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -53,8 +54,13 @@ type ClassKind struct {
 	WeightFrom v1beta1.Source
 
 	isDefault, weight source
-	plan              *fields.Plan // of the fields that lead to these
-	lookPlan          *fields.Plan // of the fields that expressions look at
+	limits            [len(v1beta1.LimitFields)]source // of the capacity
+	enforcement       v1beta1.Enforcement              // empty without a capacity
+	plan              *fields.Plan                     // of the fields that lead to these
+	lookPlan          *fields.Plan                     // of the fields that expressions look at
+
+	// Reserving is held while a claim takes some of the capacity of a class, nil without one.
+	Reserving *sync.Mutex
 
 	ForClaims *rules.ForClasses
 	// fields are held of each class, and reads are all that is read of one for expressions.
@@ -79,6 +85,7 @@ func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced
 		isDefault:        newSource(k.Spec.Default),
 		weight:           newSource(k.Spec.Weight),
 	}
+	c.setLimits(k.Spec.Capacity)
 	c.ForClaims = rules.NewForClasses(k)
 	c.Fault = FaultOf("class kind", k.Name, c.ForClaims.Invalid)
 	held := rules.FitLooks(c.ForClaims.Fits)
@@ -115,7 +122,12 @@ func (k *ClassKind) Resource() schema.GroupVersionResource {
 // MetadataOnly says that nothing but metadata is read from the kind's classes.
 func (k *ClassKind) MetadataOnly() bool {
 	needsMore := func(p fields.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
-	return !k.isDefault.needsContent() && !k.weight.needsContent() && !slices.ContainsFunc(k.reads.Paths(), needsMore)
+	return !slices.ContainsFunc(k.sources(), source.needsContent) && !slices.ContainsFunc(k.reads.Paths(), needsMore)
+}
+
+// sources of the values that are read of each class.
+func (k *ClassKind) sources() []source {
+	return append([]source{cordonedSource, k.isDefault, k.weight}, k.limits[:]...)
 }
 
 // Class is what choosing needs to know of a class. It is immutable.
@@ -155,6 +167,9 @@ type Class struct {
 	// OfferErr is why offerWhen has no result for the class, nil if it has one.
 	OfferErr *field.Error
 
+	// Capacity is nil where the kind has none.
+	Capacity *Capacity
+
 	// stored is a hash of the uid and the resourceVersion with which the class was last seen.
 	stored atomic.Uint64
 
@@ -190,6 +205,7 @@ func (k *ClassKind) newClass(meta metav1.Object, content, seen map[string]any) *
 	}
 	weight, at := k.weight.value(annotations, content)
 	k.readWeight(c, weight, at)
+	c.Capacity = k.newCapacity(annotations, content)
 	c.evaluate(meta, seen)
 	// The version is left out, so that a new preferred version moves no claim.
 	c.DrawHash = Hash(k.GroupVersionKind.Group, k.GroupVersionKind.Kind, c.Namespace, c.Name)
@@ -245,7 +261,7 @@ func (c *Class) equal(o *Class) bool {
 	return c.Kind == o.Kind && c.Default == o.Default && c.Cordoned == o.Cordoned && c.Terminating == o.Terminating &&
 		c.TooManyLabels == o.TooManyLabels && c.NotOffered == o.NotOffered && c.Weight == o.Weight &&
 		sameError(c.WeightErr, o.WeightErr) && sameError(c.MarkErr, o.MarkErr) && sameError(c.OfferErr, o.OfferErr) &&
-		slices.Equal(c.Labels, o.Labels) && c.Fields.Same(o.Fields)
+		slices.Equal(c.Labels, o.Labels) && c.Fields.Same(o.Fields) && c.Capacity.equal(o.Capacity)
 }
 
 func sameError(a, b *field.Error) bool {

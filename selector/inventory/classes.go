@@ -27,6 +27,7 @@ const (
 	invalidMark
 	tooManyLabels
 	failed
+	malformedCapacity
 )
 
 // properties say which sets a class belongs to.
@@ -36,6 +37,8 @@ var properties = [...]func(*Class) bool{
 	invalidMark:   func(c *Class) bool { return c.MarkErr != nil },
 	tooManyLabels: func(c *Class) bool { return c.TooManyLabels },
 	failed:        func(c *Class) bool { return c.OfferErr != nil },
+
+	malformedCapacity: func(c *Class) bool { return c.Capacity != nil && c.Capacity.Err != nil },
 }
 
 type (
@@ -132,6 +135,9 @@ func (s *Classes) Defaults() []*Class { return sorted(s.sets[defaults]) }
 // Malformed are the classes with a malformed weight, sorted.
 func (s *Classes) Malformed() []*Class { return sorted(s.sets[malformed]) }
 
+// WithMalformedCapacity are the classes with one, sorted.
+func (s *Classes) WithMalformedCapacity() []*Class { return sorted(s.sets[malformedCapacity]) }
+
 // WithInvalidMark are the classes with a malformed mark, sorted.
 func (s *Classes) WithInvalidMark() []*Class { return sorted(s.sets[invalidMark]) }
 
@@ -142,7 +148,7 @@ func (s *Classes) WithTooManyLabels() []*Class { return sorted(s.sets[tooManyLab
 func (s *Classes) Failed() []*Class { return sorted(s.sets[failed]) }
 
 // SameSummary reports whether both have the same kind and number of classes, and the
-// same default, malformed, invalidMark, tooManyLabels and failed ones.
+// same default, malformed, invalidMark, tooManyLabels, failed and malformedCapacity ones.
 func (s *Classes) SameSummary(o *Classes) bool {
 	return s.Kind == o.Kind && s.Len() == o.Len() && s.sets == o.sets
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -27,7 +28,7 @@ func (k *ClassKind) newReadPlan() *fields.Plan {
 		r.Add(fields.Path{"metadata", name}, fields.AsScalar, maxBytes)
 	}
 	r.Add(fields.Path{"metadata", "deletionTimestamp"}, fields.AsSet, 0)
-	for _, s := range []source{cordonedSource, k.isDefault, k.weight} {
+	for _, s := range k.sources() {
 		for _, p := range s.places {
 			r.Add(p.path, fields.AsScalar, maxBytes)
 		}
@@ -110,7 +111,7 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		c.Fields = k.fields.Project(content)
 	}
 	r := k.ForClaims
-	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil {
+	if r.OfferWhen == nil && r.IsDefault == nil && r.Weight == nil && r.Limits == [len(r.Limits)]*expression.Expression{} {
 		return
 	}
 	in := expression.Input{Class: k.reads.Project(content)}
@@ -132,6 +133,15 @@ func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 		value, err := r.Weight.Number(&in, &budget)
 		if k.readWeight(c, value, field.NewPath("metadata", "name")); err != nil {
 			c.WeightErr = k.failed("spec.weight.expression", err, "and counts as 1")
+		}
+	}
+	for i, limit := range r.Limits {
+		if limit == nil {
+			continue
+		}
+		value, err := limit.Amount(&in, &budget)
+		if c.Capacity.set(i, value, field.NewPath("metadata", "name")); err != nil {
+			*c.Capacity.limits()[i], c.Capacity.Err = 0, k.failed(rules.LimitField(i), err, "and counts as 0")
 		}
 	}
 }

@@ -20,6 +20,7 @@ type ForClaims struct {
 	SelectorFrom   *expression.Expression
 	Fits           []*Fit
 	Score          *expression.Expression
+	Usage          *expression.Expression
 	PartitionOf    *expression.Expression // of a claim
 	PartitionClass *expression.Expression
 	// Linked is what the fits of its class kinds look at in a claim, and linkedFits what their filters say.
@@ -42,6 +43,8 @@ type Relation struct {
 type ForClasses struct {
 	Fits                         []*Fit
 	OfferWhen, IsDefault, Weight *expression.Expression
+	// Limits are those of the capacity, nil where there is no expression.
+	Limits [len(v1beta1.LimitFields)]*expression.Expression
 
 	looks
 }
@@ -120,6 +123,7 @@ func compile(k *v1beta1.ClaimKind) *ForClaims {
 		r.addFit(&r.Fits, "spec.classes.fits", f, ofBoth)
 	}
 	r.Score = r.compile("spec.choice.score", s.Choice.Score, expression.Number, ofBoth)
+	r.Usage = r.compile("spec.classes.usage", s.Classes.Usage, expression.Amount, UsageScope)
 	if s.Classes.Partition != nil {
 		r.PartitionOf = r.compile("spec.classes.partition.claim", s.Classes.Partition.Claim, expression.Text, ofClaim)
 		r.PartitionClass = r.compileGuarded("spec.classes.partition.class", s.Classes.Partition.Class, expression.Text)
@@ -152,6 +156,9 @@ func Scope(s *v1beta1.ClaimKindSpec, more ...string) expression.Scope {
 	return scope
 }
 
+// UsageScope is that of how much a claim uses.
+var UsageScope = expression.Scope{Variables: []string{expression.Claim}}
+
 var ofClassAlone = expression.Scope{Variables: []string{expression.Class}}
 
 // NewForClasses compiles the expressions of a ClassKind.
@@ -163,8 +170,16 @@ func NewForClasses(k *v1beta1.ClassKind) *ForClasses {
 	r.OfferWhen = r.compile("spec.offerWhen", k.Spec.OfferWhen, expression.Bool, ofClassAlone)
 	r.Weight = r.compile("spec.weight.expression", k.Spec.Weight.Expression, expression.Number, ofClassAlone)
 	r.IsDefault = r.compileGuarded("spec.default.expression", k.Spec.Default.Expression, expression.Bool)
+	for i, limit := range k.Spec.Capacity.Limits() {
+		if limit != nil {
+			r.Limits[i] = r.compile(LimitField(i), limit.Expression, expression.Amount, ofClassAlone)
+		}
+	}
 	return r
 }
+
+// LimitField is the field of the expression for a limit of the capacity.
+func LimitField(i int) string { return "spec.capacity." + v1beta1.LimitFields[i] + ".expression" }
 
 // compileGuarded is for an expression of the class alone that says which seat a class takes.
 func (l *looks) compileGuarded(field string, text v1beta1.Expression, result expression.Result) *expression.Expression {
@@ -230,7 +245,7 @@ func ReadsClaimAlone(e *expression.Expression) bool {
 // IsEmpty says that there is no expression.
 func (r *ForClaims) IsEmpty() bool {
 	return len(r.Related) == 0 && r.BindWhen == nil && r.SelectorFrom == nil && len(r.Fits) == 0 && r.Score == nil &&
-		r.PartitionClass == nil
+		r.Usage == nil && r.PartitionClass == nil
 }
 
 // FitLooks is what fits look at in a class.

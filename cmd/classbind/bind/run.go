@@ -170,6 +170,6 @@ func (b *binder) count(ctx context.Context) error {
 
 func (b *binder) tallied(classes [2]uint64) {
 	for _, class := range classes {
-		b.tally.Bind(class)
+		b.tally.Bind(class, selector.Share{})
 	}
 }

@@ -202,7 +202,10 @@ func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	if s.Claims.When != "" {
 		fields = append(fields, "claims.when")
 	}
-	s.Claims.When, s.Selector.Expression, s.Classes.Partition = "", "", nil
+	if s.Classes.Usage != "" {
+		fields = append(fields, "classes.usage")
+	}
+	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition = "", "", "", nil
 	s.Classes.Fits = judgeable(s.Classes.Fits, compiled.Fits, needsClaim, func(f string) { fields = append(fields, "classes.fits["+f+"]") })
 	if compiled.Score != nil && needsClaim(compiled.Score) { // Another strategy that offers no class of weight 0.
 		s.Choice.Score, s.Choice.Strategy = "", v1beta1.WeightedRandom

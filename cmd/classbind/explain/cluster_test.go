@@ -2,6 +2,8 @@ package explain
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,7 +18,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/webhook/capacity"
 )
 
 type object = map[string]any
@@ -105,6 +109,20 @@ func classKindSpec(weight object) object {
 	return object{"claimKinds": []object{{"name": "databases.example.org"}}, "default": object{"annotation": "default"}, "weight": weight}
 }
 
+// ledger of a class, as classbind writes it.
+func ledger(class string, used, reserved, limit int64) *v1beta1.Ledger {
+	l := &v1beta1.Ledger{}
+	resource, name, _ := strings.Cut(class, "/")
+	l.Name, l.Namespace, l.UID, l.Generation = capacity.NameOf(resource, "", name), "classbind-system", "uid", 2
+	l.Spec = v1beta1.LedgerSpec{Class: class, Open: true, Capacity: &limit, Used: used, Reserved: reserved, Reservations: []v1beta1.Reservation{{
+		ClaimKind: "databases.example.org", Namespace: "team", Name: "other", UID: "uid", Amount: reserved,
+	}}}
+	spec, _ := json.Marshal(l.Spec)
+	hash := sha256.Sum256([]byte("uid\x002\x00" + string(spec)))
+	l.Spec.Seal = hex.EncodeToString(hash[:16])
+	return l
+}
+
 func condition(status, reason string) object {
 	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 }
@@ -161,6 +179,17 @@ func TestExplainCluster(t *testing.T) {
 	relatedIn := func(a map[string]any) object {
 		return a[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["classes"].(object)["related"].([]object)[0]
 	}
+	const ledgersPath = "/apis/classbind.io/v1beta1/namespaces/classbind-system/ledgers"
+	enforced := func(a map[string]any) {
+		kind := classKindSpec(object{"annotation": "weight"})
+		kind["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}, "enforcement": "Hard"}
+		limited := class("FastClass", "a", "gold")
+		limited["metadata"].(object)["annotations"] = object{"classbind.io/capacity": "5"}
+		a[classKindsPath] = list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", kind, object{}))
+		a["/apis/example.org/v1/fastclasses"] = list("meta.k8s.io/v1", "PartialObjectMetadataList", limited)
+		a["/apis/classbind.io/v1beta1"] = resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"),
+			served("classkinds", "ClassKind", false, "list"), served("ledgers", "Ledger", true, "list"))
+	}
 	selecting := claimKinds(func(spec object) {
 		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
 	}, object{})
@@ -214,6 +243,31 @@ func TestExplainCluster(t *testing.T) {
 			reason:  "We should say that classbind does not bind such claims now.",
 			answers: object{claimKindsPath: claimKinds(func(object) {}, condition("False", "NotSynced"))},
 			want:    []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
+		},
+		"Full": {
+			reason: "We should go by the ledger of a class whose capacity is enforced.",
+			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 4, 1, 5))},
+			status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"},
+		},
+		"Room": {
+			reason: "We should offer a class of which the ledger has enough left.",
+			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 3, 1, 5))},
+			want: []string{fastAlone},
+		},
+		"NotCountedYet": {
+			reason: "We should offer no class that has no ledger yet, as classbind does.",
+			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList")},
+			status: exit.Unmatched, want: []string{"full: not given out before its claims are counted"},
+		},
+		"FullBesideANewClass": {
+			reason: "We should count a class that files add as empty.",
+			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 4, 1, 5))},
+			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "1"}}}`,
+			args: []string{"--with", "new.yaml"}, want: []string{"bound to FastClass/b", "full: 5 of 5, 1 of them reserved"},
+		},
+		"LedgersForbidden": {
+			reason: "We should say that we do not know how much is taken.",
+			change: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"},
 		},
 		"NamespaceSelected": {
 			reason: "We should read the labels of the namespace if the claim kind selects by them.",

@@ -2,8 +2,8 @@
 // files reads manifests. source reads registrations and classes, of a cluster, of files, or of files on top of a
 // cluster, and offline has what files say alone. registrations combine them as the server does. seen has what expressions
 // see besides, and set what --set says of that. check finds typing errors by the schema, before answer has the server's
-// Decider decide. access asks the cluster who may use a class. report is the result for programs, and table prints it for
-// people. classes is the command that explains a claim which asks for any class.
+// Decider decide. access asks the cluster who may use a class, and room how much is taken of it. report is the result for
+// programs, and table prints it for people. classes is the command that explains a claim which asks for any class.
 package explain
 
 import (
@@ -93,6 +93,10 @@ system:authenticated. --as is also what expressions see as request.userInfo. If 
 right of the namespace counts, --as has no effect, and a note says so. To ask about
 others than yourself, you need the right to create subjectaccessreviews. With --classes
 nobody is asked: all classes count as allowed.
+
+Where a ClassKind has a capacity with enforcement Hard, the ledgers say how much of
+each class is taken. You need the right to list them in classbind's namespace. Else, and
+with enforcement Soft, each class counts as empty, and a note says so.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if there is
 no class for a claim, or if a claim of the cluster is stored without one. It is 1,

@@ -60,6 +60,7 @@ type registrations struct {
 	namespaces map[string]map[string]any
 	views      map[string]*view
 	schemas    map[schema.GroupVersionKind]foundSchema
+	ledgers    *ledgers
 }
 
 type foundSchema struct {
@@ -76,6 +77,8 @@ type view struct {
 	notes []string
 	// invalid expressions of the claim kind, and of class kinds that serve it.
 	invalid []InvalidExpression
+	// unknownRoom says of which classes it is not known how much is taken, empty where it is of all.
+	unknownRoom string
 }
 
 func newRegistrations(ctx context.Context, s *source, own string) (*registrations, error) {
@@ -217,6 +220,7 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 		kind.Use = ""
 		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 	}
+	addRoom(ctx, r, kind, serving, v)
 	paths := r.comparePaths(ctx, kind, v)
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.all))

@@ -75,6 +75,9 @@ func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kin
 	if v.Kind.UsesRequest() {
 		return nil, errors.New("its expressions look at who creates the claim, which nothing that is stored says")
 	}
+	if v.unknownRoom != "" {
+		return nil, errors.New(v.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
+	}
 	resource := found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource)
 	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r}, nil
 }

@@ -92,7 +92,7 @@ func (t itemTable) facts() {
 	for _, e := range []struct {
 		what       string
 		evaluation *selector.Evaluation
-	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}} {
+	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}, {"Usage", t.Usage}} {
 		if e.evaluation != nil && t.Reason != claim.NotYet { // Then it is the message.
 			t.line(e.what, evaluationText(e.evaluation))
 		}

@@ -1,7 +1,7 @@
-// Command race proves at length that no claim kind ever has two default classes,
-// with replicas of classbind and API servers of its own. Flags set how long and how
-// wide; arguments name the scenarios to run, instead of all. It fails if anything was
-// not as it should be.
+// Command race proves at length that no claim kind ever has two default classes, and that
+// claims never use more of a class than it holds, with replicas of classbind and API
+// servers of its own. Flags set how long and how wide; arguments name the scenarios to run,
+// instead of all. It fails if anything was not as it should be.
 package main
 
 import (
@@ -27,52 +27,63 @@ func main() {
 	pflag.IntVar(&s.rounds, "rounds", 2000, "`number` of rounds of each scenario")
 	pflag.IntVar(&s.replicas, "replicas", 3, "`number` of replicas of classbind")
 	pflag.IntVar(&s.apiServers, "api-servers", 2, "`number` of API servers on one etcd")
-	pflag.IntVar(&s.writers, "writers", 16, "`number` of classes that are written at once")
+	pflag.IntVar(&s.writers, "writers", 16, "`number` of classes, or of claims, that are written at once")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	total, err := run(ctx, s, pflag.Args())
+	defaults, capacities, err := run(ctx, s, pflag.Args())
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; everything is stopped")
 	}
 	stop()
-	if err == nil && total.Violations > 0 {
-		err = fmt.Errorf("%d violations, %d of them double defaults", total.Violations, total.Doubles)
+	if violations := defaults.Violations + capacities.Violations; err == nil && violations > 0 {
+		err = fmt.Errorf("%d violations, %d of them double defaults and %d over capacity", violations, defaults.Doubles, capacities.Over)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
-	fmt.Printf("double defaults: %d in %d rounds (%d classes, %d replicas, %d API servers)\n",
-		total.Doubles, total.Rounds, s.writers, s.replicas, s.apiServers)
+	if defaults.Rounds > 0 || capacities.Rounds == 0 {
+		fmt.Printf("double defaults: %d in %d rounds (%d classes, %d replicas, %d API servers)\n",
+			defaults.Doubles, defaults.Rounds, s.writers, s.replicas, s.apiServers)
+	}
+	if capacities.Rounds > 0 {
+		fmt.Printf("over capacity: %d in %d rounds (%d writers, %d replicas, %d API servers)\n",
+			capacities.Over, capacities.Rounds, s.writers, s.replicas, s.apiServers)
+	}
 	if err != nil {
 		os.Exit(1)
 	}
 }
 
-// run the scenarios of these names, or all.
-func run(ctx context.Context, s settings, names []string) (total race.Result, err error) {
+// run the scenarios of these names, or all, for defaults and for capacities.
+func run(ctx context.Context, s settings, names []string) (defaults, capacities race.Result, err error) {
 	if min(s.rounds, s.replicas, s.apiServers, s.writers-1) < 1 {
-		return total, errors.New("--rounds, --replicas and --api-servers must be at least 1, and --writers at least 2")
+		return defaults, capacities, errors.New("--rounds, --replicas and --api-servers must be at least 1, and --writers at least 2")
 	}
 	scenarios, err := chosen(names)
 	if err != nil {
-		return total, err
+		return defaults, capacities, err
 	}
 	dir, err := os.MkdirTemp("", "classbind-race-")
 	if err != nil {
-		return total, err
+		return defaults, capacities, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	commands := race.Commands{}
 	for _, scenario := range scenarios {
+		total := &defaults
+		if scenario.Capacity {
+			total = &capacities
+		}
 		result, err := one(ctx, scenario, s, dir, commands)
 		total.Rounds += result.Rounds
 		total.Doubles += result.Doubles
+		total.Over += result.Over
 		total.Violations += result.Violations
 		if err != nil {
-			return total, err
+			return defaults, capacities, err
 		}
 	}
-	return total, nil
+	return defaults, capacities, nil
 }
 
 // one scenario, on a cluster of its own. What it needs of commands is built in dir.

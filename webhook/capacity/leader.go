@@ -1,0 +1,280 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+const (
+	// countInterval is the least pause between two rounds, and the longest without a change.
+	countInterval, idleInterval = time.Second, 2 * time.Second
+)
+
+// Claims are those of all claim kinds that class kinds with a capacity serve.
+type Claims interface {
+	// Usage of a class as the watches show it, and which of these writes they show. known is false until all claim kinds
+	// that its kind serves have been listed.
+	Usage(c *inventory.Class, writes []selector.Write) (usage selector.Usage, known bool)
+	// List all claims now. It returns the usage of each class.
+	List(context.Context, *inventory.ClassKind) (func(*inventory.Class) selector.Usage, error)
+	// Landed reads whether a write is stored. It is not, if its kind is no longer registered.
+	Landed(context.Context, selector.Write) (bool, error)
+	// OnChange calls a function after each change, until the context ends.
+	OnChange(ctx context.Context, call func(claimKind string))
+}
+
+// Leader counts the claims of the classes, and keeps a ledger for each. It is made anew for each term.
+type Leader struct {
+	Ledgers *Ledgers
+	Claims  Claims
+	// Snapshot is what is registered and known, nil before that.
+	Snapshot func() selector.Snapshot
+	// Asked reports whether API servers ask about all writes of claims that use more of the classes of a kind.
+	Asked func(context.Context, *inventory.ClassKind) (bool, error)
+	// Unknown reports whether a kind by this name has capacities that are enforced, and its classes are not known.
+	Unknown func(ctx context.Context, classKind string) (bool, error)
+	// Window is how long the API server may take to store what was admitted.
+	Window time.Duration
+
+	// asked has the kinds about whose claims API servers ask, since when, and the classes that were there then.
+	asked map[string]*askedKind
+	// closed has since when a ledger was seen closed.
+	closed map[string]time.Time
+	// had has the classes for which there was a ledger.
+	had map[string]bool
+	mu  sync.Mutex // guards what follows
+	// seen has when a reservation was first seen, by ledger.
+	seen map[string]map[Reservation]time.Time
+}
+
+type askedKind struct {
+	since time.Time
+	old   map[string]bool
+}
+
+// Start counts until the context ends.
+func (l *Leader) Start(ctx context.Context) error {
+	l.begin()
+	changed := make(chan struct{}, 1)
+	l.Claims.OnChange(ctx, func(string) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	for ctx.Err() == nil {
+		if err := l.round(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Info("Cannot count the claims of some classes, trying again", "because", err.Error())
+		}
+		pause(ctx, nil, countInterval)
+		pause(ctx, changed, idleInterval-countInterval)
+	}
+	return nil
+}
+
+func (l *Leader) begin() {
+	l.asked, l.closed, l.had = map[string]*askedKind{}, map[string]time.Time{}, map[string]bool{}
+	l.seen = map[string]map[Reservation]time.Time{}
+}
+
+func pause(ctx context.Context, until <-chan struct{}, most time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-until:
+	case <-time.After(most):
+	}
+}
+
+// round brings all ledgers up to date.
+func (l *Leader) round(ctx context.Context, now time.Time) error {
+	snapshot := l.Snapshot()
+	if snapshot == nil {
+		return nil
+	}
+	kinds := map[string]*inventory.Classes{}
+	for _, view := range snapshot {
+		for _, classes := range view.All {
+			if classes.Kind.IsHard() {
+				kinds[classes.Kind.Name] = classes
+			}
+		}
+	}
+	var all errgroup.Group
+	all.SetLimit(v1beta1.MaxGuardCalls)
+	needed := map[string]bool{}
+	var failure error
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		if err := l.roundOf(ctx, now, kinds[name], needed, &all); err != nil {
+			failure = err
+		}
+	}
+	maps.DeleteFunc(l.asked, func(name string, _ *askedKind) bool { return kinds[name] == nil })
+	if err := all.Wait(); err != nil {
+		failure = err
+	}
+	if err := l.collect(ctx, kinds, needed); err != nil {
+		failure = err
+	}
+	return failure
+}
+
+// roundOf the classes of a kind. Changes of ledgers go on in the group.
+func (l *Leader) roundOf(
+	ctx context.Context, now time.Time, classes *inventory.Classes, needed map[string]bool, all *errgroup.Group,
+) error {
+	kind := classes.Kind
+	asked := l.asked[kind.Name]
+	is, err := l.Asked(ctx, kind)
+	if err != nil {
+		return err
+	}
+	if !is {
+		delete(l.asked, kind.Name)
+		asked = nil
+	} else if asked == nil {
+		asked = &askedKind{now, map[string]bool{}}
+		classes.Each(func(c *inventory.Class) { asked.old[nameOf(c)] = true })
+		l.asked[kind.Name] = asked
+	}
+	var closed, due []*inventory.Class
+	proven := false // An open ledger shows that API servers have asked for a whole window.
+	classes.Each(func(c *inventory.Class) {
+		name := nameOf(c)
+		needed[name] = true
+		e := l.Ledgers.load(name)
+		if e != nil && e.Open {
+			l.had[name], proven = true, true
+			delete(l.closed, name)
+			all.Go(func() error { return l.recount(ctx, now, c, e) })
+			return
+		}
+		if _, known := l.closed[name]; !known {
+			l.closed[name] = now
+		}
+		if e == nil {
+			all.Go(func() error { return l.Ledgers.create(ctx, c) })
+			return
+		}
+		closed = append(closed, c)
+	})
+	if asked == nil {
+		return nil
+	}
+	waited := now.Sub(asked.since) >= l.Window
+	for _, c := range closed {
+		name := nameOf(c)
+		isNew := !asked.old[name] && !l.had[name]
+		if isNew && (waited || proven) || waited && now.Sub(l.closed[name]) >= l.Window {
+			due = append(due, c)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	usage, err := l.Claims.List(ctx, kind)
+	if err != nil {
+		return err
+	}
+	for _, c := range due {
+		all.Go(func() error { return l.Ledgers.Open(ctx, c, usage(c)) })
+	}
+	return nil
+}
+
+// recount the claims of a class whose ledger is open, if anything differs.
+func (l *Leader) recount(ctx context.Context, now time.Time, c *inventory.Class, e *entry) error {
+	writes := make([]selector.Write, len(e.Reservations))
+	for i, r := range e.Reservations {
+		writes[i] = r.Write
+	}
+	usage, known := l.Claims.Usage(c, writes)
+	if !known {
+		return nil
+	}
+	ended, err := l.ended(ctx, now, nameOf(c), e, usage.Shown)
+	if err != nil {
+		return err
+	}
+	count := newCount(c, usage)
+	count.Ended = ended
+	if trial := *e.Ledger; !trial.Recount(count) {
+		return nil
+	}
+	return l.Ledgers.recount(ctx, c, count)
+}
+
+// ended are the reservations whose window is over and which are not stored.
+func (l *Leader) ended(
+	ctx context.Context, now time.Time, name string, e *entry, shown map[selector.Write]bool,
+) (map[Reservation]bool, error) {
+	first := make(map[Reservation]time.Time, len(e.Reservations))
+	var over []Reservation
+	l.mu.Lock()
+	for _, r := range e.Reservations {
+		when, known := l.seen[name][r]
+		if !known {
+			when = now
+		}
+		first[r] = when
+		if now.Sub(when) >= l.Window && !shown[r.Write] && len(over) < v1beta1.MaxReservationsRead {
+			over = append(over, r)
+		}
+	}
+	l.seen[name] = first
+	l.mu.Unlock()
+	ended := map[Reservation]bool{}
+	for _, r := range over {
+		landed, err := l.Claims.Landed(ctx, r.Write)
+		if err != nil {
+			return nil, err
+		}
+		ended[r] = !landed
+	}
+	return ended, nil
+}
+
+// collect the ledgers of classes that are gone, or have no capacity any more.
+func (l *Leader) collect(ctx context.Context, kinds map[string]*inventory.Classes, needed map[string]bool) error {
+	for _, name := range l.Ledgers.names() {
+		if needed[name] {
+			continue
+		}
+		e := l.Ledgers.load(name)
+		if e == nil {
+			continue
+		}
+		kind, _, _ := strings.Cut(e.object.Spec.Class, "/")
+		if kinds[kind] == nil {
+			if unknown, err := l.Unknown(ctx, kind); unknown || err != nil {
+				return err
+			}
+		}
+		err := l.Ledgers.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID, ResourceVersion: &e.object.ResourceVersion})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("cannot delete the ledger %s: %w", name, truncate.Error(err))
+		}
+		if err == nil {
+			l.Ledgers.forget(e.object)
+		}
+		delete(l.closed, name)
+		l.mu.Lock()
+		delete(l.seen, name)
+		l.mu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package capacity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+)
+
+// hashBytes of a class are so many that nobody finds two with the same.
+const hashBytes = 16
+
+// NameOf the ledger of a class, by the name of its kind, and its own.
+func NameOf(classKind, namespace, name string) string {
+	sum := sha256.Sum256([]byte(classKind + "\x00" + namespace + "\x00" + name)) // No name has the separator.
+	return hex.EncodeToString(sum[:hashBytes])
+}
+
+func nameOf(c *inventory.Class) string { return NameOf(c.Kind.Name, c.Namespace, c.Name) }
+
+// titleOf a class says in its ledger what that is of.
+func titleOf(c *inventory.Class) string {
+	if c.Namespace == "" {
+		return c.Kind.Name + "/" + c.Name
+	}
+	return c.Kind.Name + "/" + c.Namespace + "/" + c.Name
+}
+
+// LimitsOf a class.
+func LimitsOf(c *inventory.Class) Limits {
+	return Limits{c.Capacity.Total, c.Capacity.PerNamespace}
+}
+
+// encode a ledger over the object from which it was decoded.
+func encode(l *Ledger, over *v1beta1.Ledger) *v1beta1.Ledger {
+	o := &v1beta1.Ledger{ObjectMeta: metav1.ObjectMeta{
+		Name: over.Name, Namespace: over.Namespace, UID: over.UID, ResourceVersion: over.ResourceVersion, Generation: over.Generation,
+	}}
+	s := &o.Spec
+	s.Class, s.Open, s.Used, s.Namespaces = over.Spec.Class, l.Open, l.Used, l.Namespaces
+	s.Capacity, s.PerNamespace = limit(l.Limits.Total), limit(l.Limits.PerNamespace)
+	for kind, version := range l.Counted {
+		if s.Counted == nil {
+			s.Counted = map[string]int64{}
+		}
+		s.Counted[kind] = int64(version) //nolint:gosec // It is a revision of etcd, which is an int64.
+	}
+	for _, r := range l.Reservations {
+		s.Reserved += r.Amount
+		s.Reservations = append(s.Reservations, v1beta1.Reservation{
+			ClaimKind: r.ClaimKind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Base: r.Base, Amount: r.Amount, Turn: r.Turn,
+		})
+	}
+	s.Seal = seal(o, o.Generation+1)
+	return o
+}
+
+func limit(amount int64) *int64 {
+	if amount == inventory.Unlimited {
+		return nil
+	}
+	return &amount
+}
+
+// seal of what is in an object. The API server gives each object its own uid, and each change of its spec a
+// generation of its own, so what was written before, or elsewhere, has another seal.
+func seal(o *v1beta1.Ledger, generation int64) string {
+	spec := o.Spec
+	spec.Seal = ""
+	text, _ := json.Marshal(spec) // It has strings, numbers and maps of them.
+	sum := sha256.Sum256([]byte(string(o.UID) + "\x00" + strconv.FormatInt(generation, 10) + "\x00" + string(text)))
+	return hex.EncodeToString(sum[:hashBytes])
+}
+
+// decode an object. One that somebody else wrote is a ledger that is closed.
+func decode(o *v1beta1.Ledger) *Ledger {
+	l := &Ledger{Version: o.ResourceVersion, Limits: Limits{inventory.Unlimited, inventory.Unlimited}}
+	s := &o.Spec
+	if !s.Open || s.Seal != seal(o, o.Generation) {
+		return l
+	}
+	l.Open, l.Used, l.Namespaces = true, s.Used, s.Namespaces
+	if s.Capacity != nil {
+		l.Limits.Total = *s.Capacity
+	}
+	if s.PerNamespace != nil {
+		l.Limits.PerNamespace = *s.PerNamespace
+	}
+	for kind, version := range s.Counted {
+		if l.Counted == nil {
+			l.Counted = map[string]uint64{}
+		}
+		l.Counted[kind] = uint64(version) //nolint:gosec // See encode.
+	}
+	for _, r := range s.Reservations {
+		write := selector.Write{ClaimKind: r.ClaimKind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Base: r.Base}
+		l.Reservations = append(l.Reservations, Reservation{write, r.Amount, r.Turn})
+	}
+	return l
+}
