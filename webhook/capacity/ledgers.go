@@ -205,7 +205,7 @@ func (l *Ledgers) change(ctx context.Context, name string, apply func(*Ledger) b
 		return ErrCrowded
 	}
 	if !writing {
-		go l.write(name) //nolint:gosec // It writes for others, too, and has a deadline of its own.
+		go l.write(name) //nolint:gosec,contextcheck // It writes for others, too, and has a deadline of its own.
 	}
 	select {
 	case err := <-c.done:
