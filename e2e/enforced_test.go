@@ -47,9 +47,9 @@ func (w *world) awaitLedger(t *testing.T, group, class string, check func(*asser
 	}, patience, 50*time.Millisecond)
 }
 
-func used(amount, reserved int64) func(*assert.CollectT, *v1beta1.Ledger) {
+func used(amount int64) func(*assert.CollectT, *v1beta1.Ledger) {
 	return func(col *assert.CollectT, l *v1beta1.Ledger) {
-		assert.Equal(col, [2]int64{amount, reserved}, [2]int64{l.Spec.Used, l.Spec.Reserved}, "%+v", l.Spec)
+		assert.Equal(col, [2]int64{amount, 0}, [2]int64{l.Spec.Used, l.Spec.Reserved}, "%+v", l.Spec)
 	}
 }
 
@@ -67,8 +67,8 @@ func TestCapacityEnforced(t *testing.T) {
 		bound[name]++
 	}
 	assert.Equal(t, map[string]int{"a": 5, "b": 3, "": 5}, bound, "We should fill each class, as far as the namespace may.")
-	w.awaitLedger(t, group, "a", used(5, 0))
-	w.awaitLedger(t, group, "b", used(3, 0))
+	w.awaitLedger(t, group, "a", used(5))
+	w.awaitLedger(t, group, "b", used(3))
 	const a, b = "apiVersion=hard.test/v1 kind=Class name=a", "apiVersion=hard.test/v1 kind=Class name=b"
 	err := w.Create(t.Context(), naming(group, "default", "named", a))
 	require.True(t, apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err), "%v", err)
@@ -82,22 +82,22 @@ func TestCapacityEnforced(t *testing.T) {
 	inOther := naming(group, "other", "named", b)
 	require.NoError(t, w.Create(t.Context(), inOther.DeepCopy(), client.DryRunAll), "We should reserve nothing for a dry run.")
 	require.NoError(t, w.Create(t.Context(), inOther))
-	w.awaitLedger(t, group, "b", used(4, 0))
+	w.awaitLedger(t, group, "b", used(4))
 	grow := func(size int64) error {
 		require.NoError(t, unstructured.SetNestedField(inOther.Object, size, "spec", "size"))
 		return w.Update(t.Context(), inOther)
 	}
 	require.NoError(t, grow(2))
-	w.awaitLedger(t, group, "b", used(5, 0))
+	w.awaitLedger(t, group, "b", used(5))
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(inOther), inOther))
 	err = grow(3)
 	require.ErrorContains(t, err, "full: 5 of 5", "We should refuse growth beyond the capacity.")
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(inOther), inOther))
 	require.NoError(t, grow(1), "We should let a claim shrink.")
-	w.awaitLedger(t, group, "b", used(4, 0))
+	w.awaitLedger(t, group, "b", used(4))
 
 	require.NoError(t, w.Delete(t.Context(), naming(group, "other", "named", "")))
-	w.awaitLedger(t, group, "b", used(3, 0))
+	w.awaitLedger(t, group, "b", used(3))
 
 	// A ledger that is edited, or deleted, is counted again.
 	l := &v1beta1.Ledger{}
@@ -110,7 +110,7 @@ func TestCapacityEnforced(t *testing.T) {
 		require.NoError(t, spoil())
 		err = w.Create(t.Context(), naming(group, "default", "spoilt-"+name, a))
 		require.Error(t, err, "We should give nothing while it is not counted.")
-		w.awaitLedger(t, group, "a", func(col *assert.CollectT, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5, 0)(col, l) })
+		w.awaitLedger(t, group, "a", func(col *assert.CollectT, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5)(col, l) })
 		require.ErrorContains(t, w.Create(t.Context(), naming(group, "default", "after-"+name, a)), "full: 5 of 5")
 	}
 }
