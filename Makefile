@@ -111,15 +111,15 @@ size: ## Print how large classbind is, and hold it against bounds
 # -count=1, because the tests run a command that they do not import: a cached result would prove nothing.
 .PHONY: test
 test: unit control-plane ## Run what tells you that a change is sound
-	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h ./...
+	@$(E2E_TEST) -short -count=1 -parallel 8 -timeout 1h -skip '^TestCapacityRate$$' ./...
 
 # CRDS is a folder of CRDs of projects that publish no module with them. See e2e/crds_test.go.
-# Attacks run alone, because they measure.
+# Attacks and rates run alone, because they measure.
 .PHONY: test-all
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
 	@go test $(RACE) ./...
-	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^TestHostile$$' ./...
-	$(MAKE) hostile
+	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^Test(Hostile|CapacityRate)$$' ./...
+	$(MAKE) hostile rate
 
 # What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
 OLDEST := Outcome|Guard|Registration|Schema|PolicyNotServed|Explain|Status|Conditions|Order|Sticky|BindWhen|Related|Partitions
@@ -152,6 +152,10 @@ publish: ## Push the image of dist/, and create the release on GitHub: make publ
 .PHONY: hostile
 hostile: control-plane ## Attack classbind while honest claims are created: make hostile ATTACK=EmptyTerms
 	@$(E2E) go test -v -count=1 -timeout 1h -run '^TestHostile$$/$(ATTACK)' .
+
+.PHONY: rate
+rate: control-plane ## Measure what a reservation of an enforced capacity costs
+	@$(E2E) go test -short -v -count=1 -run '^TestCapacityRate$$' .
 
 # Settings: REQUESTS of the model (3), ROUNDS of each scenario (2000), REPLICAS (3), APISERVERS (2), WRITERS (16).
 .PHONY: race

@@ -70,7 +70,7 @@ func newDocSession(t *testing.T, kind string) *docSession {
 	}
 	w := newWorld(t, controlplane.Options{})
 	// Without its log at the end: what a command prints tells more of a page.
-	r, err := w.run()
+	r, err := w.run("--in-flight-window=" + hardWindow.String()) // Some commands wait for it.
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,14 +1,16 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -16,9 +18,8 @@ import (
 	"github.com/classbind/classbind/webhook/capacity"
 )
 
-// TestCapacityRate measures what a reservation costs, and holds the size of a ledger.
+// TestCapacityRate measures what a reservation costs, and holds the size of a ledger. make rate runs it alone.
 func TestCapacityRate(t *testing.T) {
-	t.Parallel()
 	const group, n = "rate.test", 10
 	classes := map[string]string{}
 	for i := range n {
@@ -44,22 +45,40 @@ func TestCapacityRate(t *testing.T) {
 	slices.Sort(took)
 	slices.Sort(without)
 	t.Logf("a create took %v (p50), %v (p99); without a capacity %v and %v", took[100], took[198], without[100], without[198])
-	for what, reference := range map[string]string{"ten": "", "one": "apiVersion=rate.test/v1 kind=Class name=class-0"} {
-		began, largest := time.Now(), atomic.Int64{}
+	var mu sync.Mutex
+	reservations, size := 0, 0
+	key := client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", "class-0")}
+	for _, phase := range []struct {
+		what, group, reference string
+		clients                int
+	}{
+		{"none", "free.test", "", 16}, {"ten", group, "", 16}, {"ten", group, "", 64},
+		{"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 16}, {"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 64},
+	} {
+		began := time.Now()
 		const claims = 2000
-		concurrently(t, claims, func(i int) error {
-			if i%20 == 0 {
-				l := &v1beta1.Ledger{}
-				key := client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", "class-0")}
-				if err := w.Get(t.Context(), key, l); err != nil {
-					return err
+		var all errgroup.Group
+		all.SetLimit(phase.clients)
+		for i := range claims {
+			all.Go(func() error {
+				if i%50 == 0 {
+					l := &v1beta1.Ledger{}
+					if err := w.Get(t.Context(), key, l); err != nil {
+						return err
+					}
+					text, _ := json.Marshal(l)
+					mu.Lock()
+					reservations, size = max(reservations, len(l.Spec.Reservations)), max(size, len(text))
+					mu.Unlock()
 				}
-				largest.Store(max(largest.Load(), int64(len(l.Spec.Reservations))))
-			}
-			return w.Create(t.Context(), naming(group, "default", fmt.Sprint(what, "-", i), reference))
-		})
-		t.Logf("%s: %.0f creates a second, at most %d reservations of class-0", what, claims/time.Since(began).Seconds(), largest.Load())
+				return w.Create(t.Context(), naming(phase.group, "default", fmt.Sprint(phase.what, "-", phase.clients, "-", i), phase.reference))
+			})
+		}
+		require.NoError(t, all.Wait())
+		t.Logf("classes with a capacity: %s; %d clients: %.0f creates a second", phase.what, phase.clients, claims/time.Since(began).Seconds())
 	}
+	t.Logf("the ledger of a class had at most %d reservations and %d bytes", reservations, size)
+	assert.Less(t, size, 100<<10)
 	used := int64(0)
 	for name := range classes {
 		w.awaitLedger(t, group, name, func(col *assert.CollectT, l *v1beta1.Ledger) { assert.Zero(col, l.Spec.Reserved) })
@@ -67,5 +86,5 @@ func TestCapacityRate(t *testing.T) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", name)}, l))
 		used += l.Spec.Used
 	}
-	assert.EqualValues(t, 4200, used)
+	assert.EqualValues(t, 8200, used)
 }

@@ -18,6 +18,7 @@ type Ledger struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +structType=atomic
 	Spec LedgerSpec `json:"spec"`
 }
 
@@ -45,34 +46,15 @@ type LedgerSpec struct {
 	Counted map[string]int64 `json:"counted,omitempty"`
 	// Reserved is the sum of the reservations.
 	Reserved int64 `json:"reserved"`
-	// Reservations are for writes of claims that are not seen stored yet.
+	// Reservations are what writes of claims add that are not seen stored yet: the amount, how often it was reserved
+	// before, the uid of the claim, the resourceVersion that is updated or "-", the ClaimKind, and NAMESPACE/NAME.
+	// Example: 20 0 1b4e28ba-2fa1-11d2-883f-0016d3cca427 - postgresqlinstances.database.crossplane.io acme-team/orders
 	// +listType=atomic
 	// +optional
-	Reservations []Reservation `json:"reservations,omitempty"`
+	Reservations []string `json:"reservations,omitempty"`
 	// Seal is a hash by which an edit by somebody else is noticed.
 	// +optional
 	Seal string `json:"seal,omitempty"`
-}
-
-// Reservation is what a write of a claim adds to the amount that is used.
-type Reservation struct {
-	// ClaimKind of the claim.
-	ClaimKind string `json:"claimKind"`
-	// Namespace of the claim, if it has one.
-	// +optional
-	Namespace string `json:"namespace,omitempty"`
-	// Name of the claim.
-	Name string `json:"name"`
-	// UID of the claim.
-	UID string `json:"uid"`
-	// Base is the resourceVersion of the claim that is updated, empty for a creation.
-	// +optional
-	Base string `json:"base,omitempty"`
-	// Amount that is reserved.
-	Amount int64 `json:"amount"`
-	// Turn is how often it was made before: the API server may ask more than once for one write.
-	// +optional
-	Turn int64 `json:"turn,omitempty"`
 }
 
 // LedgerList is a list of Ledgers.

@@ -188,6 +188,9 @@ const (
 	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is
 	// malformed, so that it holds nothing.
 	ConditionCapacitiesValid = "CapacitiesValid"
+	// ConditionCapacityEnforced is False for a ClassKind with an enforced capacity while the claims of
+	// a class have yet to be counted, so that no claim gets it.
+	ConditionCapacityEnforced = "CapacityEnforced"
 	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
 	// and so is offered to no claim.
 	ConditionLabelsHeld = "LabelsHeld"
@@ -292,7 +295,8 @@ const (
 	ReasonNeedsWebhook    = "NeedsWebhook"
 	ReasonWeightZero      = "WeightZero"
 
-	// ReasonEnforced says that the API server has the policy that checks who may use a class.
+	// ReasonEnforced says that the API server has the policy that checks who may use a class, or that no class is given
+	// more claims than it holds.
 	// ReasonNoNamespace says that claims have no namespace whose right to use a class could count.
 	ReasonEnforced    = "Enforced"
 	ReasonNoNamespace = "NoNamespace"
@@ -321,6 +325,9 @@ const (
 	// ReasonCapacitiesValid and ReasonMalformedCapacity report whether all capacities can be read.
 	ReasonCapacitiesValid   = "CapacitiesValid"
 	ReasonMalformedCapacity = "MalformedCapacity"
+
+	// ReasonNotCounted says that the claims of a class have yet to be counted.
+	ReasonNotCounted = "NotCounted"
 
 	// ReasonLabelsHeld and ReasonTooManyLabels report whether the labels of all classes are held.
 	ReasonLabelsHeld    = "LabelsHeld"

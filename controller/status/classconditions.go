@@ -56,6 +56,27 @@ func capacitiesValid(classes *inventory.Classes) metav1.Condition {
 	return c
 }
 
+// describeEnforced writes whether all classes of a kind are given out, by their ledgers.
+func (s *Writer) describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes) {
+	if classes == nil || !k.IsHard() {
+		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionCapacityEnforced)
+		return
+	}
+	var closed []*inventory.Class
+	classes.Each(func(c *inventory.Class) {
+		if !s.Open(c) {
+			closed = append(closed, c)
+		}
+	})
+	c := met(v1beta1.ConditionCapacityEnforced, v1beta1.ReasonEnforced, "no class is given more claims than it holds")
+	if len(closed) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotCounted
+		c.Message = fmt.Sprintf("%s given to no claim until the claims are counted, which takes longer than any write that is in flight: %s",
+			counted(closed, "is", "are"), named(closed))
+	}
+	setCondition(&k.Status.Conditions, c, k.Generation)
+}
+
 // labelsHeld reports whether the labels of all classes are held.
 func labelsHeld(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")

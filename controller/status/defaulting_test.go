@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -56,6 +58,33 @@ func TestDefaultedByPolicy(t *testing.T) {
 			(&Writer{Defaults: tc.decided}).describeDefaulting(k)
 			got := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
 			assert.Equal(t, tc.want, conditionText(got), tc.reason)
+		})
+	}
+}
+
+func TestCapacityEnforced(t *testing.T) {
+	classes := controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), map[string][]string{"a": nil, "b": nil})
+	hard := &v1beta1.Capacity{Enforcement: v1beta1.Hard}
+	for test, tc := range map[string]struct {
+		reason   string
+		capacity *v1beta1.Capacity
+		classes  *inventory.Classes
+		open     string
+		want     string // as conditionText has it
+	}{
+		"Soft":    {reason: "We should say nothing where no ledger decides.", capacity: &v1beta1.Capacity{}, classes: classes},
+		"Unknown": {reason: "We should say nothing of classes that are not known.", capacity: hard},
+		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
+		"Closed": {
+			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
+			want: "False/NotCounted: 1 class is given to no claim until the claims are counted, which takes longer than any write that is in flight: Gold/a",
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
+			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionCapacityEnforced}}
+			(&Writer{Open: func(c *inventory.Class) bool { return strings.Contains(tc.open, c.Name) }}).describeEnforced(k, tc.classes)
+			assert.Equal(t, tc.want, conditionText(meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionCapacityEnforced)), tc.reason)
 		})
 	}
 }

@@ -55,7 +55,9 @@ type Writer struct {
 	ClaimEntries, ClassEntries entries
 	// Defaults and Uses are the webhookconfig.Policies of these two kinds.
 	Defaults, Uses policies
-	Client         client.Client
+	// Open reports whether a class whose capacity is enforced is given to claims.
+	Open   func(*inventory.Class) bool
+	Client client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
 
@@ -203,6 +205,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	mistyped, known := s.classTypes.of(k)
 	describeClasses(k, state.Classes, mistyped, known)
+	s.describeEnforced(k, state.Classes)
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
@@ -214,7 +217,10 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		setCondition(&k.Status.Conditions, c, k.Generation)
 	}
 	result := ctrl.Result{}
-	if s.ClassEntries.Problem() != "" {
+	switch {
+	case k.IsHard():
+		result.RequeueAfter = classCountsDelay // Ledgers are opened, and closed, without an event.
+	case s.ClassEntries.Problem() != "":
 		result.RequeueAfter = registry.RetryAfter // No event tells when the problem passes.
 	}
 	return s.update(ctx, before, k, result)
@@ -351,6 +357,7 @@ var (
 	conditionsOfClasses = []string{
 		v1beta1.ConditionReady, v1beta1.ConditionClaimKindsRegistered, v1beta1.ConditionGuarded, v1beta1.ConditionWeightsValid,
 		v1beta1.ConditionLabelsHeld, v1beta1.ConditionMarksValid, v1beta1.ConditionExpressionsValid, v1beta1.ConditionCapacitiesValid,
+		v1beta1.ConditionCapacityEnforced,
 	}
 )
 

@@ -138,8 +138,8 @@ func (l *Ledger) admits(others []Reservation, r Reservation) *Refusal {
 
 // size of a reservation in JSON, in bytes.
 func (r *Reservation) size() int {
-	const names, numbers = 80, 30
-	return names + numbers + len(r.ClaimKind) + len(r.Namespace) + len(r.Name) + len(r.UID) + len(r.Base)
+	const separators, numbers = 10, 30
+	return separators + numbers + len(r.ClaimKind) + len(r.Namespace) + len(r.Name) + len(r.UID) + len(r.Base)
 }
 
 // size of the rest.

@@ -105,7 +105,10 @@ func TestReserve(t *testing.T) {
 func TestSeal(t *testing.T) {
 	l := &Ledger{
 		Open: true, Limits: Limits{50, inventory.Unlimited}, Used: 3, Counted: map[string]uint64{claimKind: 7},
-		Reservations: []Reservation{{Write: writeBy("a"), Amount: 2, Turn: 1}},
+		Reservations: []Reservation{
+			{Write: writeBy("a"), Amount: 2, Turn: 1},
+			{Write: selector.Write{ClaimKind: claimKind, Name: "of no namespace/as somebody likes", UID: "b", Base: "7"}},
+		},
 	}
 	object := func() *v1beta1.Ledger {
 		o := encode(l, &v1beta1.Ledger{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "9", Generation: 4}})

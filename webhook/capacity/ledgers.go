@@ -76,6 +76,12 @@ func Listed(all []v1beta1.Ledger) *Ledgers {
 // Has reports whether the ledger of a class is known.
 func (l *Ledgers) Has(c *inventory.Class) bool { return l.load(nameOf(c)) != nil }
 
+// IsOpen reports whether a class is given to claims.
+func (l *Ledgers) IsOpen(c *inventory.Class) bool {
+	e := l.load(nameOf(c))
+	return e != nil && e.Open
+}
+
 // Watch the ledgers until the context ends.
 func (l *Ledgers) Watch(ctx context.Context, c cache.Cache) error {
 	informer, err := c.GetInformer(ctx, &v1beta1.Ledger{})
@@ -100,32 +106,30 @@ func (l *Ledgers) Watch(ctx context.Context, c cache.Cache) error {
 	return err
 }
 
-// see a ledger, unless a newer version of it is known.
+// see a ledger, unless it is known so, or newer.
 func (l *Ledgers) see(o *v1beta1.Ledger) *entry {
+	old := l.load(o.Name)
+	if old != nil && versionOf(o) <= versionOf(old.object) {
+		return old
+	}
 	e := &entry{object: o, Ledger: decode(o)}
 	e.reserved = sum(e.Reservations, nil)
-	for {
-		before, known := l.known.Load(o.Name)
-		if !known {
-			if _, loaded := l.known.LoadOrStore(o.Name, e); !loaded {
-				return e
-			}
-			continue
+	if old == nil {
+		if _, known := l.known.LoadOrStore(o.Name, e); known {
+			return l.see(o)
 		}
-		old := before.(*entry) //nolint:forcetypeassert // It has nothing else.
-		if versionOf(o) < versionOf(old.object) {
-			return old
-		}
-		if e.filled = old.filled; e.Used+e.reserved != old.Used+old.reserved {
-			e.filled = time.Now()
-		}
-		if l.known.CompareAndSwap(o.Name, before, e) {
-			if e.Used+e.reserved < old.Used+old.reserved || e.Limits != old.Limits || e.Open != old.Open {
-				l.freed.Add(1)
-			}
-			return e
-		}
+		return e
 	}
+	if e.filled = old.filled; e.Used+e.reserved != old.Used+old.reserved {
+		e.filled = time.Now()
+	}
+	if !l.known.CompareAndSwap(o.Name, old, e) {
+		return l.see(o)
+	}
+	if e.Used+e.reserved < old.Used+old.reserved || e.Limits != old.Limits || e.Open != old.Open {
+		l.freed.Add(1)
+	}
+	return e
 }
 
 func versionOf(o *v1beta1.Ledger) uint64 {

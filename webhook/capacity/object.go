@@ -1,15 +1,16 @@
 package capacity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -51,11 +52,10 @@ func encode(l *Ledger, over *v1beta1.Ledger) *v1beta1.Ledger {
 		}
 		s.Counted[kind] = int64(version) //nolint:gosec // It is a revision of etcd, which is an int64.
 	}
-	for _, r := range l.Reservations {
+	for i := range l.Reservations {
+		r := &l.Reservations[i]
 		s.Reserved += r.Amount
-		s.Reservations = append(s.Reservations, v1beta1.Reservation{
-			ClaimKind: r.ClaimKind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Base: r.Base, Amount: r.Amount, Turn: r.Turn,
-		})
+		s.Reservations = append(s.Reservations, r.String())
 	}
 	s.Seal = seal(o, o.Generation+1)
 	return o
@@ -98,9 +98,36 @@ func decode(o *v1beta1.Ledger) *Ledger {
 		}
 		l.Counted[kind] = uint64(version) //nolint:gosec // See encode.
 	}
-	for _, r := range s.Reservations {
-		write := selector.Write{ClaimKind: r.ClaimKind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Base: r.Base}
-		l.Reservations = append(l.Reservations, Reservation{write, r.Amount, r.Turn})
+	for _, text := range s.Reservations {
+		l.Reservations = append(l.Reservations, parseReservation(text))
 	}
 	return l
+}
+
+// noBase stands for the version that a creation does not update.
+const noBase = "-"
+
+// String is how a ledger has it: most of the work of an API server with a ledger is with these, and a string is the least.
+// Only the last part is as somebody else likes.
+func (r *Reservation) String() string {
+	return strings.Join([]string{
+		strconv.FormatInt(r.Amount, 10), strconv.FormatInt(r.Turn, 10), r.UID, cmp.Or(r.Base, noBase), r.ClaimKind, r.Namespace + "/" + r.Name,
+	}, " ")
+}
+
+// parseReservation reads what String wrote.
+func parseReservation(text string) (r Reservation) {
+	next := func(separator string) (part string) {
+		part, text, _ = strings.Cut(text, separator)
+		return part
+	}
+	r.Amount, _ = strconv.ParseInt(next(" "), 10, 64) // The seal shows that String wrote it.
+	r.Turn, _ = strconv.ParseInt(next(" "), 10, 64)
+	r.UID = next(" ")
+	if base := next(" "); base != noBase {
+		r.Base = base
+	}
+	r.ClaimKind, r.Namespace = next(" "), next("/")
+	r.Name = text
+	return r
 }

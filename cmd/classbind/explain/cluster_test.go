@@ -114,9 +114,9 @@ func ledger(class string, used, reserved, limit int64) *v1beta1.Ledger {
 	l := &v1beta1.Ledger{}
 	resource, name, _ := strings.Cut(class, "/")
 	l.Name, l.Namespace, l.UID, l.Generation = capacity.NameOf(resource, "", name), "classbind-system", "uid", 2
-	l.Spec = v1beta1.LedgerSpec{Class: class, Open: true, Capacity: &limit, Used: used, Reserved: reserved, Reservations: []v1beta1.Reservation{{
-		ClaimKind: "databases.example.org", Namespace: "team", Name: "other", UID: "uid", Amount: reserved,
-	}}}
+	l.Spec = v1beta1.LedgerSpec{Class: class, Open: true, Capacity: &limit, Used: used, Reserved: reserved, Reservations: []string{
+		fmt.Sprint(reserved, " 0 uid - databases.example.org team/other"),
+	}}
 	spec, _ := json.Marshal(l.Spec)
 	hash := sha256.Sum256([]byte("uid\x002\x00" + string(spec)))
 	l.Spec.Seal = hex.EncodeToString(hash[:16])
