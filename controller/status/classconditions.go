@@ -57,14 +57,14 @@ func capacitiesValid(classes *inventory.Classes) metav1.Condition {
 }
 
 // describeEnforced writes whether all classes of a kind are given out, by their ledgers.
-func (s *Writer) describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes) {
+func describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes, open func(*inventory.Class) bool) {
 	if classes == nil || !k.IsHard() {
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionCapacityEnforced)
 		return
 	}
 	var closed []*inventory.Class
 	classes.Each(func(c *inventory.Class) {
-		if !s.Open(c) {
+		if !open(c) {
 			closed = append(closed, c)
 		}
 	})

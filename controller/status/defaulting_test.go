@@ -83,7 +83,7 @@ func TestCapacityEnforced(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionCapacityEnforced}}
-			(&Writer{Open: func(c *inventory.Class) bool { return strings.Contains(tc.open, c.Name) }}).describeEnforced(k, tc.classes)
+			describeEnforced(k, tc.classes, func(c *inventory.Class) bool { return strings.Contains(tc.open, c.Name) })
 			assert.Equal(t, tc.want, conditionText(meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionCapacityEnforced)), tc.reason)
 		})
 	}

@@ -205,7 +205,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	mistyped, known := s.classTypes.of(k)
 	describeClasses(k, state.Classes, mistyped, known)
-	s.describeEnforced(k, state.Classes)
+	describeEnforced(k, state.Classes, s.Open)
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
