@@ -71,7 +71,7 @@ func describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes, open fun
 	c := met(v1beta1.ConditionCapacityEnforced, v1beta1.ReasonEnforced, "no class is given more claims than it holds")
 	if len(closed) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotCounted
-		c.Message = fmt.Sprintf("%s given to no claim until the claims are counted, which takes longer than any write that is in flight: %s",
+		c.Message = fmt.Sprintf("%s given to no claim until claims are counted, after all writes that are in flight: %s",
 			counted(closed, "is", "are"), named(closed))
 	}
 	setCondition(&k.Status.Conditions, c, k.Generation)

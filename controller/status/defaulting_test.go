@@ -77,7 +77,7 @@ func TestCapacityEnforced(t *testing.T) {
 		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
 		"Closed": {
 			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
-			want: "False/NotCounted: 1 class is given to no claim until the claims are counted, which takes longer than any write that is in flight: Gold/a",
+			want: "False/NotCounted: 1 class is given to no claim until claims are counted, after all writes that are in flight: Gold/a",
 		},
 	} {
 		t.Run(test, func(t *testing.T) {

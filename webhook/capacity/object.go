@@ -111,7 +111,8 @@ const noBase = "-"
 // Only the last part is as somebody else likes.
 func (r *Reservation) String() string {
 	return strings.Join([]string{
-		strconv.FormatInt(r.Amount, 10), strconv.FormatInt(r.Turn, 10), r.UID, cmp.Or(r.Base, noBase), r.ClaimKind, r.Namespace + "/" + r.Name,
+		strconv.FormatInt(r.Amount, 10), strconv.FormatInt(r.Turn, 10),
+		r.UID, cmp.Or(r.Base, noBase), r.ClaimKind, r.Namespace + "/" + r.Name,
 	}, " ")
 }
 
