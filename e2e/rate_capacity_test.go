@@ -52,8 +52,11 @@ func TestCapacityRate(t *testing.T) {
 		what, group, reference string
 		clients                int
 	}{
-		{"none", "free.test", "", 16}, {"ten", group, "", 16}, {"ten", group, "", 64},
-		{"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 16}, {"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 64},
+		{"none", "free.test", "", 16},
+		{"ten", group, "", 16},
+		{"ten", group, "", 64},
+		{"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 16},
+		{"one", group, "apiVersion=rate.test/v1 kind=Class name=class-0", 64},
 	} {
 		began := time.Now()
 		const claims = 2000

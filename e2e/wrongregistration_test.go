@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -54,6 +56,7 @@ func TestWrongRegistrations(t *testing.T) {
 		others                         string
 		withoutClassKind, withoutRight bool
 		reason, message                string
+		checked                        string // in files, where that is another message
 		// served is what claims are told if the registration was right before; empty, it is
 		// not tried.
 		served string
@@ -70,7 +73,7 @@ func TestWrongRegistrations(t *testing.T) {
 		"ReferenceRefused":      {field: strings.Replace(wholeReference, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1), spec: "{}", reason: v1beta1.ReasonAllReferencesRefused, message: `the schema does not allow "Class" in .spec.classRef.kind`},
 		"VersionNotServed":      {spec: "{claims: {version: v2}}", reason: v1beta1.ReasonVersionNotServed, message: "v2", served: "write the paths for a version that is served"},
 		"NoClassKind":           {spec: "{}", withoutClassKind: true, reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
-		"ClassKindNotInstalled": {spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"), reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it"},
+		"ClassKindNotInstalled": {spec: "{}", withoutClassKind: true, others: classKind("absents.%[1]s", "{claimKinds: [{name: claims.%[1]s}]}"), reason: v1beta1.ReasonNoClassKind, message: "create a ClassKind for it", checked: "(NotInstalled)"},
 		"ClassKindNotPermitted": {spec: "{}", withoutRight: true, reason: v1beta1.ReasonNoClassKind, message: "see the condition ClassKindsRead"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +101,14 @@ func TestWrongRegistrations(t *testing.T) {
 				if served {
 					w.apply(t, classKinds+claimKind(kind, "{}"))
 					w.awaitClaims(t, kind)
+				}
+				if !tc.withoutRight && !inPods() {
+					files := classbind.CRD("Class", "classes."+group, "Cluster", classbind.AnySchema) + fmt.Sprintf(schemaOfClaims, group, cmp.Or(tc.field, wholeReference))
+					check := exec.CommandContext(t.Context(), command, "check", "--strict", "-f", "-")
+					check.Stdin = strings.NewReader(files + classKinds + claimKind(kind, tc.spec))
+					out, err := check.CombinedOutput()
+					require.Error(t, err)
+					assert.Contains(t, string(out), cmp.Or(tc.checked, tc.message), "We should say the same of files.")
 				}
 
 				w.apply(t, classKinds+claimKind(kind, tc.spec))

@@ -67,7 +67,7 @@ kinds, and writes the class reference before the claim is stored.`,
 	}
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
-		newServeCommand(), bind.NewCommand(), explain.NewClassesCommand(), explain.NewCommand(), kinds.NewCommand(),
-		register.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
+		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
+		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c
 }

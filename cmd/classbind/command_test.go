@@ -23,7 +23,7 @@ func run(t *testing.T, args ...string) (out string, err error) {
 }
 
 func TestHelp(t *testing.T) {
-	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Classes": {"classes", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
+	for name, args := range map[string][]string{"Nothing": {}, "Help": {"--help"}, "Serve": {"serve", "--help"}, "SetDefault": {"set-default", "--help"}, "Explain": {"explain", "--help"}, "Classes": {"classes", "--help"}, "Check": {"check", "--help"}, "Status": {"status", "--help"}, "Kinds": {"kinds", "--help"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, args...)
 			require.NoError(t, err, "We should help.")

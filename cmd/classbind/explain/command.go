@@ -3,7 +3,8 @@
 // cluster, and offline has what files say alone. registrations combine them as the server does. seen has what expressions
 // see besides, and set what --set says of that. check finds typing errors by the schema, before answer has the server's
 // Decider decide. access asks the cluster who may use a class, and room how much is taken of it. report is the result for
-// programs, and table prints it for people. classes is the command that explains a claim which asks for any class.
+// programs, and table prints it for people. classes is the command that explains a claim which asks for any class. lint finds
+// what is wrong in files, and lintcommand is the command check.
 package explain
 
 import (

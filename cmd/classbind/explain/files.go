@@ -28,6 +28,10 @@ var extensions = []string{"yaml", "yml", "json"}
 type document struct {
 	unstructured.Unstructured
 	where string
+	// file has it, its document begins at this line, from 1, and reads so.
+	file string
+	line int
+	text []byte
 	// stored says that it was named as an object of the cluster.
 	stored bool
 }
@@ -136,9 +140,11 @@ func noManifest(text []byte, parsed []document, err error) bool {
 // parse reads strictly: with a duplicate field, the result would be arbitrary.
 func parse(text []byte, name string) ([]document, error) {
 	var all []document
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	read := 0
 	reader := yamlreader.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
-		text, err := reader.Read()
+		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
@@ -146,7 +152,7 @@ func parse(text []byte, name string) ([]document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
-		raw, err := yaml.YAMLToJSONStrict(text)
+		raw, err := yaml.YAMLToJSONStrict(document)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
@@ -157,7 +163,14 @@ func parse(text []byte, name string) ([]document, error) {
 		if content == nil { // Only comments.
 			continue
 		}
-		all = append(all, objects(content, where)...)
+		if n := bytes.Index(text[read:], bytes.TrimSuffix(document, []byte("\n"))); n >= 0 {
+			read += n
+		}
+		for _, d := range objects(content, where) {
+			d.file, d.line, d.text = name, 1+bytes.Count(text[:read], []byte("\n")), document
+			all = append(all, d)
+		}
+		read = min(len(text), read+len(document))
 	}
 }
 

@@ -1,0 +1,355 @@
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/rules"
+)
+
+// Severity of a rule.
+type Severity string
+
+// The severities.
+const (
+	// Mistake is for what does not work as it is written.
+	Mistake Severity = "error"
+	// Doubt is for what may be right with objects that are in no file.
+	Doubt Severity = "warning"
+	// Remark is for what may be meant so.
+	Remark Severity = "note"
+)
+
+// Rule of "classbind check". Most have the name of the condition's reason by which the cluster says the same.
+type Rule struct {
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	// Text is what is wrong where it is broken.
+	Text string `json:"text"`
+}
+
+// Names of rules of which the cluster has no reason.
+const (
+	ruleRefused     = "Refused"
+	ruleDuplicate   = "Duplicate"
+	ruleConflict    = "Conflict"
+	ruleUnserved    = "UnservedClass"
+	ruleMeaningless = "MeaninglessMark"
+)
+
+// Rules of "classbind check".
+var Rules = []Rule{
+	{ruleRefused, Mistake, "The API server refuses the object, or drops a field of it."},
+	{ruleDuplicate, Mistake, "Two objects have the same kind, namespace and name."},
+	{ruleConflict, Mistake, "Two ClaimKinds bind the same claims, or a field has a value that this release does not know."},
+	{v1beta1.ReasonInvalidExpression, Mistake, "An expression does not compile, or looks at a field that the schema does not have."},
+	{v1beta1.ReasonPathsInvalid, Mistake, "A path does not fit the schema of the claims."},
+	{v1beta1.ReasonReferencePruned, Mistake, "The schema of the claims has no room for the reference to the class."},
+	{v1beta1.ReasonReferenceRefused, Mistake, "The schema of the claims does not allow references to some classes."},
+	{v1beta1.ReasonAllReferencesRefused, Mistake, "The schema of the claims does not allow the reference to any class."},
+	{v1beta1.ReasonAmbiguousReference, Mistake, "A reference cannot tell the classes of one kind from those of another."},
+	{v1beta1.ReasonNotInstalled, Mistake, "The CRDs of the files have no such resource."},
+	{v1beta1.ReasonVersionNotServed, Mistake, "The CRD does not serve the version for which the paths are written."},
+	{v1beta1.ReasonSeveralDefaults, Mistake, "A claim without a selector has several default classes."},
+	{v1beta1.ReasonMalformedWeight, Mistake, "A class has a weight that is no number from 0 to 1000000."},
+	{v1beta1.ReasonMalformedMark, Mistake, "A class has a mark that is neither true nor false."},
+	{v1beta1.ReasonMalformedCapacity, Mistake, "A class has a capacity that is no quantity, or negative."},
+	{v1beta1.ReasonTooManyLabels, Mistake, "A class has too many labels, and is offered to no claim."},
+	{v1beta1.ReasonNotRegistered, Doubt, "A registration names a kind that no file registers."},
+	{v1beta1.ReasonNoClassKind, Doubt, "No ClassKind serves a ClaimKind."},
+	{v1beta1.ReasonNoClaimKinds, Doubt, "A ClassKind serves no ClaimKind."},
+	{ruleUnserved, Remark, "No claim can get a class."},
+	{ruleMeaningless, Doubt, "A class has a mark that its ClassKind does not read, or has no ClassKind."},
+}
+
+// Finding is a rule that an object breaks.
+type Finding struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	// File has the object, and Line, from 1, what is wrong with it, as far as that is known.
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Object is KIND/NAME.
+	Object  string `json:"object"`
+	Message string `json:"message"`
+}
+
+// linter of files.
+type linter struct {
+	*registrations
+	findings []Finding
+	// places of registrations by KIND/NAME, and of classes.
+	places  map[string]*document
+	classes map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
+	served  map[string]bool                 // classes that a claim can get
+}
+
+// lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
+func lint(ctx context.Context, objects []document) ([]Finding, error) {
+	l := &linter{places: map[string]*document{}, classes: map[string][]*inventory.Classes{}, served: map[string]bool{}}
+	s := &source{namespace: "default", crds: map[string]CRD{}}
+	for i := range objects {
+		d := &objects[i]
+		if d.GetName() == "" { // Such as a kustomization.
+			continue
+		}
+		if other := l.places[placeOf(d)]; other != nil {
+			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", other.where)
+			continue
+		}
+		l.places[placeOf(d)] = d
+		claimKinds, classKinds := len(s.claimKinds), len(s.classKinds)
+		if _, err := s.add(ctx, d); err != nil {
+			l.find(ruleRefused, d, "", "%v", err)
+			s.claimKinds, s.classKinds = s.claimKinds[:claimKinds], s.classKinds[:classKinds]
+			continue
+		}
+		s.objects = append(s.objects, *d)
+	}
+	var err error
+	if l.registrations, err = newRegistrations(ctx, s, ""); err != nil {
+		return nil, err
+	}
+	for i := range l.claimKinds {
+		if err := l.claimKind(ctx, &l.claimKinds[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range l.classKinds {
+		l.classKind(ctx, &l.classKinds[i])
+	}
+	l.marks(ctx)
+	slices.SortStableFunc(l.findings, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return slices.Compact(l.findings), nil
+}
+
+// placeOf an object, by which it is found again.
+func placeOf(d *document) string {
+	return fmt.Sprint(d.GroupVersionKind().GroupKind(), " ", d.GetNamespace(), "/", d.GetName())
+}
+
+// find that an object breaks a rule, at a field, if that is known.
+func (l *linter) find(rule string, d *document, field, format string, args ...any) {
+	if d == nil {
+		return
+	}
+	n := slices.IndexFunc(Rules, func(r Rule) bool { return r.Name == rule })
+	l.findings = append(l.findings, Finding{
+		Rule: rule, Severity: Rules[n].Severity, File: d.file, Line: d.lineOf(field),
+		Object: d.GetKind() + "/" + d.GetName(), Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// lineOf a field, or as far on the way to it as the text names the parts.
+func (d *document) lineOf(field string) int {
+	at := 0
+	for _, part := range strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		next := bytes.Index(d.text[at:], []byte(part))
+		if next < 0 {
+			break
+		}
+		at += next
+	}
+	return d.line + bytes.Count(d.text[:at], []byte("\n"))
+}
+
+// registration of files by its kind and name.
+func (l *linter) registration(kind, name string) *document {
+	return l.places[fmt.Sprint(v1beta1.GroupVersion.WithKind(kind).GroupKind(), " /", name)]
+}
+
+// resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be
+// installed.
+func (l *linter) resolved(ctx context.Context, d *document, name, version string) (found resource, ok bool) {
+	found, err := l.resolve(ctx, name, version)
+	if err != nil {
+		l.find(v1beta1.ReasonVersionNotServed, d, "spec.claims.version", "%v", err)
+		return found, false
+	}
+	_, group, _ := strings.Cut(name, ".")
+	var others []string
+	for crd, c := range l.crds {
+		if c.Group == group {
+			others = append(others, crd)
+		}
+	}
+	if _, defined := l.crds[name]; defined || len(others) == 0 {
+		return found, true
+	}
+	l.find(v1beta1.ReasonNotInstalled, d, "",
+		"the files have CRDs of the group %q, and none for %q%s", group, name, near.Meant(name, others))
+	return found, false
+}
+
+func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
+	d := l.registration("ClaimKind", k.Name)
+	found, ok := l.resolved(ctx, d, k.Resource(), k.ReadVersion())
+	var named []string
+	for _, link := range k.Spec.Classes.Kinds {
+		named = append(named, link.Name)
+	}
+	l.unregistered(d, "spec.classes.kinds", "ClassKind", named)
+	if !ok {
+		return nil
+	}
+	l.resources[k.Name] = found
+	if len(named)+len(rules.Serving(k, l.classKinds)) == 0 {
+		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
+	}
+	v, err := l.view(ctx, k)
+	if err != nil {
+		return err
+	}
+	if fault := selector.ConflictOf(k, l.claimKinds); fault != nil {
+		l.find(ruleConflict, d, "", "%s", fault.Text)
+	}
+	for _, e := range v.invalid {
+		kind, name, _ := strings.Cut(e.Registration, "/")
+		of := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
+		l.find(v1beta1.ReasonInvalidExpression, of, e.Field, "%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
+	}
+	if reason, text := v.PathsProblem(l.comparePaths(ctx, v.Kind, &view{})); reason != "" {
+		l.find(reason, d, "spec", "%s", text)
+	}
+	if v.Fault != nil && v.Fault.Reason == v1beta1.ReasonUnknownValue {
+		l.find(ruleConflict, d, "spec", "%s", v.Fault.Text)
+	}
+	for _, leftOut := range v.LeftOut {
+		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
+	}
+	for _, seat := range slices.SortedFunc(maps.Keys(v.DefaultsBySeat()), inventory.Seat.Compare) {
+		if of := v.DefaultsBySeat()[seat]; len(of) > 1 {
+			l.find(v1beta1.ReasonSeveralDefaults, l.class(of[1]), "metadata",
+				"a claim of %q%s without a selector gets one of %d classes; leave the mark on one of %s",
+				k.Name, seat.In(), len(of), selector.ListFunc(of, (*inventory.Class).String))
+		}
+	}
+	for _, classes := range v.all {
+		l.classes[classes.Kind.Name] = append(l.classes[classes.Kind.Name], classes)
+	}
+	for _, classes := range v.Classes {
+		classes.Each(func(c *inventory.Class) { l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] = true })
+	}
+	return nil
+}
+
+// unregistered finds names of kinds that no file registers.
+func (l *linter) unregistered(d *document, field, kind string, names []string) {
+	all := make([]string, 0, len(l.claimKinds)+len(l.classKinds))
+	for i := range l.claimKinds {
+		all = append(all, l.claimKinds[i].Name)
+	}
+	for i := range l.classKinds {
+		all = append(all, l.classKinds[i].Name)
+	}
+	for _, name := range names {
+		if l.registration(kind, name) == nil {
+			l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
+		}
+	}
+}
+
+// class of a file.
+func (l *linter) class(c *inventory.Class) *document {
+	namespaces := []string{c.Namespace}
+	if c.Namespace == l.source.namespace {
+		namespaces = append(namespaces, "") // It names none.
+	}
+	for _, namespace := range namespaces {
+		if d := l.places[fmt.Sprint(c.Kind.GroupVersionKind.GroupKind(), " ", namespace, "/", c.Name)]; d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) {
+	d := l.registration("ClassKind", k.Name)
+	var named []string
+	for _, link := range k.Spec.ClaimKinds {
+		named = append(named, link.Name)
+	}
+	l.unregistered(d, "spec.claimKinds", "ClaimKind", named)
+	l.resolved(ctx, d, k.Name, "")
+	if len(k.Spec.ClaimKinds) == 0 && len(rules.Served(k, l.claimKinds)) == 0 {
+		l.find(v1beta1.ReasonNoClaimKinds, d, "",
+			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
+	}
+	for _, e := range rules.InvalidOfClasses(k) {
+		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Err.Line, e.Err.Column, e.Err.Text)
+	}
+	for _, classes := range l.classes[k.Name] {
+		for _, of := range []struct {
+			rule    string
+			classes []*inventory.Class
+			why     func(*inventory.Class) any
+		}{
+			{v1beta1.ReasonMalformedWeight, classes.Malformed(), func(c *inventory.Class) any { return c.WeightErr }},
+			{v1beta1.ReasonMalformedMark, classes.WithInvalidMark(), func(c *inventory.Class) any { return c.MarkErr }},
+			{v1beta1.ReasonMalformedCapacity, classes.WithMalformedCapacity(), func(c *inventory.Class) any { return c.Capacity.Err }},
+			{v1beta1.ReasonTooManyLabels, classes.WithTooManyLabels(), func(*inventory.Class) any { return "it has too many labels" }},
+		} {
+			for _, c := range of.classes {
+				l.find(of.rule, l.class(c), "metadata", "%v", of.why(c))
+			}
+		}
+		classes.Each(func(c *inventory.Class) {
+			if !l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] {
+				l.find(ruleUnserved, l.class(c), "", "no claim can get it: it does not fit the claims of any ClaimKind")
+			}
+		})
+	}
+}
+
+// marks finds annotations of ours, on classes, that nothing reads.
+func (l *linter) marks(ctx context.Context) {
+	for i := range l.objects {
+		d := &l.objects[i]
+		var kind *v1beta1.ClassKind
+		for j := range l.classKinds {
+			k := &l.classKinds[j]
+			if found, err := l.resolve(ctx, k.Name, ""); err == nil && found.GroupKind() == d.GroupVersionKind().GroupKind() {
+				kind = k
+			}
+		}
+		for _, key := range []string{
+			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,
+		} {
+			if _, has := d.GetAnnotations()[key]; !has {
+				continue
+			}
+			switch {
+			case kind == nil && len(l.classKinds) > 0:
+				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
+			case kind != nil && !reads(kind, key):
+				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)
+			}
+		}
+	}
+}
+
+// reads reports whether a ClassKind reads an annotation of classes.
+func reads(k *v1beta1.ClassKind, key string) bool {
+	sources := []v1beta1.Source{k.Spec.Default, k.Spec.Weight}
+	if k.Spec.Capacity != nil {
+		for _, limit := range k.Spec.Capacity.Limits() {
+			if limit != nil {
+				sources = append(sources, *limit)
+			}
+		}
+	}
+	return key == v1beta1.CordonedAnnotation || slices.ContainsFunc(sources, func(s v1beta1.Source) bool {
+		return s.Expression != "" || slices.ContainsFunc(s.Places(), func(p v1beta1.Place) bool { return string(p.Annotation) == key })
+	})
+}

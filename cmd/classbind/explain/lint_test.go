@@ -1,0 +1,202 @@
+package explain
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	lintClaims = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: claims.shop.test}
+spec:
+  group: shop.test
+  scope: Namespaced
+  names: {kind: Claim, plural: claims}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
+              classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}
+---
+`
+	lintClasses = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: classes.shop.test}
+spec:
+  group: shop.test
+  scope: Cluster
+  names: {kind: Class, plural: classes}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {sizeGiB: {type: integer}}}}}}
+---
+`
+)
+
+func lintClaimKind(spec string) string {
+	return "apiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: claims.shop.test}\nspec: " + spec + "\n---\n"
+}
+
+func lintClassKind(spec string) string {
+	return "apiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: classes.shop.test}\nspec: " + spec + "\n---\n"
+}
+
+func lintClass(name, annotations string) string {
+	return fmt.Sprintf("apiVersion: shop.test/v1\nkind: Class\nmetadata: {name: %s, annotations: {%s}}\nspec: {sizeGiB: 5}\n---\n", name, annotations)
+}
+
+// checked prints what check finds in these manifests.
+func checked(t *testing.T, format, manifests string) (string, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(manifests), 0o600))
+	c := NewCheckCommand()
+	out := &bytes.Buffer{}
+	c.SetOut(out)
+	c.SetErr(out)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"-f", file, "-o", format})
+	err := c.Execute()
+	return strings.ReplaceAll(out.String(), file, "all.yaml"), err
+}
+
+func TestLint(t *testing.T) {
+	const right, offers = "{}", "{claimKinds: [{name: claims.shop.test}]}"
+	both := lintClaims + lintClasses
+	for name, tc := range map[string]struct {
+		reason    string
+		manifests string
+		want      []string // parts of each line
+	}{
+		"Right":         {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
+		"WithoutCRDs":   {reason: "We should take a kind for installed of which nothing is known.", manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "")},
+		"Kustomization": {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
+		"FieldMisspelt": {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{
+			`all.yaml:1: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`,
+		}},
+		"Twice": {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{
+			`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`,
+		}},
+		"PathAbsent": {reason: "We should compare paths with the CRD.", manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers), want: []string{
+			"ReferencePruned",
+		}},
+		"WrongType":      {reason: "We should compare types.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: Name}}") + lintClassKind(offers), want: []string{"PathsInvalid"}},
+		"FormPruned":     {reason: "We should compare the parts of the reference.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}") + lintClassKind(offers), want: []string{".spec.classRef.apiGroup"}},
+		"SelectorAbsent": {reason: "We should compare the path of the selector.", manifests: both + lintClaimKind("{selector: {path: .spec.absent}}") + lintClassKind(offers), want: []string{"selector.path: the schema has no field .spec.absent"}},
+		"ReferenceRefused": {
+			reason:    "We should see that no reference is allowed.",
+			manifests: strings.Replace(lintClaims, "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1) + lintClasses + lintClaimKind(right) + lintClassKind(offers),
+			want:      []string{`the schema does not allow "Class" in .spec.classRef.kind`},
+		},
+		"CompanyRequired": {
+			reason:    "We should see what the schema requires besides.",
+			manifests: strings.Replace(lintClaims, "classRef: {type: object,", "classRef: {type: object, required: [major],", 1) + lintClasses + lintClaimKind(right) + lintClassKind(offers),
+			want:      []string{"the schema requires .spec.classRef.major"},
+		},
+		"VersionNotServed": {reason: "We should see that a version is not served.", manifests: both + lintClaimKind("{claims: {version: v2}}") + lintClassKind(offers), want: []string{"VersionNotServed"}},
+		"NoClassKind":      {reason: "We should miss a ClassKind.", manifests: both + lintClaimKind(right), want: []string{"warning: ClaimKind/claims.shop.test: no ClassKind serves it"}},
+		"NotRegistered":    {reason: "We should propose a name.", manifests: both + lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claim.shop.test}]}"), want: []string{"no ClassKind serves it", "did you mean claims.shop.test? (NotRegistered)"}},
+		"NotInstalled":     {reason: "We should propose a resource.", manifests: both + strings.Replace(lintClaimKind(right), "claims.shop", "claim.shop", 1) + lintClassKind(strings.Replace(offers, "claims.shop", "claim.shop", 1)), want: []string{"did you mean claims.shop.test? (NotInstalled)"}},
+		"NoClaimKinds":     {reason: "We should say that classes are for nobody.", manifests: both + lintClassKind("{}"), want: []string{"no claim is offered the classes"}},
+		"Expression": {
+			reason:    "We should say where an expression is wrong.",
+			manifests: both + lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.size >= 5}]}}") + lintClassKind(offers),
+			want:      []string{"error: ClaimKind/claims.shop.test: spec.classes.fits[Size].expression: line 1, column 11: the schema has no field class.spec.size: did you mean class.spec.sizeGiB? (InvalidExpression)"},
+		},
+		"OfClasses": {
+			reason: "We should name each class, at its line.",
+			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], capacity: {}}") + lintClass("a", "classbind.io/default: 'yes'") +
+				lintClass("b", "classbind.io/weight: much") + lintClass("c", "classbind.io/capacity: '-1'"),
+			want: []string{"all.yaml:13: error: Class/a: ", "all.yaml:18: error: Class/b: ", "all.yaml:23: error: Class/c: "},
+		},
+		"TwoDefaults": {
+			reason:    "We should find the second default.",
+			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'true'"),
+			want:      []string{"gets one of 2 classes; leave the mark on one of Class/a, Class/b (SeveralDefaults)"},
+		},
+		"Unserved": {
+			reason:    "We should remark on a class that no claim can get.",
+			manifests: lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.sizeGiB >= 9}]}}") + lintClassKind(offers) + lintClass("a", ""),
+			want:      []string{"note: Class/a: no claim can get it"},
+		},
+		"Meaningless": {
+			reason:    "We should doubt a mark that nothing reads.",
+			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], default: {annotation: shop.test/standard}}") + lintClass("a", "classbind.io/default: 'true'"),
+			want:      []string{`the annotation classbind.io/default means nothing: the ClassKind "classes.shop.test" does not read it (MeaninglessMark)`},
+		},
+		"Ambiguous": {
+			reason: "We should see that a name cannot tell two kinds apart.",
+			manifests: lintClaimKind("{reference: {path: .spec.className, form: Name}}") + lintClassKind(offers) + lintClass("a", "") +
+				strings.ReplaceAll(lintClassKind(offers), "classes.shop", "others.shop") + strings.Replace(lintClass("a", ""), "kind: Class", "kind: Other", 1),
+			want: []string{"ClassKind/others.shop.test", "(AmbiguousReference)"},
+		},
+		"Conflict": {
+			reason:    "We should see that another ClaimKind binds the claims.",
+			manifests: lintClaimKind(right) + strings.Replace(lintClaimKind("{claims: {resource: claims.shop.test}}"), "name: claims", "name: second", 1) + lintClassKind("{claimKinds: [{name: claims.shop.test}, {name: second.shop.test}]}"),
+			want:      []string{"(Conflict)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := checked(t, "text", tc.manifests)
+			if len(tc.want) == 0 {
+				require.NoError(t, err)
+				assert.Empty(t, out, tc.reason)
+				return
+			}
+			for _, want := range tc.want {
+				assert.Contains(t, out, want, tc.reason)
+			}
+			assert.Equal(t, strings.Contains(out, ": error: "), err != nil, "We should fail for an error alone: %v", err)
+		})
+	}
+}
+
+func TestLintFormats(t *testing.T) {
+	manifests := lintClaimKind("{}") + "# a%,b\n"
+	for format, want := range map[string]string{
+		"json":   `"rule": "NoClassKind"`,
+		"sarif":  `"ruleId": "NoClassKind"`,
+		"github": "::warning file=all.yaml,line=1,title=NoClassKind::ClaimKind/claims.shop.test: no ClassKind serves it",
+	} {
+		out, err := checked(t, format, manifests)
+		require.NoError(t, err)
+		assert.Contains(t, out, want, format)
+	}
+	assert.Equal(t, "50%25%0A::error::", data.Replace("50%\n::error::"), "We should let no name begin a command.")
+}
+
+// TestLintSamples finds nothing in what we ship.
+func TestLintSamples(t *testing.T) {
+	folders, err := filepath.Glob("../../../deploy/samples/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+	for _, folder := range folders {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			continue
+		}
+		c := NewCheckCommand()
+		out := &bytes.Buffer{}
+		c.SetOut(out)
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs([]string{"-f", folder, "--strict"})
+		require.NoError(t, c.Execute(), "%s: %s", folder, out)
+	}
+}

@@ -1,0 +1,194 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// CheckVersion is the version of the reports of check, as Version is of those of explain.
+const CheckVersion = "check.classbind.io/v1beta1"
+
+// CheckReport is what "classbind check" prints with -o json.
+type CheckReport struct {
+	metav1.TypeMeta `json:",inline"`
+	// Findings are sorted by file and line.
+	Findings []Finding `json:"findings"`
+}
+
+const (
+	checkLong = `Check registrations and classes in files, without a cluster: for a pipeline, or
+before a commit.
+
+Registrations are compared with the CRDs that are among the files, and with each
+other. What has no CRD there counts as installed. check finds what the API server
+would refuse, and what the status would say in a cluster. It also finds classes that
+no claim can get, and marks that mean nothing. --rules lists all rules.
+
+The exit status is 0 if there is no error, 1 if there is one, and 2 if the files
+cannot be read. With --strict, a warning counts as an error.`
+
+	checkExamples = `  # Check all manifests of a folder:
+  classbind check -f deploy/
+
+  # In a workflow of GitHub, with a note at each line:
+  classbind check -f deploy/ -o github
+
+  # For code scanning:
+  classbind check -f deploy/ -o sarif > classbind.sarif`
+)
+
+// checkFormats of -o.
+var checkFormats = []string{"text", "json", "sarif", "github"}
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	files  []string
+	output string
+	strict bool
+	rules  bool
+}
+
+// NewCheckCommand returns the command check.
+func NewCheckCommand() *cobra.Command {
+	o := &checkOptions{}
+	c := &cobra.Command{
+		Use: "check -f FILES", Short: "Check registrations and classes in files", Args: cobra.NoArgs,
+		Long: checkLong, Example: checkExamples,
+	}
+	exit.Run(c, func([]string) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return o.run(c.Context(), c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+	})
+	fs := c.Flags()
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file`, or folder with all folders in it; - is standard input; may be repeated")
+	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json, sarif, or github for the log of a workflow")
+	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
+	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
+	_ = c.MarkFlagFilename("filename", extensions...) // It fails only for an unknown flag, as the next one.
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(checkFormats, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (o *checkOptions) validate() error {
+	var errs []error
+	if len(o.files) == 0 && !o.rules {
+		errs = append(errs, errors.New("--filename: name the files to check, such as -f deploy/, or -f - for standard input"))
+	}
+	if slices.Contains(o.files, "") {
+		errs = append(errs, errors.New(`--filename="": must be a file, a folder, or - for standard input`))
+	}
+	if !slices.Contains(checkFormats, o.output) {
+		errs = append(errs, fmt.Errorf("--output=%q: must be one of %s", o.output, strings.Join(checkFormats, ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.Writer) error {
+	if o.rules {
+		var text strings.Builder
+		for _, r := range Rules {
+			_, _ = fmt.Fprintf(&text, "%-22s %-9s %s\n", r.Name, r.Severity, r.Text) // A strings.Builder takes everything.
+		}
+		_, err := io.WriteString(out, text.String())
+		return err
+	}
+	objects, err := (&options{classes: o.files}).objects(in, progress)
+	if err != nil {
+		return err
+	}
+	findings, err := lint(ctx, objects)
+	if err != nil {
+		return err
+	}
+	text, err := o.format(findings)
+	if err == nil {
+		_, err = io.WriteString(out, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot print: %w", err)
+	}
+	mistakes := 0
+	for _, f := range findings {
+		if f.Severity == Mistake || o.strict && f.Severity == Doubt {
+			mistakes++
+		}
+	}
+	if mistakes > 0 {
+		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("mistakes: %d", mistakes)}
+	}
+	return nil
+}
+
+// format the findings.
+func (o *checkOptions) format(findings []Finding) (string, error) {
+	var text strings.Builder
+	switch o.output {
+	case "json":
+		return reportText(&CheckReport{
+			TypeMeta: metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, Findings: append([]Finding{}, findings...),
+		})
+	case "sarif":
+		return reportText(sarif(findings))
+	case "github":
+		for _, f := range findings {
+			level := strings.Replace(string(f.Severity), string(Remark), "notice", 1)
+			_, _ = fmt.Fprintf(&text, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(f.File), f.Line, f.Rule,
+				data.Replace(f.Object+": "+f.Message)) // A strings.Builder takes everything.
+		}
+	default:
+		for _, f := range findings {
+			_, _ = fmt.Fprintf(&text, "%s:%d: %s: %s: %s (%s)\n", truncate.Printable(f.File), f.Line, f.Severity,
+				truncate.Printable(f.Object), truncate.Printable(f.Message), f.Rule)
+		}
+	}
+	return text.String(), nil
+}
+
+func reportText(report any) (string, error) {
+	text, err := json.MarshalIndent(report, "", "  ")
+	return string(text) + "\n", err
+}
+
+// data and property escape a message, and a property, of a workflow command:
+// https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+var (
+	data     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// sarif is the findings in the Static Analysis Results Interchange Format, version 2.1.0:
+// https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+func sarif(findings []Finding) any {
+	type object = map[string]any
+	described, results := []object{}, []object{}
+	for _, r := range Rules {
+		described = append(described, object{
+			"id": r.Name, "shortDescription": object{"text": r.Text}, "defaultConfiguration": object{"level": r.Severity},
+		})
+	}
+	for _, f := range findings {
+		results = append(results, object{
+			"ruleId": f.Rule, "level": f.Severity, "message": object{"text": f.Object + ": " + f.Message},
+			"locations": []object{{"physicalLocation": object{
+				"artifactLocation": object{"uri": f.File}, "region": object{"startLine": f.Line},
+			}}},
+		})
+	}
+	return object{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": object{"name": "classbind check", "rules": described}}, "results": results}},
+	}
+}
