@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // registerCapacity registers claims and classes of a group, which have a capacity, with these classes.
@@ -105,4 +106,31 @@ func TestCapacity(t *testing.T) {
 			require.Equal(c, "Class/only", classOf(second))
 		}, patience, 50*time.Millisecond, "A claim that waits should get the room that another leaves.")
 	})
+}
+
+// TestCapacitySoft has clients of several replicas fill classes: each replica counts a claim of another once it is stored.
+func TestCapacitySoft(t *testing.T) {
+	long(t)
+	t.Parallel()
+	const group, n, holds, inFlight = "soft.test", 10, 50, 16
+	w := newWorld(t, controlplane.Options{})
+	w.serveBehind(t, 3)
+	classes := ""
+	for i := range n {
+		classes += class(group, "Class", fmt.Sprint("class-", i), fmt.Sprintf("annotations: {classbind.io/capacity: %q}, ", fmt.Sprint(holds)))
+	}
+	w.registerCapacity(t, group, "{selector: {whenAbsent: Any}}", "{}", classes, n)
+	concurrently(t, n*holds*3/2, func(i int) error { return w.Create(t.Context(), naming(group, "default", fmt.Sprint("claim-", i), "")) })
+	used, over, most := map[string]int{}, 0, 0
+	for _, claim := range w.claimsOf(t, group) {
+		used[classOf(&claim)]++
+	}
+	for name, amount := range used {
+		if name != "" && amount > holds {
+			over, most = over+amount-holds, max(most, amount-holds)
+		}
+	}
+	t.Logf("with %d clients and 3 replicas, %d classes of %d have %d claims more than they hold in all, and %d at most", inFlight, n, holds, over, most)
+	assert.Len(t, used, n+1, "We should fill every class.")
+	assert.LessOrEqual(t, most, inFlight, "We should give no more than what is in flight.")
 }
