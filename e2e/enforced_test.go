@@ -113,6 +113,6 @@ func TestCapacityEnforced(t *testing.T) {
 		require.Error(t, err, "We should give nothing while it is not counted.")
 		w.awaitLedger(t, group, "a", func(col *assert.CollectT, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5)(col, l) })
 		require.ErrorContains(t, w.Create(t.Context(), naming(group, "default", "after-"+name, a)), "full: 5 of 5")
-		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacityEnforced, metav1.ConditionTrue, "")
+		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacityEnforced, metav1.ConditionTrue, "1 class is full: Class/a")
 	}
 }

@@ -326,8 +326,10 @@ const (
 	ReasonCapacitiesValid   = "CapacitiesValid"
 	ReasonMalformedCapacity = "MalformedCapacity"
 
-	// ReasonNotCounted says that the claims of a class have yet to be counted.
+	// ReasonNotCounted says that the claims of a class have yet to be counted, and ReasonFull that they use all that a
+	// class holds.
 	ReasonNotCounted = "NotCounted"
+	ReasonFull       = "Full"
 
 	// ReasonLabelsHeld and ReasonTooManyLabels report whether the labels of all classes are held.
 	ReasonLabelsHeld    = "LabelsHeld"

@@ -56,19 +56,26 @@ func capacitiesValid(classes *inventory.Classes) metav1.Condition {
 	return c
 }
 
-// describeEnforced writes whether all classes of a kind are given out, by their ledgers.
-func describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes, open func(*inventory.Class) bool) {
-	if classes == nil || !k.IsHard() {
+// describeEnforced writes whether all classes of a kind are given out, by their ledgers, and which are full.
+func describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes, room func(string, *inventory.Class) selector.Room) {
+	if classes == nil || !k.IsHard() || !classes.Kind.IsHard() {
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionCapacityEnforced)
 		return
 	}
-	var closed []*inventory.Class
-	classes.Each(func(c *inventory.Class) {
-		if !open(c) {
+	var closed, full []*inventory.Class
+	for _, c := range classes.All() {
+		switch r := room("", c); {
+		case r.Closed != "":
 			closed = append(closed, c)
+		case !r.Fits(c.Capacity, 1):
+			full = append(full, c)
 		}
-	})
+	}
 	c := met(v1beta1.ConditionCapacityEnforced, v1beta1.ReasonEnforced, "no class is given more claims than it holds")
+	if len(full) > 0 {
+		c.Reason = v1beta1.ReasonFull
+		c.Message += fmt.Sprintf("; %s full: %s", counted(full, "is", "are"), named(full))
+	}
 	if len(closed) > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotCounted
 		c.Message = fmt.Sprintf("%s given to no claim until claims are counted, after all writes that are in flight: %s",

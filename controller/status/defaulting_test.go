@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/webhookconfig"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -63,18 +65,27 @@ func TestDefaultedByPolicy(t *testing.T) {
 }
 
 func TestCapacityEnforced(t *testing.T) {
-	classes := controllertest.NewClasses(controllertest.NewClassKind("golds.example.org", "Gold"), map[string][]string{"a": nil, "b": nil})
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{
+		Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: "capacity"}, Enforcement: v1beta1.Hard},
+	}}, schema.GroupVersionKind{Kind: "Gold"}, false)
+	five := []string{"capacity", "5"}
+	classes := controllertest.NewClasses(kind, map[string][]string{"a": five, "b": five})
 	hard := &v1beta1.Capacity{Enforcement: v1beta1.Hard}
 	for test, tc := range map[string]struct {
 		reason   string
 		capacity *v1beta1.Capacity
 		classes  *inventory.Classes
 		open     string
+		used     int64
 		want     string // as conditionText has it
 	}{
 		"Soft":    {reason: "We should say nothing where no ledger decides.", capacity: &v1beta1.Capacity{}, classes: classes},
 		"Unknown": {reason: "We should say nothing of classes that are not known.", capacity: hard},
 		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
+		"Full": {
+			reason: "We should say which classes are full.", capacity: hard, classes: classes, open: "ab", used: 5,
+			want: "True/Full: no class is given more claims than it holds; 2 classes are full: Gold/a, Gold/b",
+		},
 		"Closed": {
 			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
 			want: "False/NotCounted: 1 class is given to no claim until claims are counted, after all writes that are in flight: Gold/a",
@@ -83,7 +94,13 @@ func TestCapacityEnforced(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionCapacityEnforced}}
-			describeEnforced(k, tc.classes, func(c *inventory.Class) bool { return strings.Contains(tc.open, c.Name) })
+			describeEnforced(k, tc.classes, func(_ string, c *inventory.Class) (r selector.Room) {
+				if !strings.Contains(tc.open, c.Name) {
+					r.Closed = "closed"
+				}
+				r.Used = tc.used
+				return r
+			})
 			assert.Equal(t, tc.want, conditionText(meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionCapacityEnforced)), tc.reason)
 		})
 	}

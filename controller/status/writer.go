@@ -55,8 +55,8 @@ type Writer struct {
 	ClaimEntries, ClassEntries entries
 	// Defaults and Uses are the webhookconfig.Policies of these two kinds.
 	Defaults, Uses policies
-	// Open reports whether a class whose capacity is enforced is given to claims.
-	Open   func(*inventory.Class) bool
+	// Room of a class whose capacity is enforced, for a claim of a namespace.
+	Room   func(namespace string, c *inventory.Class) selector.Room
 	Client client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
@@ -205,7 +205,7 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	mistyped, known := s.classTypes.of(k)
 	describeClasses(k, state.Classes, mistyped, known)
-	describeEnforced(k, state.Classes, s.Open)
+	describeEnforced(k, state.Classes, s.Room)
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}

@@ -76,12 +76,6 @@ func Listed(all []v1beta1.Ledger) *Ledgers {
 // Has reports whether the ledger of a class is known.
 func (l *Ledgers) Has(c *inventory.Class) bool { return l.load(nameOf(c)) != nil }
 
-// IsOpen reports whether a class is given to claims.
-func (l *Ledgers) IsOpen(c *inventory.Class) bool {
-	e := l.load(nameOf(c))
-	return e != nil && e.Open
-}
-
 // Watch the ledgers until the context ends.
 func (l *Ledgers) Watch(ctx context.Context, c cache.Cache) error {
 	informer, err := c.GetInformer(ctx, &v1beta1.Ledger{})
