@@ -198,8 +198,9 @@ func TestGuard(t *testing.T) {
 	t.Run("Ratchet", func(t *testing.T) {
 		before, held := asked(), w.lease(t, "default.claims.guard.test").ResourceVersion
 		require.NoError(t, w.label(t, "blues.guard.test", "next", "tier=gold"))
+		assert.Equal(t, before, asked(), "We should not be asked about a label.")
 		require.NoError(t, w.patch(t, "blues.guard.test", "next", `{"spec":{"weight":7}}`))
-		assert.Equal(t, before+1, asked(), "We should be asked about the weight alone.")
+		assert.Greater(t, asked(), before, "We should be asked about the weight, by an API server that patches what is no longer stored more than once.")
 		assert.Equal(t, held, w.lease(t, "default.claims.guard.test").ResourceVersion, "We should write no Lease for a class that is default already.")
 	})
 
