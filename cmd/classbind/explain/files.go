@@ -28,7 +28,7 @@ var extensions = []string{"yaml", "yml", "json"}
 type document struct {
 	unstructured.Unstructured
 	where string
-	// file has it, its document begins at this line, from 1, and reads so.
+	// text is what it was read from, alone or with other items of a list. It begins in the file at this line, from 1.
 	file string
 	line int
 	text []byte
@@ -141,10 +141,11 @@ func noManifest(text []byte, parsed []document, err error) bool {
 func parse(text []byte, name string) ([]document, error) {
 	var all []document
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-	read := 0
+	at := 0               // The next document begins there, or later.
+	line, counted := 1, 0 // Lines are counted up to there, so each is counted once.
 	reader := yamlreader.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
-		document, err := reader.Read()
+		read, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
@@ -152,7 +153,7 @@ func parse(text []byte, name string) ([]document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
-		raw, err := yaml.YAMLToJSONStrict(document)
+		raw, err := yaml.YAMLToJSONStrict(read)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
@@ -163,14 +164,14 @@ func parse(text []byte, name string) ([]document, error) {
 		if content == nil { // Only comments.
 			continue
 		}
-		if n := bytes.Index(text[read:], bytes.TrimSuffix(document, []byte("\n"))); n >= 0 {
-			read += n
-		}
+		at += max(0, bytes.Index(text[at:], bytes.TrimSuffix(read, []byte("\n"))))
+		line += bytes.Count(text[counted:at], []byte("\n"))
+		counted = at
 		for _, d := range objects(content, where) {
-			d.file, d.line, d.text = name, 1+bytes.Count(text[:read], []byte("\n")), document
+			d.file, d.line, d.text = name, line, read
 			all = append(all, d)
 		}
-		read = min(len(text), read+len(document))
+		at = min(len(text), at+len(read))
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -31,10 +33,10 @@ const (
 
 // Rule of "classbind check". Most have the name of the condition's reason by which the cluster says the same.
 type Rule struct {
-	Name     string   `json:"name"`
-	Severity Severity `json:"severity"`
+	Name     string
+	Severity Severity
 	// Text is what is wrong where it is broken.
-	Text string `json:"text"`
+	Text string
 }
 
 // Names of rules of which the cluster has no reason.
@@ -46,11 +48,13 @@ const (
 	ruleMeaningless = "MeaninglessMark"
 )
 
+const noName = "it has no metadata.name: give it one"
+
 // Rules of "classbind check".
 var Rules = []Rule{
 	{ruleRefused, Mistake, "The API server refuses the object, or drops a field of it."},
 	{ruleDuplicate, Mistake, "Two objects have the same kind, namespace and name."},
-	{ruleConflict, Mistake, "Two ClaimKinds bind the same claims, or a field has a value that this release does not know."},
+	{ruleConflict, Mistake, "Two ClaimKinds bind the same claims."},
 	{v1beta1.ReasonInvalidExpression, Mistake, "An expression does not compile, or looks at a field that the schema does not have."},
 	{v1beta1.ReasonPathsInvalid, Mistake, "A path does not fit the schema of the claims."},
 	{v1beta1.ReasonReferencePruned, Mistake, "The schema of the claims has no room for the reference to the class."},
@@ -87,26 +91,39 @@ type Finding struct {
 type linter struct {
 	*registrations
 	findings []Finding
-	// places of registrations by KIND/NAME, and of classes.
-	places  map[string]*document
-	classes map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
-	served  map[string]bool                 // classes that a claim can get
+	// documents of the same kind and name are in several namespaces.
+	documents map[kindAndName][]*document
+	classes   map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
+	served    map[string]bool                 // classes that a claim can get
+}
+
+// kindAndName of an object.
+type kindAndName struct {
+	schema.GroupKind
+	name string
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
 func lint(ctx context.Context, objects []document) ([]Finding, error) {
-	l := &linter{places: map[string]*document{}, classes: map[string][]*inventory.Classes{}, served: map[string]bool{}}
-	s := &source{namespace: "default", crds: map[string]CRD{}}
+	l := &linter{documents: map[kindAndName][]*document{}, classes: map[string][]*inventory.Classes{}, served: map[string]bool{}}
+	s := &source{namespace: metav1.NamespaceDefault, crds: map[string]CRD{}}
 	for i := range objects {
 		d := &objects[i]
+		kind := d.GroupVersionKind().GroupKind()
+		isOurs := kind.Group == v1beta1.GroupVersion.Group
 		if d.GetName() == "" { // Such as a kustomization.
+			if isOurs {
+				l.find(ruleRefused, d, "metadata", noName)
+			}
 			continue
 		}
-		if other := l.places[placeOf(d)]; other != nil {
-			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", other.where)
+		key := kindAndName{kind, d.GetName()}
+		same := slices.IndexFunc(l.documents[key], func(o *document) bool { return isOurs || o.GetNamespace() == d.GetNamespace() })
+		if same >= 0 {
+			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", l.documents[key][same].where)
 			continue
 		}
-		l.places[placeOf(d)] = d
+		l.documents[key] = append(l.documents[key], d)
 		claimKinds, classKinds := len(s.claimKinds), len(s.classKinds)
 		if _, err := s.add(ctx, d); err != nil {
 			l.find(ruleRefused, d, "", "%v", err)
@@ -125,25 +142,20 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 		}
 	}
 	for i := range l.classKinds {
-		l.classKind(ctx, &l.classKinds[i])
+		if err := l.classKind(ctx, &l.classKinds[i]); err != nil {
+			return nil, err
+		}
 	}
-	l.marks(ctx)
-	slices.SortStableFunc(l.findings, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	l.marks(ctx, objects)
+	slices.SortFunc(l.findings, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Rule, b.Rule),
+			strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(l.findings), nil
-}
-
-// placeOf an object, by which it is found again.
-func placeOf(d *document) string {
-	return fmt.Sprint(d.GroupVersionKind().GroupKind(), " ", d.GetNamespace(), "/", d.GetName())
+	return slices.Compact(l.findings), nil // Several ClaimKinds meet the same class.
 }
 
 // find that an object breaks a rule, at a field, if that is known.
 func (l *linter) find(rule string, d *document, field, format string, args ...any) {
-	if d == nil {
-		return
-	}
 	n := slices.IndexFunc(Rules, func(r Rule) bool { return r.Name == rule })
 	l.findings = append(l.findings, Finding{
 		Rule: rule, Severity: Rules[n].Severity, File: d.file, Line: d.lineOf(field),
@@ -164,9 +176,12 @@ func (d *document) lineOf(field string) int {
 	return d.line + bytes.Count(d.text[:at], []byte("\n"))
 }
 
-// registration of files by its kind and name.
+// registration of files by its kind and name, nil if there is none.
 func (l *linter) registration(kind, name string) *document {
-	return l.places[fmt.Sprint(v1beta1.GroupVersion.WithKind(kind).GroupKind(), " /", name)]
+	for _, d := range l.documents[kindAndName{v1beta1.GroupVersion.WithKind(kind).GroupKind(), name}] {
+		return d // There is one: it has no namespace.
+	}
+	return nil
 }
 
 // resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be
@@ -222,14 +237,11 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	if reason, text := v.PathsProblem(l.comparePaths(ctx, v.Kind, &view{})); reason != "" {
 		l.find(reason, d, "spec", "%s", text)
 	}
-	if v.Fault != nil && v.Fault.Reason == v1beta1.ReasonUnknownValue {
-		l.find(ruleConflict, d, "spec", "%s", v.Fault.Text)
-	}
 	for _, leftOut := range v.LeftOut {
 		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
 	}
-	for _, seat := range slices.SortedFunc(maps.Keys(v.DefaultsBySeat()), inventory.Seat.Compare) {
-		if of := v.DefaultsBySeat()[seat]; len(of) > 1 {
+	for seat, of := range v.DefaultsBySeat() {
+		if len(of) > 1 {
 			l.find(v1beta1.ReasonSeveralDefaults, l.class(of[1]), "metadata",
 				"a claim of %q%s without a selector gets one of %d classes; leave the mark on one of %s",
 				k.Name, seat.In(), len(of), selector.ListFunc(of, (*inventory.Class).String))
@@ -260,21 +272,18 @@ func (l *linter) unregistered(d *document, field, kind string, names []string) {
 	}
 }
 
-// class of a file.
+// class of a file. Its namespace may not be written there, or be written where its kind has none.
 func (l *linter) class(c *inventory.Class) *document {
-	namespaces := []string{c.Namespace}
-	if c.Namespace == l.source.namespace {
-		namespaces = append(namespaces, "") // It names none.
-	}
-	for _, namespace := range namespaces {
-		if d := l.places[fmt.Sprint(c.Kind.GroupVersionKind.GroupKind(), " ", namespace, "/", c.Name)]; d != nil {
-			return d
+	all := l.documents[kindAndName{c.Kind.GroupVersionKind.GroupKind(), c.Name}]
+	for _, namespace := range []string{c.Namespace, ""} {
+		if i := slices.IndexFunc(all, func(d *document) bool { return d.GetNamespace() == namespace }); i >= 0 {
+			return all[i]
 		}
 	}
-	return nil
+	return all[0]
 }
 
-func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) {
+func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	d := l.registration("ClassKind", k.Name)
 	var named []string
 	for _, link := range k.Spec.ClaimKinds {
@@ -289,7 +298,15 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) {
 	for _, e := range rules.InvalidOfClasses(k) {
 		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Err.Line, e.Err.Column, e.Err.Text)
 	}
-	for _, classes := range l.classes[k.Name] {
+	all := l.classes[k.Name]
+	if len(all) == 0 { // The files have no ClaimKind that it serves.
+		classes, err := l.offered(ctx, k, &view{})
+		if classes == nil || err != nil {
+			return err
+		}
+		all = append(all, classes)
+	}
+	for _, classes := range all {
 		for _, of := range []struct {
 			rule    string
 			classes []*inventory.Class
@@ -305,23 +322,29 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) {
 			}
 		}
 		classes.Each(func(c *inventory.Class) {
-			if !l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] {
+			if len(l.classes[k.Name]) > 0 && !l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] {
 				l.find(ruleUnserved, l.class(c), "", "no claim can get it: it does not fit the claims of any ClaimKind")
 			}
 		})
 	}
+	return nil
 }
 
-// marks finds annotations of ours, on classes, that nothing reads.
-func (l *linter) marks(ctx context.Context) {
-	for i := range l.objects {
-		d := &l.objects[i]
-		var kind *v1beta1.ClassKind
-		for j := range l.classKinds {
-			k := &l.classKinds[j]
-			if found, err := l.resolve(ctx, k.Name, ""); err == nil && found.GroupKind() == d.GroupVersionKind().GroupKind() {
-				kind = k
-			}
+// marks finds annotations of ours that nothing reads, and classes without a name.
+func (l *linter) marks(ctx context.Context, objects []document) {
+	kinds := map[schema.GroupKind]*v1beta1.ClassKind{}
+	for i := range l.classKinds {
+		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
+			kinds[found.GroupKind()] = &l.classKinds[i]
+		}
+	}
+	for i := range objects {
+		d := &objects[i]
+		kind := kinds[d.GroupVersionKind().GroupKind()]
+		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool {
+			return isOf(k.Name, d.GroupVersionKind())
+		}) {
+			l.find(ruleRefused, d, "metadata", noName)
 		}
 		for _, key := range []string{
 			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,

@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +72,7 @@ func checked(t *testing.T, format, manifests string) (string, error) {
 	c := NewCheckCommand()
 	out := &bytes.Buffer{}
 	c.SetOut(out)
-	c.SetErr(out)
+	c.SetErr(io.Discard)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs([]string{"-f", file, "-o", format})
 	err := c.Execute()
@@ -127,6 +128,21 @@ func TestLint(t *testing.T) {
 				lintClass("b", "classbind.io/weight: much") + lintClass("c", "classbind.io/capacity: '-1'"),
 			want: []string{"all.yaml:13: error: Class/a: ", "all.yaml:18: error: Class/b: ", "all.yaml:23: error: Class/c: "},
 		},
+		"OfNoClaimKind": {
+			reason:    "We should read classes whose ClaimKind is elsewhere, and a registration with a namespace, which it has not.",
+			manifests: strings.Replace(lintClassKind(offers), "}", ", namespace: default}", 1) + lintClass("a", "classbind.io/weight: much"),
+			want:      []string{"ClassKind/classes.shop.test: spec.claimKinds: no file has the ClaimKind", "Class/a: metadata.annotations[classbind.io/weight]"},
+		},
+		"OfNoNamespace": {
+			reason:    "We should find a class with a namespace that its kind has not.",
+			manifests: both + lintClaimKind(right) + lintClassKind(offers) + strings.Replace(lintClass("a", "classbind.io/weight: much"), "{name: a", "{namespace: x, name: a", 1),
+			want:      []string{"error: Class/a: metadata.annotations[classbind.io/weight]"},
+		},
+		"WithoutName": {
+			reason:    "We should leave out nothing that is ours.",
+			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("''", "") + strings.Replace(lintClassKind(offers), "name:", "generateName:", 1),
+			want:      []string{"error: Class/: it has no metadata.name", "error: ClassKind/: it has no metadata.name"},
+		},
 		"TwoDefaults": {
 			reason:    "We should find the second default.",
 			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'true'"),
@@ -170,7 +186,7 @@ func TestLint(t *testing.T) {
 }
 
 func TestLintFormats(t *testing.T) {
-	manifests := lintClaimKind("{}") + "# a%,b\n"
+	manifests := lintClaimKind("{}")
 	for format, want := range map[string]string{
 		"json":   `"rule": "NoClassKind"`,
 		"sarif":  `"ruleId": "NoClassKind"`,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -108,6 +109,9 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 	objects, err := (&options{classes: o.files}).objects(in, progress)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(objects, func(d document) bool { return d.GroupVersionKind().Group == v1beta1.GroupVersion.Group }) {
+		_, _ = fmt.Fprintln(progress, "note: the files have neither a ClaimKind nor a ClassKind")
 	}
 	findings, err := lint(ctx, objects)
 	if err != nil {
