@@ -188,8 +188,8 @@ const (
 	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is
 	// malformed, so that it holds nothing.
 	ConditionCapacitiesValid = "CapacitiesValid"
-	// ConditionCapacityEnforced is False for a ClassKind with an enforced capacity while the claims of
-	// a class have yet to be counted, so that no claim gets it.
+	// ConditionCapacityEnforced is False for a ClassKind with an enforced capacity while the API server
+	// does not ask about all claims. It is False, too, while a class is given to no claim, because claims have yet to be counted.
 	ConditionCapacityEnforced = "CapacityEnforced"
 	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
 	// and so is offered to no claim.

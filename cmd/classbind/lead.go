@@ -139,7 +139,7 @@ func (l *leadership) term(ctx context.Context) error {
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
 		ClaimEntries: configurator.ClaimEntries(), ClassEntries: configurator.ClassEntries(), Defaults: defaults, Uses: uses,
-		Room:   l.ledgers.Room,
+		Room: l.ledgers.Room, Asked: configurator.AskedToReserve,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}
 	if err := writer.SetupWithManager(mgr); err != nil {

@@ -56,8 +56,11 @@ func capacitiesValid(classes *inventory.Classes) metav1.Condition {
 	return c
 }
 
-// describeEnforced writes whether all classes of a kind are given out, by their ledgers, and which are full.
-func describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes, room func(string, *inventory.Class) selector.Room) {
+// describeEnforced writes whether API servers ask about all claims of the classes of a kind, whether all classes are given
+// out, and which are full.
+func describeEnforced(
+	k *v1beta1.ClassKind, classes *inventory.Classes, asked bool, room func(string, *inventory.Class) selector.Room,
+) {
 	if classes == nil || !k.IsHard() || !classes.Kind.IsHard() {
 		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionCapacityEnforced)
 		return
@@ -76,7 +79,11 @@ func describeEnforced(k *v1beta1.ClassKind, classes *inventory.Classes, room fun
 		c.Reason = v1beta1.ReasonFull
 		c.Message += fmt.Sprintf("; %s full: %s", counted(full, "is", "are"), named(full))
 	}
-	if len(closed) > 0 {
+	switch {
+	case !asked:
+		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotConfigured
+		c.Message = "classes may be given more claims than they hold: the API server does not ask classbind about all claims yet"
+	case len(closed) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotCounted
 		c.Message = fmt.Sprintf("%s given to no claim until claims are counted, after all writes that are in flight: %s",
 			counted(closed, "is", "are"), named(closed))

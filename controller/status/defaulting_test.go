@@ -77,6 +77,7 @@ func TestCapacityEnforced(t *testing.T) {
 		classes  *inventory.Classes
 		open     string
 		used     int64
+		notAsked bool
 		want     string // as conditionText has it
 	}{
 		"Soft":    {reason: "We should say nothing where no ledger decides.", capacity: &v1beta1.Capacity{}, classes: classes},
@@ -86,6 +87,10 @@ func TestCapacityEnforced(t *testing.T) {
 			reason: "We should say which classes are full.", capacity: hard, classes: classes, open: "ab", used: 5,
 			want: "True/Full: no class is given more claims than it holds; 2 classes are full: Gold/a, Gold/b",
 		},
+		"NotAsked": {
+			reason: "We should not say that it is enforced while claims pass us.", capacity: hard, classes: classes, open: "ab", notAsked: true,
+			want: "False/NotConfigured: classes may be given more claims than they hold: the API server does not ask classbind about all claims yet",
+		},
 		"Closed": {
 			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
 			want: "False/NotCounted: 1 class is given to no claim until claims are counted, after all writes that are in flight: Gold/a",
@@ -94,7 +99,7 @@ func TestCapacityEnforced(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionCapacityEnforced}}
-			describeEnforced(k, tc.classes, func(_ string, c *inventory.Class) (r selector.Room) {
+			describeEnforced(k, tc.classes, !tc.notAsked, func(_ string, c *inventory.Class) (r selector.Room) {
 				if !strings.Contains(tc.open, c.Name) {
 					r.Closed = "closed"
 				}

@@ -56,7 +56,9 @@ type Writer struct {
 	// Defaults and Uses are the webhookconfig.Policies of these two kinds.
 	Defaults, Uses policies
 	// Room of a class whose capacity is enforced, for a claim of a namespace.
-	Room   func(namespace string, c *inventory.Class) selector.Room
+	Room func(namespace string, c *inventory.Class) selector.Room
+	// Asked reports whether API servers ask about all claims that use more of the classes of such a kind.
+	Asked  func(context.Context, *inventory.ClassKind) (bool, error)
 	Client client.Client
 	// Live reads from the API server itself.
 	Live client.Reader
@@ -205,7 +207,13 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	mistyped, known := s.classTypes.of(k)
 	describeClasses(k, state.Classes, mistyped, known)
-	describeEnforced(k, state.Classes, s.Room)
+	asked := false
+	if k.IsHard() && state.Classes != nil {
+		if asked, err = s.Asked(ctx, state.Classes.Kind); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	describeEnforced(k, state.Classes, asked, s.Room)
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}

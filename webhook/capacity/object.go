@@ -107,8 +107,8 @@ func decode(o *v1beta1.Ledger) *Ledger {
 // noBase stands for the version that a creation does not update.
 const noBase = "-"
 
-// String is how a ledger has it: most of the work of an API server with a ledger is with these, and a string is the least.
-// Only the last part is as somebody else likes.
+// String is how a ledger has it. A string costs the API server least, and reservations are most of what it decodes and
+// validates of a ledger. NAMESPACE/NAME comes last, because it may have spaces in a review that somebody forged.
 func (r *Reservation) String() string {
 	return strings.Join([]string{
 		strconv.FormatInt(r.Amount, 10), strconv.FormatInt(r.Turn, 10),
