@@ -53,7 +53,7 @@ var filters = [...]filter{
 	}},
 	{"NotOffered", "not offered by their kind", func(*ClaimKind) drops {
 		return func(_ subject, c *inventory.Class) (bool, error) {
-			if c.OfferErr != nil {
+			if c.NotOffered && c.OfferErr != nil {
 				return true, errors.New(c.OfferErr.Detail)
 			}
 			return c.NotOffered, nil
