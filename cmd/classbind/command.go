@@ -14,6 +14,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/kinds"
 	"github.com/classbind/classbind/cmd/classbind/register"
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
+	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
 )
 
@@ -68,6 +69,6 @@ kinds, and writes the class reference before the claim is stored.`,
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
 		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
-		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), status.NewCommand(), newVersionCommand())
+		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(), newVersionCommand())
 	return c
 }

@@ -89,6 +89,29 @@ func (c Client) list(ctx context.Context, of schema.GroupVersionResource, each f
 	}
 }
 
+// Pages calls each for all claims of a namespace, or of all, and after at the end of each page, when no response is open. If it
+// takes so long that the API server forgets the version of the first page, the rest is as it is then.
+func (c Client) Pages(
+	ctx context.Context, of schema.GroupVersionResource, namespace string, each func(raw []byte) error, after func() error,
+) error {
+	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
+	for {
+		page, err := c.Page(ctx, of, namespace, o, each)
+		status := apierrors.APIStatus(nil)
+		if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+			o.Continue = status.Status().Continue
+			continue
+		}
+		if err == nil {
+			err = after()
+		}
+		if err != nil || page.Continue == "" {
+			return err
+		}
+		o.Continue = page.Continue
+	}
+}
+
 // Page reads one page of a list. The bytes passed to each are valid until its next call.
 func (c Client) Page(
 	ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions, each func(raw []byte) error,

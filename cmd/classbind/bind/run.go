@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/controller/latebinding"
 	"github.com/classbind/classbind/selector"
@@ -90,7 +88,7 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 		return nil
 	}
 	var unbound []latebinding.Stored
-	return b.pages(ctx, namespace, func(raw []byte) error {
+	return b.claims.Pages(ctx, b.kind.Resource, namespace, func(raw []byte) error {
 		s, err := latebinding.ReadStored(b.kind.Kind, raw)
 		switch {
 		case err != nil:
@@ -123,26 +121,6 @@ func (b *binder) run(ctx context.Context, namespace string, names []string) erro
 	})
 }
 
-// pages calls each for all claims of a namespace, or of all, and after at the end of each page, when no response is open.
-func (b *binder) pages(ctx context.Context, namespace string, each func(raw []byte) error, after func() error) error {
-	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
-	for {
-		page, err := b.claims.Page(ctx, b.kind.Resource, namespace, o, each)
-		status := apierrors.APIStatus(nil)
-		if apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
-			o.Continue = status.Status().Continue // The rest as it is now: what was stored since is bound already, or is found.
-			continue
-		}
-		if err == nil {
-			err = after()
-		}
-		if err != nil || page.Continue == "" {
-			return err
-		}
-		o.Continue = page.Continue
-	}
-}
-
 // renew reads the registrations and the classes again: they may have changed since the last claim without a class.
 func (b *binder) renew(ctx context.Context) error {
 	kinds, err := explain.Kinds(ctx, b.config, b.cluster.Own, b.kind.Kind.Name)
@@ -160,7 +138,7 @@ func (b *binder) renew(ctx context.Context) error {
 func (b *binder) count(ctx context.Context) error {
 	b.tally = &selector.Tally{}
 	b.kind.Kind.Tally = b.tally
-	return b.pages(ctx, metav1.NamespaceAll, func(raw []byte) error {
+	return b.claims.Pages(ctx, b.kind.Resource, metav1.NamespaceAll, func(raw []byte) error {
 		if s, err := latebinding.ReadStored(b.kind.Kind, raw); err == nil {
 			b.tallied(s.Classes)
 		}

@@ -11,7 +11,8 @@ import (
 const (
 	// Unmatched says that "classbind explain" found a claim without a class, or files that do
 	// not show whether its kind is registered. "classbind bind" found no class for a claim, and "classbind classes" none that one may
-	// get. Broken says that "classbind status" found something that is broken, or "classbind check" a mistake.
+	// get. Broken says that "classbind status" found something that is broken, "classbind check" a mistake, or "classbind simulate"
+	// claims that lose their class.
 	Unmatched = 1
 	Broken    = 1
 	// Failed says that a command has no answer: its arguments are wrong, or what it asks

@@ -43,6 +43,8 @@ type source struct {
 	crds map[string]CRD
 	// objects are all objects of --classes or --with; claims are those to explain.
 	objects, claims []document
+	// removals are what is there and does not count.
+	removals []*removal
 }
 
 // connect to a cluster.

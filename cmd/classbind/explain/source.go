@@ -26,7 +26,7 @@ func (s *source) registrations(ctx context.Context) (claimKinds []v1beta1.ClaimK
 	}
 	claimKinds = replace(claimKinds, s.claimKinds, func(old *v1beta1.ClaimKind, next v1beta1.ClaimKind) { old.Spec = next.Spec })
 	classKinds = replace(classKinds, s.classKinds, func(old *v1beta1.ClassKind, next v1beta1.ClassKind) { old.Spec = next.Spec })
-	return claimKinds, classKinds, err
+	return without(s, "claimkind", claimKinds), without(s, "classkind", classKinds), err
 }
 
 // replace returns all with next. Those of the same name keep all but what change takes of the next one.
@@ -105,7 +105,7 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 		return nil, err
 	}
 	if s.cluster == nil || of.new {
-		return inventory.NewClasses(kind, added), nil
+		return s.remove(inventory.NewClasses(kind, added), of), nil
 	}
 	classes, err := s.cluster.Classes(ctx, kind)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 	for _, c := range added {
 		classes = classes.With(c)
 	}
-	return classes, nil
+	return s.remove(classes, of), nil
 }
 
 // object of a resource; nil where there is none, or nothing is known of it.

@@ -1,0 +1,362 @@
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// Manifests are objects that were read.
+type Manifests struct{ all []document }
+
+// ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
+func ReadManifests(in io.Reader, progress io.Writer, paths []string) (m Manifests, err error) {
+	m.all, err = (&options{classes: paths}).objects(in, progress)
+	return m, err
+}
+
+// ParseManifests reads YAML or JSON.
+func ParseManifests(text []byte) (m Manifests, err error) {
+	m.all, err = readDocuments(bytes.NewReader(text), "the change", nil)
+	return m, err
+}
+
+// Change is what a World has and something else, too.
+type Change struct {
+	// Manifests are added, or take the place of objects of the same name.
+	Manifests
+	// Remove names what is not there, each KIND/NAME or KIND/NAMESPACE/NAME. KIND is claimkind, classkind, or a kind of classes.
+	Remove []string
+}
+
+// World decides on claims by registrations and classes as they are, or as they would be after a change.
+type World struct {
+	r *registrations
+	// views of the claim kinds that were asked for, which count their claims.
+	views selector.Snapshot
+	kinds map[string]*Kind
+}
+
+// NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects
+// that name none.
+func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, namespace string, change Change) (*World, error) {
+	objects := change.all
+	if config == nil {
+		objects = onTop(files.all, change.all)
+	}
+	s, err := newSource(ctx, objects, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.namespace = cmp.Or(namespace, s.namespace)
+	s.claimNamespace = s.namespace
+	for _, text := range change.Remove {
+		rm, err := newRemoval(text)
+		if err != nil {
+			return nil, err
+		}
+		s.removals = append(s.removals, rm)
+	}
+	if config != nil {
+		if err := s.connect(config); err != nil {
+			return nil, err
+		}
+	}
+	r, err := newRegistrations(ctx, s, own)
+	if err != nil {
+		return nil, err
+	}
+	r.unsettable = true
+	return &World{r: r, views: selector.Snapshot{}, kinds: map[string]*Kind{}}, nil
+}
+
+// onTop has the objects of base that no object of change replaces, and those of change.
+func onTop(base, change []document) []document {
+	id := func(d document) string {
+		return fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), metav1.NamespaceDefault), d.GetName())
+	}
+	replaced := map[string]bool{}
+	for _, d := range change {
+		replaced[id(d)] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(base), func(d document) bool { return replaced[id(d)] })
+	return append(kept, change...)
+}
+
+// removal of an object. done says that there was one.
+type removal struct {
+	text, kind, namespace, name string
+	done                        bool
+}
+
+func newRemoval(text string) (*removal, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
+	}
+	rm := &removal{text: text, kind: parts[0], name: parts[len(parts)-1]}
+	if len(parts) == 3 {
+		rm.namespace = parts[1]
+	}
+	return rm, nil
+}
+
+// without the registrations of a kind that are removed.
+func without[T any, P interface {
+	*T
+	metav1.Object
+}](s *source, kind string, all []T) []T {
+	return slices.DeleteFunc(all, func(t T) bool {
+		return slices.ContainsFunc(s.removals, func(rm *removal) bool {
+			is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == P(&t).GetName()
+			rm.done = rm.done || is
+			return is
+		})
+	})
+}
+
+// remove the classes of a kind that are removed.
+func (s *source) remove(from *inventory.Classes, of resource) *inventory.Classes {
+	for _, rm := range s.removals {
+		if rm.kind != from.Kind.Name && !of.Means(rm.kind, from.Kind.Name) {
+			continue
+		}
+		namespace := ""
+		if from.Kind.Namespaced {
+			namespace = cmp.Or(rm.namespace, s.namespace)
+		}
+		if from.Find(namespace, rm.name) != nil {
+			from, rm.done = from.Without(namespace, rm.name), true
+		}
+	}
+	return from
+}
+
+// ClaimKinds are the names of all, sorted.
+func (w *World) ClaimKinds() []string {
+	names := make([]string, len(w.r.claimKinds))
+	for i := range w.r.claimKinds {
+		names[i] = w.r.claimKinds[i].Name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Unremoved is an error for what was to be removed and is not there, once all kinds were asked for.
+func (w *World) Unremoved() error {
+	for _, rm := range w.r.removals {
+		if !rm.done {
+			return fmt.Errorf("--remove=%q: there is no such registration, and no such class of a registered kind", rm.text)
+		}
+	}
+	return nil
+}
+
+// Kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
+func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
+	if k, ok := w.kinds[name]; ok {
+		return k, nil
+	}
+	i := slices.IndexFunc(w.r.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Name == name })
+	if i < 0 {
+		return nil, nil
+	}
+	spec := &w.r.claimKinds[i]
+	found, err := w.r.resolve(ctx, spec.Resource(), spec.ReadVersion(), "create")
+	if err != nil && !notServed(err) {
+		return nil, fmt.Errorf("cannot find the kind of the claims of %q: %w", name, err)
+	}
+	found.unread = err
+	w.r.resources[name] = found
+	v, _, err := w.r.bindable(ctx, spec)
+	if fault := (*inventory.Fault)(nil); err != nil && (v == nil || !errors.As(err, &fault)) {
+		if !errors.Is(err, found.unread) && cluster.CheckBindable(spec) == nil {
+			return nil, err
+		}
+		v = &view{View: &selector.View{
+			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
+		}}
+	}
+	k := &Kind{v.View, found.GroupVersion().WithResource(resourceName(spec)), found.Namespaced, v.notes, spec, w.r}
+	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
+		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
+			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
+	}
+	v.Kind.Tally = &selector.Tally{}
+	if v.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
+		v.Kind.Room = w.views.Room
+		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
+	}
+	w.views[name], w.kinds[name] = v.View, k
+	return k, nil
+}
+
+func resourceName(k *v1beta1.ClaimKind) string {
+	name, _, _ := strings.Cut(k.Resource(), ".")
+	return name
+}
+
+// Claims among the objects of files, as JSON, by the names of their ClaimKinds.
+func (w *World) Claims(ctx context.Context, files Manifests) (map[string][][]byte, error) {
+	claims := map[string][][]byte{}
+	for _, d := range files.all {
+		kinds, err := w.r.claimKindsOf(ctx, d.GroupVersionKind().GroupKind())
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range kinds {
+			object := d.DeepCopy()
+			if object.GetNamespace() == "" && (w.r.resources[k.Name].Namespaced || w.r.resources[k.Name].guessed) {
+				object.SetNamespace(w.r.claimNamespace)
+			}
+			raw, err := object.MarshalJSON()
+			if err != nil {
+				return nil, fmt.Errorf("%s: cannot encode the claim: %w", d.where, err)
+			}
+			claims[k.Name] = append(claims[k.Name], raw)
+		}
+	}
+	return claims, nil
+}
+
+// Selectors that exist are those of the labels of each class of the kind, each once, sorted.
+func (k *Kind) Selectors() []string {
+	all := map[string]bool{}
+	for _, classes := range k.Classes {
+		classes.Each(func(c *inventory.Class) { all[labels.Set(c.Labels.Set()).String()] = true })
+	}
+	delete(all, "") // It asks for any class.
+	return slices.Sorted(maps.Keys(all))
+}
+
+// SelectorAnnotation is the annotation of a claim that has its class selector.
+func (k *Kind) SelectorAnnotation() string { return k.Kind.Annotation[len(k.Kind.Annotation)-1] }
+
+// Recreated is a claim that is decided on as if it was created now, without the class that it has.
+type Recreated struct {
+	Namespace, Name string
+	// Has is the class that the claim has, empty if there is none. Missing says that this class is not there.
+	Has     selector.ClassName
+	Missing bool
+
+	kind    *Kind
+	in      claim.Intake
+	outcome string
+}
+
+// Read a claim of the kind, from JSON. A claim whose name the API server made up is drawn afresh, as then.
+func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
+	head := struct {
+		Metadata struct {
+			Namespace, Name, GenerateName string
+			Annotations                   map[string]string
+		}
+	}{}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("cannot read a claim: %w", err)
+	}
+	m := head.Metadata
+	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k}
+	r.in.Name = m.Name
+	if why, err := k.Excluded(ctx, m.Namespace); err != nil || why != "" {
+		r.in.LeftAlone, r.outcome = "NamespaceNotSelected", why
+		return r, err
+	}
+	if k.Fault != nil {
+		return r, nil
+	}
+	object, err := k.Kind.DecodeValid(raw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the claim %s/%s: %w", m.Namespace, r.Name, err)
+	}
+	if k.Kind.HasReference(object) {
+		class, missing := k.Kind.ClassOf(k.All, m.Namespace, object)
+		if r.Missing = missing != ""; class != nil {
+			r.Has = selector.NameOf(class)
+		} else {
+			r.Has.Name = missing
+		}
+		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
+			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
+		}
+	}
+	name := m.Name
+	if m.GenerateName != "" {
+		name = ""
+	}
+	r.in = k.Kind.Read(m.Namespace, name, object)
+	r.in.GenerateName = m.GenerateName
+	return r, k.registrations.addRequester(ctx, k.Kind, &r.in)
+}
+
+// Predictable reports whether every replica gives the claim the same class at every time.
+func (r *Recreated) Predictable() bool {
+	k := r.kind.Kind
+	return k.Strategy.Depends == "" && !k.Limited && r.in.Name != "" && r.kind.spec.Spec.Choice.Seed != v1beta1.SeedRequest
+}
+
+// Remembers reports whether what a claim gets depends on those before it.
+func (k *Kind) Remembers() bool { return k.Kind.Strategy.Depends != "" || k.Kind.Limited }
+
+// What becomes of a claim that gets no class. Where is for programs.
+const (
+	Waits        = "Waits"        // until a class matches
+	Refused      = "Refused"      // by classbind, or by the API server while the registration is at fault
+	WithoutClass = "WithoutClass" // created without a class
+	Ignored      = "LeftAlone"    // not for classbind to bind
+)
+
+// Decide on the claim. The outcome is empty if it gets a class, and why says it for people.
+func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
+	k := r.kind
+	if r.outcome != "" {
+		return nil, Ignored, r.outcome, nil
+	}
+	decider := selector.Decider{
+		Fresh: func() uint64 { return fresh }, Related: k.registrations.relatedOf(&Item{}), Gates: k.registrations.gates(), Patient: true,
+	}
+	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
+	fault := (*inventory.Fault)(nil)
+	switch {
+	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
+		return nil, Ignored, fault.Text, nil
+	case err != nil && ctx.Err() != nil:
+		return nil, "", "", err
+	case err != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
+		return nil, WithoutClass, truncate.Error(err).Error(), nil
+	case err != nil:
+		return nil, Refused, truncate.Error(err).Error(), nil
+	case d.Claim.LeftAlone != "":
+		return nil, Ignored, d.Claim.LeftAlone, nil
+	case len(d.Claim.Problems) > 0:
+		return nil, Refused, d.Warning(), nil
+	case d.Class != nil:
+		return d.Class, "", "", nil
+	case d.Unneeded():
+		return nil, Ignored, "the claim asks for no class, and none is the default", nil
+	case d.Denied():
+		return nil, Refused, d.Warning(), nil
+	case k.Kind.BindLater:
+		return nil, Waits, d.Warning(), nil
+	}
+	return nil, WithoutClass, d.Warning(), nil
+}

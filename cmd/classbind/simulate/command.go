@@ -1,0 +1,173 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/classbind/classbind/cmd/classbind/connect"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/output"
+)
+
+// html is a format of -o besides those of all commands.
+const html = "html"
+
+// maxClaims limits how many are made up of each kind: more say nothing new.
+const maxClaims = 1_000_000
+
+// options are the flags of simulate.
+type options struct {
+	changes, remove, classes []string
+	claims                   int
+	strict                   bool
+	output                   output.Format
+	cluster                  connect.Flags
+}
+
+const (
+	long = `Predict which claims get another class after a change of registrations or classes.
+The command reads all claims of the cluster, page by page. It decides on each as if it
+was created now, without the class that it has, before and after the change. It
+changes nothing.
+
+The change is what --filename adds, or puts in the place of what is there under the
+same name, and what --remove takes away. Files may have ClaimKinds, ClassKinds, CRDs
+and classes. Write each object as it would be applied, in full.
+
+Registrations, classes and claims come from one of these:
+
+  default          the cluster: you need the rights to list them
+  --classes FILES  the files alone: no cluster is asked
+
+--claims N makes up so many claims of each kind instead. Claims that exist are their
+patterns, in the same proportions. Without any, one in turn asks for no class, and
+the others each for the labels of a class.
+
+CLAIMKIND is the name of a ClaimKind. Without one, all are simulated.
+
+What a claim gets is certain if it depends on its name. If it depends on random
+numbers, on what a replica gave before, or on how full the classes are, the command
+prints an interval. One class in two million has a number outside.
+
+A claim counts as created without a class reference, because nothing that is stored
+says who wrote it. With choice.annotate Decision, one without the annotation keeps
+its reference. Where the right of who creates a claim counts, that is you.
+
+The exit status is 0 if every claim that gets a class before the change gets one
+after it, and 1 if one does not. With --strict, it is 1 if any claim gets another
+class. It is 2 if the command fails.`
+
+	examples = `  # Which claims would get another class, if these classes were applied?
+  classbind simulate -f classes.yaml
+
+  # What if this class was gone?
+  classbind simulate --remove RDSInstanceClass/gitlab-experimental
+
+  # What if it was cordoned?
+  kubectl annotate rdsinstanceclass gitlab-experimental classbind.io/cordoned=true --dry-run=client -o yaml | classbind simulate -f -
+
+  # In a pipeline, without a cluster, for 10,000 claims that are made up:
+  classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict
+
+  # As a page:
+  classbind simulate -f classes.yaml -o html > simulation.html`
+)
+
+// NewCommand returns the command simulate.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:     "simulate (-f CHANGES | --remove KIND/NAME) [CLAIMKIND...]",
+		Short:   "Predict which claims a change moves to another class",
+		Long:    long,
+		Example: examples,
+		Args:    cobra.ArbitraryArgs,
+	}
+	exit.Run(c, func(args []string) error {
+		if err := o.validate(c.Flags()); err != nil {
+			return err
+		}
+		return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+	})
+	fs := c.Flags()
+	fs.StringArrayVarP(&o.changes, "filename", "f", nil,
+		"`file` of the change, or folder with all folders in it; - is standard input; may be repeated")
+	fs.StringArrayVar(&o.remove, "remove", nil,
+		"`KIND/NAME` or KIND/NAMESPACE/NAME of a class, claimkind or classkind that is not there after the change; may be repeated")
+	fs.StringArrayVar(&o.classes, "classes", nil,
+		"`file` of registrations, classes and claims, or folder with all folders in it; may be repeated. No cluster is asked")
+	fs.IntVar(&o.claims, "claims", 0, "make up so many claims of each kind; 0 takes those that exist")
+	fs.BoolVar(&o.strict, "strict", false, "fail if any claim gets another class")
+	o.output.Add(c)
+	fs.Lookup("output").Usage = "`format`: table for people, html for a page in one file, json or yaml for programs"
+	_ = c.MarkFlagFilename("filename") // It fails only for an unknown flag.
+	_ = c.MarkFlagFilename("classes")
+	o.cluster.Add(c)
+	o.cluster.AddNamespace(c, "`namespace` of objects of files that name none; without it the kubeconfig's, or with --classes default")
+	o.cluster.AddOwn(c, "`namespace` of classbind itself, whose claims are never bound")
+	return c
+}
+
+// validate returns all errors in the flags at once.
+func (o *options) validate(fs *pflag.FlagSet) error {
+	errs := []error{connect.Validate(fs)}
+	if o.output != html {
+		errs = append(errs, o.output.Validate())
+	}
+	if len(o.changes)+len(o.remove) == 0 {
+		errs = append(errs, errors.New("name what changes, with --filename or --remove"))
+	}
+	if o.claims < 0 || o.claims > maxClaims {
+		errs = append(errs, fmt.Errorf("--claims=%d: must be from 0 to %d", o.claims, maxClaims))
+	}
+	for _, flag := range []string{"kubeconfig", "context"} {
+		if len(o.classes) > 0 && fs.Changed(flag) {
+			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) run(ctx context.Context, claimKinds []string, stdin io.Reader, out, progress io.Writer) error {
+	in := Input{
+		Own: o.cluster.Own, Namespace: o.cluster.Namespace, ClaimKinds: claimKinds, Claims: o.claims,
+		Change: explain.Change{Remove: o.remove},
+	}
+	var err error
+	if in.Change.Manifests, err = explain.ReadManifests(stdin, progress, o.changes); err != nil {
+		return err
+	}
+	if len(o.classes) > 0 {
+		in.Files, err = explain.ReadManifests(stdin, progress, o.classes)
+	} else {
+		if in.Config, err = o.cluster.Config(progress, ", or files with --classes"); err != nil {
+			return err
+		}
+		var namespace string
+		namespace, err = o.cluster.OfContext()
+		in.Namespace = cmp.Or(in.Namespace, namespace)
+	}
+	if err != nil {
+		return err
+	}
+	report, err := Run(ctx, in)
+	if err != nil {
+		return err
+	}
+	if o.output == html {
+		err = report.writePage(out)
+	} else {
+		err = o.output.Print(out, report, report.table)
+	}
+	if err != nil {
+		return err
+	}
+	return report.exit(o.strict)
+}

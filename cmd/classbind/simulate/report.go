@@ -1,0 +1,300 @@
+package simulate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/exit"
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/output"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/truncate"
+)
+
+// Version is the version of reports. New fields keep it; any other change needs a new version.
+const Version = "simulate.classbind.io/v1beta1"
+
+const (
+	// maxNames is how many claims of a move are named at most, for programs.
+	maxNames = 1000
+	// deviations on both sides of what is expected are in an interval. Of two million classes, one is outside.
+	deviations = 5
+	// maxRows and maxMoves are printed for people, and shownNames of each move.
+	maxRows, maxMoves, shownNames = 40, 20, 3
+	barWidth                      = 20
+)
+
+// Report is what "classbind simulate" prints with -o json or yaml.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+	// Kinds of claims, sorted by name.
+	Kinds []Kind `json:"kinds"`
+}
+
+// Kind is a ClaimKind.
+type Kind struct {
+	ClaimKind string           `json:"claimKind"`
+	Strategy  v1beta1.Strategy `json:"strategy,omitempty"`
+	// Claims that were decided on.
+	Claims int `json:"claims"`
+	// Moved claims get another class, or one for the first time. Lost claims get none any more.
+	Moved int `json:"moved"`
+	Lost  int `json:"lost"`
+	// Unpredictable claims are among these. Of them, it is not known which class each gets, and Rows have intervals.
+	Unpredictable int `json:"unpredictable"`
+	// Rows are the classes that claims have or get, and what becomes of the others. Those that change most come first.
+	Rows []Row `json:"rows"`
+	// Moves of claims, the largest first.
+	Moves []Move `json:"moves"`
+	// Notes say why it may come differently.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Missing is the outcome of a claim that has a class which is not there.
+const Missing = "ClassMissing"
+
+// AnyClass is the outcome of a claim that gets a class, and it is not known which.
+const AnyClass = "AnyClass"
+
+// Place is where claims are: a class, or an outcome.
+type Place struct {
+	Class   selector.ClassName `json:"class,omitzero"`
+	Outcome string             `json:"outcome,omitempty"`
+}
+
+func (p Place) hasClass() bool { return p.Outcome == "" || p.Outcome == AnyClass }
+
+func (p Place) anyClass() Place {
+	if p.Outcome == "" {
+		return Place{Outcome: AnyClass}
+	}
+	return p
+}
+
+// String is for people.
+func (p Place) String() string {
+	switch p.Outcome {
+	case "":
+		name := p.Class.Name
+		if p.Class.Namespace != "" {
+			name = p.Class.Namespace + "/" + name
+		}
+		return p.Class.Kind + "/" + name
+	case explain.Waits:
+		return "waits for a class"
+	case explain.Refused:
+		return "refused"
+	case explain.WithoutClass:
+		return "without a class"
+	case explain.Ignored:
+		return "left alone"
+	case Missing:
+		return "a class that is not there"
+	}
+	return "a class"
+}
+
+// Row counts the claims of a place.
+type Row struct {
+	Place `json:",inline"`
+	// Has is how many claims have the class now.
+	Has int `json:"has"`
+	// Before and After are how many would get it if all were created now, without and with the change.
+	Before Estimate `json:"before"`
+	After  Estimate `json:"after"`
+}
+
+// Estimate of a number of claims. If all of them can be predicted, Low and High are the Mean.
+type Estimate struct {
+	Mean float64 `json:"mean"`
+	Low  int     `json:"low"`
+	High int     `json:"high"`
+}
+
+// Move of claims from one place to another.
+type Move struct {
+	From  Place `json:"from"`
+	To    Place `json:"to"`
+	Count int   `json:"count"`
+	// Why the first of them gets no class.
+	Why string `json:"why,omitempty"`
+	// Claims are the first thousand.
+	Claims []string `json:"claims"`
+}
+
+// First of the claims, for people.
+func (m *Move) First() []string { return m.Claims[:min(len(m.Claims), shownNames)] }
+
+func (k *Kind) note(format string, args ...any) {
+	if note := fmt.Sprintf(format, args...); !slices.Contains(k.Notes, note) {
+		k.Notes = append(k.Notes, note)
+	}
+}
+
+// estimate of what was counted. The interval is that of a Poisson number, by the square root that makes its variance constant
+// (Anscombe 1948, "The transformation of Poisson, binomial and negative-binomial data"). A draw that others influence varies less.
+func (c *comparison) estimate(n counted) Estimate {
+	drawn := float64(n.drawn) / float64(c.draws)
+	e := Estimate{Mean: float64(n.certain) + drawn, Low: n.certain, High: n.certain}
+	if c.unpredictable == 0 {
+		return e
+	}
+	reach := deviations / 2. * math.Sqrt(1+1/float64(c.draws)) // The mean is one of so many draws itself.
+	root := math.Sqrt(drawn + 3./8)
+	e.Low += int(math.Ceil(max(0, math.Pow(max(0, root-reach), 2)-3./8)))
+	e.High += int(min(float64(c.unpredictable), math.Floor(math.Pow(root+reach, 2)-3./8)))
+	return e
+}
+
+// end returns the result.
+func (c *comparison) end() *Kind {
+	k := c.result
+	k.Unpredictable = c.unpredictable
+	for place, n := range c.rows {
+		k.Rows = append(k.Rows, Row{place, n.has, c.estimate(n.before), c.estimate(n.after)})
+	}
+	slices.SortFunc(k.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(math.Abs(b.Delta()), math.Abs(a.Delta())), cmp.Compare(b.After.Mean, a.After.Mean),
+			strings.Compare(a.Outcome, b.Outcome), strings.Compare(a.Class.ClassKind, b.Class.ClassKind),
+			strings.Compare(a.String(), b.String()))
+	})
+	moves := slices.Collect(maps.Values(c.moves))
+	slices.SortFunc(moves, func(a, b *Move) int {
+		return cmp.Or(b.Count-a.Count, strings.Compare(a.From.String(), b.From.String()), strings.Compare(a.To.String(), b.To.String()))
+	})
+	for _, m := range moves {
+		k.Moves = append(k.Moves, *m)
+	}
+	if c.unpredictable > 0 {
+		depends := "random numbers"
+		if of := c.either().Kind; of != nil && of.Strategy.Depends != "" {
+			depends = of.Strategy.Depends
+		} else if c.draws == 1 {
+			depends = "how much of each class is taken"
+		}
+		k.note("which class each of %d claims gets depends on %s, which is not known here: of these, the numbers of claims are expected to be "+
+			"within the intervals", c.unpredictable, depends)
+	}
+	if c.draws == 1 {
+		k.note("the claims are taken in the order of their names, from classes that are empty, by one replica; claims in flight do not count")
+	}
+	return k
+}
+
+// Delta is the change of the number of claims.
+func (r *Row) Delta() float64 { return r.After.Mean - r.Before.Mean }
+
+// Share of all claims, in percent.
+func (k *Kind) Share(e Estimate) float64 { return 100 * e.Mean / float64(max(k.Claims, 1)) }
+
+// String is a number, or an interval.
+func (e Estimate) String() string {
+	if e.Low == e.High {
+		return strconv.Itoa(e.Low)
+	}
+	return fmt.Sprintf("%d to %d", e.Low, e.High)
+}
+
+// Summary of a kind in a sentence.
+func (k *Kind) Summary() string {
+	is := func(n int, what string) string { return fmt.Sprintf("%d %s", n, what) }
+	switch {
+	case k.Claims == 0:
+		return "no claims"
+	case k.Moved+k.Lost > 0:
+		return is(k.Claims, "claims, ") + is(k.Moved, "would get another class, ") + is(k.Lost, "none any more")
+	case slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 }):
+		return is(k.Claims, "claims, of which some would get another class")
+	}
+	return is(k.Claims, "claims, none would get another class")
+}
+
+// table returns the report for people.
+func (r *Report) table() string {
+	var out strings.Builder
+	for i := range r.Kinds {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		r.Kinds[i].write(&out)
+	}
+	return out.String()
+}
+
+func (k *Kind) write(out *strings.Builder) {
+	fmt.Fprintf(out, "%s: %s\n", truncate.Printable(k.ClaimKind), k.Summary())
+	for _, note := range k.Notes {
+		fmt.Fprintf(out, "  Note: %s\n", truncate.Printable(note))
+	}
+	if len(k.Rows) > 0 {
+		rows := [][]string{{"  CLASS", "NOW", "BEFORE", "AFTER", "CHANGE", "SHARE", ""}}
+		for i := range k.Rows[:min(len(k.Rows), maxRows)] {
+			r := &k.Rows[i]
+			share := k.Share(r.After)
+			rows = append(rows, []string{
+				"  " + r.Place.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), changeText(r.Delta()),
+				fmt.Sprintf("%.1f%%", share), strings.Repeat("#", int(math.Round(share*barWidth/100))),
+			})
+		}
+		out.WriteString("\n" + output.Columns(rows...))
+	}
+	if more := len(k.Rows) - maxRows; more > 0 {
+		fmt.Fprintf(out, "  %d more change less: -o json has all.\n", more)
+	}
+	if len(k.Moves) > 0 {
+		rows := [][]string{{"  CLAIMS", "FROM", "TO", "SUCH AS"}}
+		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
+			rows = append(rows, []string{
+				"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", "),
+			})
+		}
+		out.WriteString("\n" + output.Columns(rows...))
+		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
+			if m.Why != "" {
+				fmt.Fprintf(out, "  %s, %s: %s\n", truncate.Printable(m.Claims[0]), m.To, truncate.Printable(m.Why))
+			}
+		}
+	}
+	if more := len(k.Moves) - maxMoves; more > 0 {
+		fmt.Fprintf(out, "  %d more moves: -o json has all.\n", more)
+	}
+}
+
+func changeText(by float64) string {
+	switch n := math.Round(by); {
+	case by == 0:
+		return ""
+	case n == 0:
+		return "<1"
+	default:
+		return fmt.Sprintf("%+.0f", n)
+	}
+}
+
+// exit returns an error if claims lose their class, or if strict, if any claim gets another.
+func (r *Report) exit(strict bool) error {
+	lost, moved := 0, 0
+	for _, k := range r.Kinds {
+		lost, moved = lost+k.Lost, moved+k.Moved
+	}
+	switch {
+	case lost > 0:
+		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
+	case strict && moved > 0:
+		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get another class: %d", moved)}
+	case strict && slices.ContainsFunc(r.Kinds, func(k Kind) bool {
+		return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
+	}):
+		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would be spread in another way")}
+	}
+	return nil
+}

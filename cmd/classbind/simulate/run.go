@@ -1,0 +1,344 @@
+// Package simulate is the command that predicts which claims a change of registrations or classes moves. run decides on each claim
+// as if it was created now, before and after the change, with the code of the server. report is the result for programs and for
+// people, and page the same as HTML.
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/selector"
+)
+
+const (
+	// draws of a claim that no one can predict, with other random numbers each time. Where a claim depends on those before it, there
+	// is one.
+	draws = 20
+	// maxPatterns is how many claims at most are patterns for those that are made up. Of more, some are taken at random.
+	maxPatterns = 1000
+)
+
+// Input is what is simulated.
+type Input struct {
+	// Config of the cluster, nil for Files alone, with Before and After.
+	Config *rest.Config
+	Files  explain.Manifests
+	// Own is the namespace of classbind, and Namespace that of objects that name none.
+	Own, Namespace string
+	// Change is what to compare with. Without one, both sides are the same.
+	Change explain.Change
+	// ClaimKinds to simulate, empty for all.
+	ClaimKinds []string
+	// Claims is how many claims of each kind are made up, 0 for those that exist.
+	Claims int
+}
+
+// run has what is compared.
+type run struct {
+	Input
+	before, after *explain.World
+	stored        latebinding.Client
+	files         map[string][][]byte
+}
+
+// Run simulates a change.
+func Run(ctx context.Context, in Input) (*Report, error) {
+	r := &run{Input: in}
+	var err error
+	if r.before, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, explain.Change{}); err != nil {
+		return nil, err
+	}
+	if r.after, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, in.Change); err != nil {
+		return nil, fmt.Errorf("after the change: %w", err)
+	}
+	if in.Config == nil {
+		r.files, err = r.before.Claims(ctx, in.Files)
+	} else {
+		r.stored, err = latebinding.NewClient(in.Config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Concat(r.before.ClaimKinds(), r.after.ClaimKinds())
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for _, name := range in.ClaimKinds {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("there is no ClaimKind %q", name)
+		}
+	}
+	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Kinds: []Kind{}}
+	for _, name := range names {
+		if len(in.ClaimKinds) > 0 && !slices.Contains(in.ClaimKinds, name) {
+			continue
+		}
+		kind, err := r.kind(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot simulate the claims of %q: %w", name, err)
+		}
+		report.Kinds = append(report.Kinds, *kind)
+	}
+	if len(in.ClaimKinds) == 0 {
+		err = r.after.Unremoved()
+	}
+	return report, err
+}
+
+// kind simulates the claims of one ClaimKind.
+func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
+	before, err := r.before.Kind(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.after.Kind(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("after the change: %w", err)
+	}
+	c := newComparison(name, before, after)
+	if err := r.claims(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.end(), nil
+}
+
+// claims calls each for the claims to decide on.
+func (r *run) claims(ctx context.Context, c *comparison) error {
+	if r.Claims == 0 {
+		return r.existing(ctx, c, func(raw []byte) error { return c.add(ctx, raw) })
+	}
+	var patterns [][]byte
+	seen, random := 0, rand.New(rand.NewPCG(1, 2)) //nolint:gosec // Nothing is secret here, and a simulation can be repeated.
+	err := r.existing(ctx, c, func(raw []byte) error {
+		seen++
+		if at := random.IntN(seen); len(patterns) < maxPatterns {
+			patterns = append(patterns, slices.Clone(raw))
+		} else if at < maxPatterns {
+			patterns[at] = slices.Clone(raw)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(patterns) == 0 {
+		patterns = invented(c.either())
+		c.result.note("there is no claim to take as a pattern: of those that are made up, one asks for no class, and the others each " +
+			"for the labels of a class that is there")
+	}
+	for n := range r.Claims {
+		object := map[string]any{}
+		if err := json.Unmarshal(patterns[n%len(patterns)], &object); err != nil {
+			return fmt.Errorf("cannot read a claim: %w", err)
+		}
+		if err := unstructured.SetNestedField(object, fmt.Sprintf("simulated-%d", n+1), "metadata", "name"); err != nil {
+			return fmt.Errorf("cannot make up a claim: %w", err)
+		}
+		raw, err := json.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("cannot make up a claim: %w", err)
+		}
+		if err := c.add(ctx, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// existing claims of a cluster, or of files.
+func (r *run) existing(ctx context.Context, c *comparison, each func(raw []byte) error) error {
+	if r.Config == nil {
+		for _, raw := range r.files[c.result.ClaimKind] {
+			if err := each(raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	k := c.either()
+	if k.Resource.Version == "" {
+		c.result.note("the claims are not read: the cluster does not have their kind")
+		return nil
+	}
+	//nolint:wrapcheck // It says what it cannot read.
+	return r.stored.Pages(ctx, k.Resource, metav1.NamespaceAll, each, func() error { return ctx.Err() })
+}
+
+// invented claims ask for the labels of each class, and one asks for none.
+func invented(k *explain.Kind) (all [][]byte) {
+	for _, s := range append([]string{""}, k.Selectors()...) {
+		metadata := map[string]any{"namespace": metav1.NamespaceDefault}
+		if s != "" {
+			metadata["annotations"] = map[string]any{k.SelectorAnnotation(): s}
+		}
+		raw, _ := json.Marshal(map[string]any{"metadata": metadata}) // It has strings alone.
+		all = append(all, raw)
+	}
+	return all
+}
+
+// comparison of the claims of one kind. A side is nil where no ClaimKind registers them.
+type comparison struct {
+	before, after *explain.Kind
+	result        *Kind
+	rows          map[Place]*tallied
+	moves         map[move]*Move
+	// unpredictable claims, and how often these are drawn.
+	unpredictable, draws int
+}
+
+// tallied claims of a row: those that exist, and on each side those that are certain, and the draws of the others.
+type tallied struct {
+	has           int
+	before, after counted
+}
+
+type counted struct{ certain, drawn int }
+
+type move struct{ from, to Place }
+
+func newComparison(name string, before, after *explain.Kind) *comparison {
+	c := &comparison{
+		before: before, after: after, draws: draws, rows: map[Place]*tallied{}, moves: map[move]*Move{},
+		result: &Kind{ClaimKind: name, Rows: []Row{}, Moves: []Move{}},
+	}
+	for _, k := range []*explain.Kind{before, after} {
+		if k != nil && k.Remembers() {
+			c.draws = 1
+		}
+		if k != nil {
+			for _, note := range k.Notes {
+				c.result.note("%s", note)
+			}
+		}
+	}
+	if k := c.either(); k.Kind != nil {
+		c.result.Strategy = k.Kind.Strategy.Name
+	}
+	return c
+}
+
+// either side, that after the change if there are both.
+func (c *comparison) either() *explain.Kind {
+	if c.after != nil {
+		return c.after
+	}
+	return c.before
+}
+
+// add a claim.
+func (c *comparison) add(ctx context.Context, raw []byte) error {
+	var sides [2]*explain.Recreated
+	predictable := true
+	for i, k := range []*explain.Kind{c.before, c.after} {
+		if k == nil {
+			continue
+		}
+		claim, err := k.Read(ctx, raw)
+		if err != nil {
+			return err
+		}
+		sides[i] = claim
+		predictable = predictable && claim.Predictable()
+	}
+	first := sides[0]
+	if first == nil {
+		first = sides[1]
+	}
+	c.result.Claims++
+	if has := first.Has; has.Name != "" {
+		place := Place{Class: has}
+		if first.Missing {
+			place = Place{Outcome: Missing}
+		}
+		c.row(place).has++
+	} else {
+		c.row(Place{Outcome: explain.WithoutClass}).has++
+	}
+	if predictable {
+		from, _, err := c.decide(ctx, sides[0], 0)
+		if err != nil {
+			return err
+		}
+		to, why, err := c.decide(ctx, sides[1], 0)
+		if err != nil {
+			return err
+		}
+		c.row(from).before.certain++
+		c.row(to).after.certain++
+		c.moved(first, from, to, why)
+		return nil
+	}
+	c.unpredictable++
+	for n := range c.draws {
+		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
+		from, _, err := c.decide(ctx, sides[0], fresh)
+		if err != nil {
+			return err
+		}
+		to, why, err := c.decide(ctx, sides[1], fresh)
+		if err != nil {
+			return err
+		}
+		c.row(from).before.drawn++
+		c.row(to).after.drawn++
+		if n == 0 { // Which class it gets is not known, but mostly whether it gets one.
+			c.moved(first, from.anyClass(), to.anyClass(), why)
+		}
+	}
+	return nil
+}
+
+// decide what becomes of a claim on one side.
+func (c *comparison) decide(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
+	if claim == nil {
+		return Place{Outcome: explain.Ignored}, "no ClaimKind registers the claims", nil
+	}
+	class, outcome, why, err := claim.Decide(ctx, fresh)
+	if err != nil || class == nil {
+		return Place{Outcome: outcome}, why, err //nolint:wrapcheck // It is that of the context.
+	}
+	return Place{Class: selector.NameOf(class)}, "", nil
+}
+
+func (c *comparison) row(p Place) *tallied {
+	t := c.rows[p]
+	if t == nil {
+		t = &tallied{}
+		c.rows[p] = t
+	}
+	return t
+}
+
+// moved says that a claim gets something else.
+func (c *comparison) moved(claim *explain.Recreated, from, to Place, why string) {
+	if from == to {
+		return
+	}
+	m := c.moves[move{from, to}]
+	if m == nil {
+		m = &Move{From: from, To: to, Why: why, Claims: []string{}}
+		c.moves[move{from, to}] = m
+	}
+	m.Count++
+	if name := claim.Name; len(m.Claims) < maxNames {
+		if claim.Namespace != "" {
+			name = claim.Namespace + "/" + name
+		}
+		m.Claims = append(m.Claims, name)
+	}
+	switch {
+	case from.hasClass() && !to.hasClass():
+		c.result.Lost++
+	case to.hasClass():
+		c.result.Moved++
+	}
+}
