@@ -16,6 +16,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/setdefault"
 	"github.com/classbind/classbind/cmd/classbind/simulate"
 	"github.com/classbind/classbind/cmd/classbind/status"
+	"github.com/classbind/classbind/cmd/classbind/ui"
 )
 
 // kubectl finds the command as a plugin, and the completion of its arguments,
@@ -69,6 +70,6 @@ kinds, and writes the class reference before the claim is stored.`,
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
 		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
-		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(), newVersionCommand())
+		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(), ui.NewCommand(), newVersionCommand())
 	return c
 }

@@ -222,7 +222,7 @@ func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string 
 	case claim.ReferenceAbsent:
 		return "." + v.Kind.ClassRef.String() + " is absent, and reference.whenAbsent is LeaveAlone"
 	case claim.NotYet:
-		return "not bound now, because " + evaluationText(i.BindWhen)
+		return "not bound now, because " + EvaluationText(i.BindWhen)
 	case claim.NoSelector:
 		return "the claim has no class selector, and selector.whenAbsent is LeaveAlone"
 	}

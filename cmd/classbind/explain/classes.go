@@ -353,7 +353,7 @@ func (o *Offer) write(out *strings.Builder) {
 	for _, c := range o.Classes {
 		row := []string{"  " + name(c.ClassName), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
 		if c.Drop == nil {
-			row = append(row, percentage(c.Odds), "")
+			row = append(row, Percentage(c.Odds), "")
 		} else {
 			row = append(row, "", oneLine(c.Drop.Text))
 		}

@@ -214,7 +214,7 @@ func TestPercentage(t *testing.T) {
 		{selector.Odds{Share: 999, Total: 1000}, "99.9%"},
 		{selector.Odds{Share: 1 << 62, Total: 1<<63 - 1}, "50%"},
 	} {
-		assert.Equal(t, tc.want, percentage(tc.odds))
+		assert.Equal(t, tc.want, Percentage(tc.odds))
 	}
 }
 

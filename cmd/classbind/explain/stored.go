@@ -106,6 +106,57 @@ func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, 
 	return decider.Decide(ctx, k.View, in, selector.Later)
 }
 
+// Cluster has what is registered in a cluster, and the classes as they were when a kind was first asked for. It is for one caller at a
+// time.
+type Cluster struct{ *registrations }
+
+// NewCluster reads what is registered. own is the namespace of classbind.
+func NewCluster(ctx context.Context, config *rest.Config, own string) (Cluster, error) {
+	s := &source{}
+	if err := s.connect(config); err != nil {
+		return Cluster{}, err
+	}
+	r, err := newRegistrations(ctx, s, own)
+	r.unsettable = true
+	return Cluster{r}, err
+}
+
+// ClaimKinds of the cluster.
+func (c Cluster) ClaimKinds() []v1beta1.ClaimKind { return c.claimKinds }
+
+// View of a claim kind, with notes. With an error, claims of the kind cannot be bound, and the view may be nil.
+func (c Cluster) View(ctx context.Context, k *v1beta1.ClaimKind) (*selector.View, []string, error) {
+	found, err := c.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+	if err != nil && !notServed(err) {
+		return nil, nil, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
+	}
+	found.unread = err
+	c.resources[k.Name] = found
+	v, _, err := c.bindable(ctx, k)
+	if v == nil {
+		return nil, nil, err
+	}
+	return v.View, v.notes, err
+}
+
+// Explain a stored claim, as it is or as if it had no class.
+func (c Cluster) Explain(ctx context.Context, claimKind, namespace, name string, unbound bool) (*Item, error) {
+	d, err := c.stored(ctx, claimKind+"/"+name, namespace)
+	if err != nil {
+		return nil, err
+	}
+	items, err := (&options{unbound: unbound, fresh: rand.Uint64}).answers(ctx, c.registrations, d, namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		if item.Claim.ClaimKind == claimKind {
+			return item, nil
+		}
+	}
+	return nil, fmt.Errorf("no ClaimKind %q registers the claim", claimKind)
+}
+
 // Excluded says why the claims of a namespace are not bound, empty where they are.
 func (k *Kind) Excluded(ctx context.Context, namespace string) (why string, err error) {
 	return k.registrations.unselected(ctx, k.spec, namespace)

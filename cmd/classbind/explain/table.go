@@ -94,13 +94,13 @@ func (t itemTable) facts() {
 		evaluation *selector.Evaluation
 	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}, {"Usage", t.Usage}} {
 		if e.evaluation != nil && t.Reason != claim.NotYet { // Then it is the message.
-			t.line(e.what, evaluationText(e.evaluation))
+			t.line(e.what, EvaluationText(e.evaluation))
 		}
 	}
 }
 
-// evaluationText is what people read of an evaluation.
-func evaluationText(e *selector.Evaluation) string {
+// EvaluationText is what people read of an evaluation.
+func EvaluationText(e *selector.Evaluation) string {
 	text := fmt.Sprintf("%s = %s", oneLine(e.Expression), asJSON(e.Value))
 	if e.Error != "" {
 		text = fmt.Sprintf("%s fails: %s", oneLine(e.Expression), e.Error)
@@ -151,7 +151,7 @@ func (t itemTable) candidates(name func(selector.ClassName) string) {
 		if c.Chosen {
 			mark = "*"
 		}
-		row := []string{mark + " " + name(c.ClassName), weightText(c.Weight, c.WeightError), percentage(c.Odds)}
+		row := []string{mark + " " + name(c.ClassName), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
 		if scored {
 			row = slices.Insert(row, 1, asJSON(c.Score))
 		}
@@ -196,6 +196,9 @@ func (t itemTable) line(what, text string) {
 		fmt.Fprintf(t.out, "  %-8s %s\n", what+":", truncate.Printable(text))
 	}
 }
+
+// Headline says what happens to the claim.
+func (i *Item) Headline() string { return itemTable{i, nil}.headline() }
 
 func (t itemTable) headline() string {
 	switch t.Outcome {
@@ -266,9 +269,9 @@ func weightText(weight int64, malformed string) string {
 	return fmt.Sprint(weight)
 }
 
-// percentage of odds, or a question mark where they are unknown. It never rounds
+// Percentage of odds, or a question mark where they are unknown. It never rounds
 // to 0 % or to 100 %.
-func percentage(o selector.Odds) string {
+func Percentage(o selector.Odds) string {
 	if o.Total == 0 {
 		return "?"
 	}

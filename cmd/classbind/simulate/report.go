@@ -193,6 +193,9 @@ func (c *comparison) end() *Kind {
 // Delta is the change of the number of claims.
 func (r *Row) Delta() float64 { return r.After.Mean - r.Before.Mean }
 
+// Change is the Delta for people.
+func (r *Row) Change() string { return changeText(r.Delta()) }
+
 // Share of all claims, in percent.
 func (k *Kind) Share(e Estimate) float64 { return 100 * e.Mean / float64(max(k.Claims, 1)) }
 

@@ -40,6 +40,8 @@ type Input struct {
 	ClaimKinds []string
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
 	Claims int
+	// Seen is called for each claim, with what becomes of it before the change and why. It may be nil.
+	Seen func(claim *explain.Recreated, gets Place, why string)
 }
 
 // run has what is compared.
@@ -104,6 +106,9 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 		return nil, fmt.Errorf("after the change: %w", err)
 	}
 	c := newComparison(name, before, after)
+	if c.seen = r.Seen; c.seen == nil {
+		c.seen = func(*explain.Recreated, Place, string) {}
+	}
 	if err := r.claims(ctx, c); err != nil {
 		return nil, err
 	}
@@ -191,6 +196,7 @@ type comparison struct {
 	result        *Kind
 	rows          map[Place]*tallied
 	moves         map[move]*Move
+	seen          func(*explain.Recreated, Place, string)
 	// unpredictable claims, and how often these are drawn.
 	unpredictable, draws int
 }
@@ -264,10 +270,11 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		c.row(Place{Outcome: explain.WithoutClass}).has++
 	}
 	if predictable {
-		from, _, err := c.decide(ctx, sides[0], 0)
+		from, reason, err := c.decide(ctx, sides[0], 0)
 		if err != nil {
 			return err
 		}
+		c.seen(first, from, reason)
 		to, why, err := c.decide(ctx, sides[1], 0)
 		if err != nil {
 			return err
@@ -280,7 +287,7 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	c.unpredictable++
 	for n := range c.draws {
 		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
-		from, _, err := c.decide(ctx, sides[0], fresh)
+		from, reason, err := c.decide(ctx, sides[0], fresh)
 		if err != nil {
 			return err
 		}
@@ -291,6 +298,7 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		c.row(from).before.drawn++
 		c.row(to).after.drawn++
 		if n == 0 { // Which class it gets is not known, but mostly whether it gets one.
+			c.seen(first, from.anyClass(), reason)
 			c.moved(first, from.anyClass(), to.anyClass(), why)
 		}
 	}

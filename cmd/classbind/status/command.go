@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -96,20 +97,28 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := connect.New(cluster.WithMaxDepth(config),
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
+	report, err := Read(ctx, config, o.cluster.Own, progress)
 	if err != nil {
 		return err
 	}
-	i := &installation{api: c.API, reader: c.Reader, own: o.cluster.Own, now: time.Now(), renewal: renewal, progress: progress}
-	if err := i.read(ctx); err != nil {
-		return err
-	}
-	report := i.report(ctx)
 	if err := o.output.Print(out, report, report.table); err != nil {
 		return err
 	}
 	return report.exit()
+}
+
+// Read a cluster, and check all sections. own is the namespace of classbind.
+func Read(ctx context.Context, config *rest.Config, own string, progress io.Writer) (*Report, error) {
+	c, err := connect.New(cluster.WithMaxDepth(config),
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now(), renewal: renewal, progress: progress}
+	if err := i.read(ctx); err != nil {
+		return nil, err
+	}
+	return i.report(ctx), nil
 }
 
 // report checks all sections of what was read.

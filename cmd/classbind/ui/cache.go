@@ -1,0 +1,315 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/cmd/classbind/simulate"
+	"github.com/classbind/classbind/cmd/classbind/status"
+	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/inventory"
+)
+
+const (
+	// pause between two reads of the cluster, or pauseFactor times what the last one took, if that is longer.
+	pause       = 5 * time.Second
+	pauseFactor = 5
+	// maxWaiting limits the claims without a class that are held of each kind.
+	maxWaiting = 1000
+	// maxExplained limits the claims that are explained by one read of the registrations.
+	maxExplained = 1000
+)
+
+// cache has a cluster as it was read last. It is read in the background, once for all who look.
+type cache struct {
+	config *rest.Config
+	own    string
+	wanted chan struct{}
+
+	mu    sync.Mutex // Guards what follows.
+	state state
+	// changed is closed when state is replaced.
+	changed chan struct{}
+}
+
+// state is what the pages show.
+type state struct {
+	// version counts the reads.
+	version int
+	// snapshot is nil before the first read that succeeded.
+	snapshot *snapshot
+	// err is why the last read failed, at failed.
+	err    error
+	failed time.Time
+}
+
+// snapshot is one read.
+type snapshot struct {
+	at     time.Time
+	status *status.Report
+	kinds  []*kind
+
+	mu        sync.Mutex // Guards what follows.
+	cluster   explain.Cluster
+	explained map[claimName]*explanation
+}
+
+// kind of claims.
+type kind struct {
+	Name string
+	Spec v1beta1.ClaimKindSpec
+	// Findings and Notes are those of status.
+	Findings []status.Finding
+	Notes    []string
+	// Err is why the claims or the classes could not be read.
+	Err     error
+	Classes []*class
+	// Claims are all, and Without those that have no class. Waiting are the first of these.
+	Claims, Without int
+	Waiting         []waiting
+	// Outcomes are what becomes of claims that get no class.
+	Outcomes []*simulate.Row
+	// Certain says that every replica would give all claims the same classes.
+	Certain bool
+	// Unread says that the claims were not read.
+	Unread bool
+}
+
+// class that claims are offered, or have.
+type class struct {
+	simulate.Row
+	// Share and Expected are percentages of all claims of the kind.
+	Share, Expected float64
+	Labels          string
+	Marks           []string
+	Problems        []string
+	Weight          int64
+	// Capacity is empty where there is no limit.
+	Capacity *int64
+	text     string
+}
+
+// waiting is a claim without a class.
+type waiting struct {
+	Claim     claimName
+	Gets, Why string
+}
+
+// claimName names a claim of a kind.
+type claimName struct{ Kind, Namespace, Name string }
+
+func (c claimName) String() string {
+	if c.Namespace == "" {
+		return c.Name
+	}
+	return c.Namespace + "/" + c.Name
+}
+
+func newCache(config *rest.Config, own string) *cache {
+	return &cache{config: config, own: own, wanted: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// run reads the cluster until the context ends, while somebody looks.
+func (c *cache) run(ctx context.Context) {
+	for {
+		start := time.Now()
+		s, err := c.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.replace(s, err)
+		select {
+		case <-time.After(max(pause, pauseFactor*time.Since(start))):
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-c.wanted:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// replace the state. What was read before stays where a read fails.
+func (c *cache) replace(s *snapshot, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.version++
+	if c.state.err = err; err != nil {
+		c.state.failed = time.Now()
+	} else {
+		c.state.snapshot = s
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// now returns the state, and a channel that is closed when there is another. It says that somebody looks.
+func (c *cache) now() (state, <-chan struct{}) {
+	select {
+	case c.wanted <- struct{}{}:
+	default:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state, c.changed
+}
+
+func (c *cache) read(ctx context.Context) (*snapshot, error) {
+	s := &snapshot{at: time.Now(), explained: map[claimName]*explanation{}}
+	var err error
+	if s.status, err = status.Read(ctx, c.config, c.own, io.Discard); err != nil {
+		return nil, err
+	}
+	if s.cluster, err = explain.NewCluster(ctx, c.config, c.own); err != nil {
+		return nil, err
+	}
+	kinds := s.cluster.ClaimKinds()
+	for i := range kinds {
+		s.kinds = append(s.kinds, c.kind(ctx, s, &kinds[i]))
+	}
+	return s, nil
+}
+
+// kind reads the classes and the claims of a ClaimKind.
+func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) *kind {
+	k := &kind{Name: spec.Name, Spec: spec.Spec, Certain: true}
+	for _, section := range s.status.Sections {
+		for _, f := range section.Findings {
+			if slices.Contains(strings.Split(f.Where, ", "), "claimkind/"+k.Name) {
+				k.Findings = append(k.Findings, f)
+			}
+		}
+	}
+	view, notes, err := s.cluster.View(ctx, spec)
+	k.Notes, k.Err = notes, err
+	byName := map[selector.ClassName]*class{}
+	if view != nil {
+		for _, classes := range view.Classes {
+			classes.Each(func(c *inventory.Class) {
+				added := newClass(c)
+				byName[added.Class] = added
+				k.Classes = append(k.Classes, added)
+			})
+		}
+	}
+	report, err := simulate.Run(ctx, simulate.Input{Config: c.config, Own: c.own, ClaimKinds: []string{k.Name}, Seen: k.seen})
+	if err != nil {
+		k.Err, k.Unread = cmp.Or(k.Err, err), true
+		return k
+	}
+	simulated := &report.Kinds[0]
+	k.Claims, k.Certain = simulated.Claims, simulated.Unpredictable == 0
+	for i := range simulated.Rows {
+		row := &simulated.Rows[i]
+		if row.Outcome != "" {
+			k.Outcomes = append(k.Outcomes, row)
+			continue
+		}
+		of := byName[row.Class]
+		if of == nil { // It is not offered any more.
+			of = &class{Row: *row, Marks: []string{"not offered"}}
+			k.Classes = append(k.Classes, of)
+		}
+		of.Row = *row
+		of.Share, of.Expected = simulated.Share(simulate.Estimate{Mean: float64(row.Has)}), simulated.Share(row.Before)
+	}
+	for _, c := range k.Classes {
+		c.text = strings.Join(append(c.Marks, c.String(), c.Labels), " ")
+	}
+	slices.SortFunc(k.Classes, func(a, b *class) int {
+		return cmp.Or(b.Has-a.Has, cmp.Compare(b.Expected, a.Expected), strings.Compare(a.String(), b.String()))
+	})
+	return k
+}
+
+func newClass(of *inventory.Class) *class {
+	c := &class{Row: simulate.Row{Place: simulate.Place{Class: selector.NameOf(of)}}, Labels: labels.Set(of.Labels.Set()).String(), Weight: of.Weight}
+	for _, mark := range []struct {
+		text string
+		is   bool
+	}{
+		{"default", of.Default},
+		{"cordoned", of.Cordoned},
+		{"being deleted", of.Terminating},
+		{"not offered", of.NotOffered},
+		{"too many labels", of.TooManyLabels},
+	} {
+		if mark.is {
+			c.Marks = append(c.Marks, mark.text)
+		}
+	}
+	if of.Capacity != nil && of.Capacity.Total != inventory.Unlimited {
+		c.Capacity = &of.Capacity.Total
+	}
+	problems := []error{}
+	if of.WeightErr != nil {
+		problems = append(problems, of.WeightErr)
+	}
+	if of.MarkErr != nil {
+		problems = append(problems, of.MarkErr)
+	}
+	if of.OfferErr != nil {
+		problems = append(problems, of.OfferErr)
+	}
+	if of.Capacity != nil && of.Capacity.Err != nil {
+		problems = append(problems, of.Capacity.Err)
+	}
+	for _, problem := range problems {
+		c.Problems = append(c.Problems, problem.Error())
+	}
+	return c
+}
+
+// seen is called for each claim of the kind.
+func (k *kind) seen(claim *explain.Recreated, gets simulate.Place, why string) {
+	if claim.Has.Name != "" || gets.Outcome == explain.Ignored {
+		return
+	}
+	if k.Without++; len(k.Waiting) < maxWaiting {
+		k.Waiting = append(k.Waiting, waiting{claimName{k.Name, claim.Namespace, claim.Name}, gets.String(), why})
+	}
+}
+
+// find a kind by its name, nil if there is none.
+func (s *snapshot) find(name string) *kind {
+	if i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.Name == name }); i >= 0 {
+		return s.kinds[i]
+	}
+	return nil
+}
+
+// explanation of a claim: as it is stored, and as if it was created now.
+type explanation struct{ Stored, Anew *explain.Item }
+
+// explain a claim by the registrations and classes of the snapshot. A claim is read once for each snapshot.
+func (s *snapshot) explain(ctx context.Context, name claimName) (*explanation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.explained[name]; e != nil {
+		return e, nil
+	}
+	e := &explanation{}
+	var err error
+	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err != nil {
+		return nil, err
+	}
+	if e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true); err != nil {
+		return nil, err
+	}
+	if len(s.explained) < maxExplained {
+		s.explained[name] = e
+	}
+	return e, nil
+}
