@@ -48,6 +48,9 @@ type Change struct {
 	Remove []string
 }
 
+// IsEmpty reports whether nothing changes.
+func (c *Change) IsEmpty() bool { return len(c.all)+len(c.Remove) == 0 }
+
 // World decides on claims by registrations and classes as they are, or as they would be after a change.
 type World struct {
 	r *registrations
@@ -206,6 +209,13 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		v.Kind.Room = w.views.Room
 		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
 	}
+	for seat, of := range v.DefaultsBySeat() {
+		if len(of) > 1 {
+			k.Notes = append(k.Notes, fmt.Sprintf(
+				"%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
+				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String)))
+		}
+	}
 	w.views[name], w.kinds[name] = v.View, k
 	return k, nil
 }
@@ -258,9 +268,10 @@ type Recreated struct {
 	Has     selector.ClassName
 	Missing bool
 
-	kind    *Kind
-	in      claim.Intake
-	outcome string
+	kind *Kind
+	in   claim.Intake
+	// excluded says why claims of its namespace are not bound, empty if they are.
+	excluded string
 }
 
 // Read a claim of the kind, from JSON. A claim whose name the API server made up is drawn afresh, as then.
@@ -277,12 +288,9 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	m := head.Metadata
 	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k}
 	r.in.Name = m.Name
-	if why, err := k.Excluded(ctx, m.Namespace); err != nil || why != "" {
-		r.in.LeftAlone, r.outcome = "NamespaceNotSelected", why
+	why, err := k.Excluded(ctx, m.Namespace)
+	if r.excluded = why; err != nil || why != "" || k.Fault != nil {
 		return r, err
-	}
-	if k.Fault != nil {
-		return r, nil
 	}
 	object, err := k.Kind.DecodeValid(raw)
 	if err != nil {
@@ -328,8 +336,8 @@ const (
 // Decide on the claim. The outcome is empty if it gets a class, and why says it for people.
 func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
 	k := r.kind
-	if r.outcome != "" {
-		return nil, Ignored, r.outcome, nil
+	if r.excluded != "" {
+		return nil, Ignored, r.excluded, nil
 	}
 	decider := selector.Decider{
 		Fresh: func() uint64 { return fresh }, Related: k.registrations.relatedOf(&Item{}), Gates: k.registrations.gates(), Patient: true,
