@@ -25,7 +25,7 @@ spec: SPEC
 apiVersion: classbind.io/v1beta1
 kind: ClassKind
 metadata: {name: classes.test.io}
-spec: {claimKinds: [{name: claims.test.io}], capacity: CAPACITY}
+spec: {claimKinds: [{name: claims.test.io}]}
 `
 	gold   = "---\napiVersion: test.io/v1\nkind: Class\nmetadata: {name: gold, labels: {tier: gold}}\n"
 	silver = "---\napiVersion: test.io/v1\nkind: Class\nmetadata: {name: silver, labels: {tier: silver}, annotations: {classbind.io/default: 'true'}}\n"
@@ -39,13 +39,14 @@ apiVersion: test.io/v1
 kind: Claim
 metadata: {namespace: team, name: plain}
 `
+	plan = "---\napiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: all}\n"
 )
 
 // simulate runs the command on files, and returns its report. spec is that of the ClaimKind.
 func simulate(t *testing.T, spec, files, change string, args ...string) (*Report, string, error) {
 	t.Helper()
 	folder := t.TempDir()
-	files = strings.ReplaceAll(strings.ReplaceAll(registrations, "SPEC", spec), ", capacity: CAPACITY", "") + files
+	files = strings.ReplaceAll(registrations, "SPEC", spec) + files
 	if strings.Contains(spec, "#capacity") {
 		files = strings.Replace(files, "[{name: claims.test.io}]}", "[{name: claims.test.io}], capacity: {}}", 1)
 	}
@@ -124,12 +125,18 @@ func TestSimulate(t *testing.T) {
 		},
 		"another expression": {
 			reason: "We should judge expressions that change.",
-			change: strings.ReplaceAll(strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class.metadata.name != 'gold'"}]}}`), ", capacity: CAPACITY", ""),
+			change: strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class.metadata.name != 'gold'"}]}}`),
 			lost:   1, status: exit.Broken, text: "no class for this claim",
+		},
+		"related objects": {
+			reason: "We should read what claims name from the files, and what changes of it.",
+			spec:   `classes: {related: [{name: plan, resource: plans.test.io, nameExpression: "'small'"}], fits: [{name: x, expression: "related.plan.spec.tier == 'all'"}]}`,
+			change: "apiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: none}\n",
+			lost:   2, status: exit.Broken, text: "without a class",
 		},
 		"fault": {
 			reason: "We should say that all claims are refused if an expression does not compile.",
-			change: strings.ReplaceAll(strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class."}]}}`), ", capacity: CAPACITY", ""),
+			change: strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class."}]}}`),
 			lost:   2, status: exit.Broken, text: "Class/gold     refused",
 		},
 		"second default": {
@@ -171,7 +178,7 @@ func TestSimulate(t *testing.T) {
 			} else if tc.spec != "" {
 				spec = "{} " + tc.spec
 			}
-			report, text, err := simulate(t, spec, gold+silver+claims, tc.change, tc.args...)
+			report, text, err := simulate(t, spec, gold+silver+claims+plan, tc.change, tc.args...)
 			failed := &exit.Error{}
 			if errors.As(err, &failed); tc.status != failed.Status {
 				t.Fatalf("%s: %v, %s", tc.reason, err, text)
