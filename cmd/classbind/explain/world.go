@@ -201,7 +201,10 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
 		}}
 	}
-	k := &Kind{v.View, found.GroupVersion().WithResource(resourceName(spec)), found.Namespaced, v.notes, spec, w.r, map[[3]string]*expression.Object{}}
+	k := &Kind{
+		View: v.View, Resource: found.GroupVersion().WithResource(resourceName(spec)), Namespaced: found.Namespaced, Notes: v.notes,
+		spec: spec, registrations: w.r, read: map[[3]string]*expression.Object{},
+	}
 	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
 		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
