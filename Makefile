@@ -5,6 +5,7 @@ GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
 GOTESTSUM      = go run gotest.tools/gotestsum@v1.13.0
+GOVULNCHECK    = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # The race detector needs a C compiler. Without one, the tests run without it. It makes tests many times slower: make test-all has it.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -92,6 +93,12 @@ promql: ## Have Prometheus' own parser read the alerts and the dashboard
 .PHONY: docs
 docs: ## Check the links and the sentences of the documents
 	$(DOCS) go test -count=1 ./...
+
+# It asks vuln.go.dev, or the database of VULNDB. No part of make check, which needs nothing but a module proxy. A workflow runs it for each
+# change, and every night.
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities that classbind's code reaches: make vuln VULNDB=https://vuln.go.dev
+	CGO_ENABLED=0 $(GOVULNCHECK) $(if $(VULNDB),-db=$(VULNDB)) ./...
 
 .PHONY: check
 check: generate ## Generate, lint, run the unit tests, and prove that generated files are up to date

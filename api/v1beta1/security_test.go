@@ -50,10 +50,8 @@ func assertGenerated(t *testing.T, path, begin, end, generated string) {
 	assert.Equal(t, want, string(text), "We should have in %s what the code has: make generate.", path)
 }
 
-// TestSecurityNamesTests proves that every test that docs/security.md names exists.
+// TestSecurityNamesTests proves that every test that these pages name exists.
 func TestSecurityNamesTests(t *testing.T) {
-	text, err := os.ReadFile(securityFile)
-	require.NoError(t, err)
 	var tests strings.Builder
 	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
@@ -63,10 +61,14 @@ func TestSecurityNamesTests(t *testing.T) {
 		tests.Write(source)
 		return err
 	}))
-	names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), "We should have %s, which docs/security.md names.", name[1]) //nolint:testifylint // It would print all tests.
+	for _, page := range []string{securityFile, "../../docs/threats.md"} {
+		text, err := os.ReadFile(page) //nolint:gosec // One of our documents.
+		require.NoError(t, err)
+		names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), "We should have %s, which %s names.", name[1], page) //nolint:testifylint // It would print all tests.
+		}
 	}
 }
 

@@ -22,6 +22,12 @@ func TestLinks(t *testing.T) {
 	for _, fault := range broken(pages, files) {
 		t.Error(fault)
 	}
+	for _, p := range pages {
+		if p.path == "docs/osps.md" {
+			answered := regexp.MustCompile(`\n\| OSPS-[^|]*\|[^|]*\| (?:yes|no|host) \|.*\]\(`).FindAll(p.source, -1)
+			assert.Len(t, answered, 43, "We should answer each control of levels 1 and 2, with a link.")
+		}
+	}
 }
 
 // broken links of pages, one a line, with where they are.

@@ -4,7 +4,7 @@
 // see besides, and set what --set says of that. check finds typing errors by the schema, before answer has the server's
 // Decider decide. access asks the cluster who may use a class, and room how much is taken of it. report is the result for
 // programs, and table prints it for people. classes is the command that explains a claim which asks for any class. lint finds
-// what is wrong in files, and lintcommand is the command check.
+// what is wrong in files, and lintcommand is the command check. world decides for the command simulate.
 package explain
 
 import (

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -85,6 +86,8 @@ type Finding struct {
 	// Object is KIND/NAME.
 	Object  string `json:"object"`
 	Message string `json:"message"`
+	// Fix is there where the files leave one answer. "classbind check --fix" makes it.
+	Fix Fix `json:"fix,omitzero"`
 }
 
 // linter of files.
@@ -268,6 +271,11 @@ func (l *linter) unregistered(d *document, field, kind string, names []string) {
 	for _, name := range names {
 		if l.registration(kind, name) == nil {
 			l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
+			best := near.Name(name, slices.Values(all))
+			rest := slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == best })
+			if best != "" && near.Name(name, slices.Values(rest)) == "" && l.registration(kind, best) != nil {
+				l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
+			}
 		}
 	}
 }
@@ -319,6 +327,9 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		} {
 			for _, c := range of.classes {
 				l.find(of.rule, l.class(c), "metadata", "%v", of.why(c))
+				if of.rule == v1beta1.ReasonMalformedMark {
+					l.fixMark(l.class(c), c.MarkErr)
+				}
 			}
 		}
 		classes.Each(func(c *inventory.Class) {

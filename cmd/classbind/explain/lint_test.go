@@ -199,6 +199,71 @@ func TestLintFormats(t *testing.T) {
 	assert.Equal(t, "50%25%0A::error::", data.Replace("50%\n::error::"), "We should let no name begin a command.")
 }
 
+func TestLintFix(t *testing.T) {
+	const wrongName = "{claimKinds: [{name: claim.shop.test}]} # Ours, é"
+	const rightName = "{claimKinds: [{name: claims.shop.test}]} # Ours, é"
+	kind := lintClaimKind("{}") // The name is metadata's, too.
+	for name, tc := range map[string]struct {
+		reason       string
+		before, want string
+	}{
+		"Name": {reason: "We should mend a name, and keep the comment.", before: kind + lintClassKind(wrongName), want: kind + lintClassKind(rightName)},
+		"CRLF": {
+			reason: "We should keep the ends of lines.",
+			before: strings.ReplaceAll(kind+lintClassKind(wrongName), "\n", "\r\n"), want: strings.ReplaceAll(kind+lintClassKind(rightName), "\n", "\r\n"),
+		},
+		"Mark": {
+			reason: "We should mend the case of a mark.",
+			before: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'True'"),
+			want:   kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'true'"),
+		},
+		"MarkOfAnotherWord": {reason: "We should not guess.", before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'yes'")},
+		"TwoNames": {
+			reason: "We should not choose one of two.",
+			before: kind + strings.Replace(kind, "claims.shop", "claime.shop", 1) + lintClassKind(wrongName),
+		},
+		"NewFinding": {
+			reason: "We should leave the file if there would be a second default.",
+			before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'True'"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "all.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(tc.before), 0o640)) //nolint:gosec // The mode is to be kept.
+			c := NewCheckCommand()
+			progress := &bytes.Buffer{}
+			c.SetOut(io.Discard)
+			c.SetErr(progress)
+			c.SilenceErrors, c.SilenceUsage = true, true
+			c.SetArgs([]string{"-f", file, "--fix"})
+			err := c.Execute()
+			after, readErr := os.ReadFile(file) //nolint:gosec // It is ours.
+			require.NoError(t, readErr)
+			if tc.want == "" {
+				assert.Equal(t, tc.before, string(after), tc.reason)
+				assert.NotContains(t, progress.String(), "fixed", tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, string(after), tc.reason)
+			assert.Contains(t, progress.String(), ": fixed: ", tc.reason)
+			info, err := os.Stat(file)
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o640), info.Mode())
+			entries, err := os.ReadDir(filepath.Dir(file))
+			require.NoError(t, err)
+			assert.Len(t, entries, 1, "We should leave no other file.")
+		})
+	}
+	out, err := checked(t, "sarif", kind+lintClassKind(wrongName)) // The é comes after it.
+	require.NoError(t, err)
+	assert.Contains(t, out, `"startColumn": 28`)
+	c := NewCheckCommand()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"-f", "-", "--fix"})
+	assert.ErrorContains(t, c.Execute(), "cannot write standard input")
+}
+
 // TestLintSamples finds nothing in what we ship.
 func TestLintSamples(t *testing.T) {
 	folders, err := filepath.Glob("../../../deploy/samples/*")

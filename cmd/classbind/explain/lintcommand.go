@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,13 +38,20 @@ would refuse, and what the status would say in a cluster. It also finds classes 
 no claim can get, and marks that mean nothing. --rules lists all rules.
 
 The exit status is 0 if there is no error, 1 if there is one, and 2 if the files
-cannot be read. With --strict, a warning counts as an error.`
+cannot be read. With --strict, a warning counts as an error.
+
+--fix writes the files where the files leave one answer: a mark such as "True", and
+a name of a ClaimKind or ClassKind that resembles only one. It changes nothing else
+in a file, and leaves a file as it is if a new finding would appear.`
 
 	checkExamples = `  # Check all manifests of a folder:
   classbind check -f deploy/
 
   # In a workflow of GitHub, with a note at each line:
   classbind check -f deploy/ -o github
+
+  # Fix what has one answer:
+  classbind check -f deploy/ --fix
 
   # For code scanning:
   classbind check -f deploy/ -o sarif > classbind.sarif`
@@ -58,6 +66,7 @@ type checkOptions struct {
 	output string
 	strict bool
 	rules  bool
+	fix    bool
 }
 
 // NewCheckCommand returns the command check.
@@ -77,6 +86,7 @@ func NewCheckCommand() *cobra.Command {
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file`, or folder with all folders in it; - is standard input; may be repeated")
 	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json, sarif, or github for the log of a workflow")
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
+	fs.BoolVar(&o.fix, "fix", false, "fix in the files what has one answer, and print what remains")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
 	_ = c.MarkFlagFilename("filename", extensions...) // It fails only for an unknown flag, as the next one.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(checkFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -90,6 +100,9 @@ func (o *checkOptions) validate() error {
 	}
 	if slices.Contains(o.files, "") {
 		errs = append(errs, errors.New(`--filename="": must be a file, a folder, or - for standard input`))
+	}
+	if o.fix && slices.Contains(o.files, stdin) {
+		errs = append(errs, errors.New("--fix: cannot write standard input: name files or folders"))
 	}
 	if !slices.Contains(checkFormats, o.output) {
 		errs = append(errs, fmt.Errorf("--output=%q: must be one of %s", o.output, strings.Join(checkFormats, ", ")))
@@ -116,6 +129,11 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 	findings, err := lint(ctx, objects)
 	if err != nil {
 		return err
+	}
+	if o.fix {
+		if findings, err = fixAll(ctx, objects, findings, progress); err != nil {
+			return err
+		}
 	}
 	text, err := o.format(findings)
 	if err == nil {
@@ -184,15 +202,30 @@ func sarif(findings []Finding) any {
 		})
 	}
 	for _, f := range findings {
-		results = append(results, object{
+		result := object{
 			"ruleId": f.Rule, "level": f.Severity, "message": object{"text": f.Object + ": " + f.Message},
 			"locations": []object{{"physicalLocation": object{
 				"artifactLocation": object{"uri": f.File}, "region": object{"startLine": f.Line},
 			}}},
-		})
+		}
+		if fix := f.Fix; fix != (Fix{}) {
+			result["fixes"] = []object{{
+				"description": object{"text": fmt.Sprintf("Replace %q with %q.", fix.Old, fix.New)},
+				"artifactChanges": []object{{"artifactLocation": object{"uri": f.File}, "replacements": []object{{
+					"deletedRegion": object{
+						"startLine": fix.Line, "startColumn": fix.Column, "endColumn": fix.Column + utf8.RuneCountInString(fix.Old),
+					},
+					"insertedContent": object{"text": fix.New},
+				}}}},
+			}}
+		}
+		results = append(results, result)
 	}
 	return object{
 		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []object{{"tool": object{"driver": object{"name": "classbind check", "rules": described}}, "results": results}},
+		"runs": []object{{
+			"tool":       object{"driver": object{"name": "classbind check", "rules": described}},
+			"columnKind": "unicodeCodePoints", "results": results,
+		}},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 )
 
 // Kind decides on the claims of a ClaimKind that a cluster stores, by what explain reads of the cluster.
@@ -27,6 +28,8 @@ type Kind struct {
 
 	spec          *v1beta1.ClaimKind
 	registrations *registrations
+	// read are related objects, by the name of the relation, the namespace and their name, in a World.
+	read map[[3]string]*expression.Object
 }
 
 // Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them
@@ -79,7 +82,7 @@ func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kin
 		return nil, errors.New(v.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
 	}
 	resource := found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource)
-	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r}, nil
+	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r, nil}, nil
 }
 
 // bindable is the view of a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.

@@ -21,7 +21,9 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -47,6 +49,9 @@ type Change struct {
 	// Remove names what is not there, each KIND/NAME or KIND/NAMESPACE/NAME. KIND is claimkind, classkind, or a kind of classes.
 	Remove []string
 }
+
+// IsEmpty reports whether nothing changes.
+func (c *Change) IsEmpty() bool { return len(c.all)+len(c.Remove) == 0 }
 
 // World decides on claims by registrations and classes as they are, or as they would be after a change.
 type World struct {
@@ -196,7 +201,10 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
 		}}
 	}
-	k := &Kind{v.View, found.GroupVersion().WithResource(resourceName(spec)), found.Namespaced, v.notes, spec, w.r}
+	k := &Kind{
+		View: v.View, Resource: found.GroupVersion().WithResource(resourceName(spec)), Namespaced: found.Namespaced, Notes: v.notes,
+		spec: spec, registrations: w.r, read: map[[3]string]*expression.Object{},
+	}
 	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
 		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
@@ -205,6 +213,13 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	if v.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
 		v.Kind.Room = w.views.Room
 		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
+	}
+	for seat, of := range v.DefaultsBySeat() {
+		if len(of) > 1 {
+			k.Notes = append(k.Notes, fmt.Sprintf(
+				"%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
+				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String)))
+		}
 	}
 	w.views[name], w.kinds[name] = v.View, k
 	return k, nil
@@ -251,6 +266,26 @@ func (k *Kind) Selectors() []string {
 // SelectorAnnotation is the annotation of a claim that has its class selector.
 func (k *Kind) SelectorAnnotation() string { return k.Kind.Annotation[len(k.Kind.Annotation)-1] }
 
+// maxRelated limits how many related objects of a kind of claims are kept.
+const maxRelated = 10_000
+
+// related reads an object that claims name once for many of them.
+func (k *Kind) related(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+	key := [...]string{kind.Name, namespace, name}
+	if found, ok := k.read[key]; ok {
+		return found, nil
+	}
+	found, err := k.registrations.relatedOf(&Item{})(ctx, claimNamespace, kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(k.read) >= maxRelated {
+		clear(k.read)
+	}
+	k.read[key] = found
+	return found, nil
+}
+
 // Recreated is a claim that is decided on as if it was created now, without the class that it has.
 type Recreated struct {
 	Namespace, Name string
@@ -258,9 +293,12 @@ type Recreated struct {
 	Has     selector.ClassName
 	Missing bool
 
-	kind    *Kind
-	in      claim.Intake
-	outcome string
+	kind *Kind
+	in   claim.Intake
+	// excluded says why claims of its namespace are not bound, empty if they are.
+	excluded string
+	// unreadable says why the claim cannot be read, empty if it can.
+	unreadable string
 }
 
 // Read a claim of the kind, from JSON. A claim whose name the API server made up is drawn afresh, as then.
@@ -277,16 +315,14 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	m := head.Metadata
 	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k}
 	r.in.Name = m.Name
-	if why, err := k.Excluded(ctx, m.Namespace); err != nil || why != "" {
-		r.in.LeftAlone, r.outcome = "NamespaceNotSelected", why
+	why, err := k.Excluded(ctx, m.Namespace)
+	if r.excluded = why; err != nil || why != "" || k.Fault != nil {
 		return r, err
 	}
-	if k.Fault != nil {
-		return r, nil
-	}
 	object, err := k.Kind.DecodeValid(raw)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the claim %s/%s: %w", m.Namespace, r.Name, err)
+	if err != nil { // The server refuses such a claim.
+		r.unreadable = truncate.Error(err).Error()
+		return r, nil
 	}
 	if k.Kind.HasReference(object) {
 		class, missing := k.Kind.ClassOf(k.All, m.Namespace, object)
@@ -328,11 +364,14 @@ const (
 // Decide on the claim. The outcome is empty if it gets a class, and why says it for people.
 func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
 	k := r.kind
-	if r.outcome != "" {
-		return nil, Ignored, r.outcome, nil
+	switch {
+	case r.excluded != "":
+		return nil, Ignored, r.excluded, nil
+	case r.unreadable != "":
+		return nil, Refused, r.unreadable, nil
 	}
 	decider := selector.Decider{
-		Fresh: func() uint64 { return fresh }, Related: k.registrations.relatedOf(&Item{}), Gates: k.registrations.gates(), Patient: true,
+		Fresh: func() uint64 { return fresh }, Related: k.related, Gates: k.registrations.gates(), Patient: true,
 	}
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
 	fault := (*inventory.Fault)(nil)

@@ -71,7 +71,8 @@ class. It is 2 if the command fails.`
   classbind simulate --remove RDSInstanceClass/gitlab-experimental
 
   # What if it was cordoned?
-  kubectl annotate rdsinstanceclass gitlab-experimental classbind.io/cordoned=true --dry-run=client -o yaml | classbind simulate -f -
+  kubectl annotate rdsinstanceclass gitlab-experimental classbind.io/cordoned=true \
+    --dry-run=client -o yaml | classbind simulate -f -
 
   # In a pipeline, without a cluster, for 10,000 claims that are made up:
   classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict

@@ -46,6 +46,8 @@ type Kind struct {
 	Strategy  v1beta1.Strategy `json:"strategy,omitempty"`
 	// Claims that were decided on.
 	Claims int `json:"claims"`
+	// MadeUp says that the claims do not exist.
+	MadeUp bool `json:"madeUp,omitempty"`
 	// Moved claims get another class, or one for the first time. Lost claims get none any more.
 	Moved int `json:"moved"`
 	Lost  int `json:"lost"`
@@ -150,8 +152,8 @@ func (c *comparison) estimate(n counted) Estimate {
 	}
 	reach := deviations / 2. * math.Sqrt(1+1/float64(c.draws)) // The mean is one of so many draws itself.
 	root := math.Sqrt(drawn + 3./8)
-	e.Low += int(math.Ceil(max(0, math.Pow(max(0, root-reach), 2)-3./8)))
-	e.High += int(min(float64(c.unpredictable), math.Floor(math.Pow(root+reach, 2)-3./8)))
+	e.Low += int(math.Ceil(max(0, max(0, root-reach)*(root-reach)-3./8)))
+	e.High += int(min(float64(c.unpredictable), math.Floor((root+reach)*(root+reach)-3./8)))
 	return e
 }
 
@@ -181,11 +183,11 @@ func (c *comparison) end() *Kind {
 		} else if c.draws == 1 {
 			depends = "how much of each class is taken"
 		}
-		k.note("which class each of %d claims gets depends on %s, which is not known here: of these, the numbers of claims are expected to be "+
+		k.note("which class each of %d claims gets depends on %s, which is not known here: their numbers are expected to be "+
 			"within the intervals", c.unpredictable, depends)
 	}
 	if c.draws == 1 {
-		k.note("the claims are taken in the order of their names, from classes that are empty, by one replica; claims in flight do not count")
+		k.note("the claims are taken in the order of their names, by one replica and from empty classes; claims in flight do not count")
 	}
 	return k
 }
@@ -207,18 +209,27 @@ func (e Estimate) String() string {
 	return fmt.Sprintf("%d to %d", e.Low, e.High)
 }
 
+// spread reports whether numbers of claims change.
+func (k *Kind) spread() bool {
+	return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
+}
+
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
-	is := func(n int, what string) string { return fmt.Sprintf("%d %s", n, what) }
-	switch {
-	case k.Claims == 0:
+	claims := fmt.Sprintf("%d claims", k.Claims)
+	switch k.Claims {
+	case 0:
 		return "no claims"
-	case k.Moved+k.Lost > 0:
-		return is(k.Claims, "claims, ") + is(k.Moved, "would get another class, ") + is(k.Lost, "none any more")
-	case slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 }):
-		return is(k.Claims, "claims, of which some would get another class")
+	case 1:
+		claims = "1 claim"
 	}
-	return is(k.Claims, "claims, none would get another class")
+	switch {
+	case k.Moved+k.Lost > 0:
+		return fmt.Sprintf("%s: %d would get another class, and %d none any more", claims, k.Moved, k.Lost)
+	case k.spread():
+		return claims + ": some would get another class"
+	}
+	return claims + ": none would get another class"
 }
 
 // table returns the report for people.
@@ -234,19 +245,24 @@ func (r *Report) table() string {
 }
 
 func (k *Kind) write(out *strings.Builder) {
-	fmt.Fprintf(out, "%s: %s\n", truncate.Printable(k.ClaimKind), k.Summary())
+	fmt.Fprintf(out, "%s, %s\n", truncate.Printable(k.ClaimKind), k.Summary())
 	for _, note := range k.Notes {
 		fmt.Fprintf(out, "  Note: %s\n", truncate.Printable(note))
 	}
 	if len(k.Rows) > 0 {
-		rows := [][]string{{"  CLASS", "NOW", "BEFORE", "AFTER", "CHANGE", "SHARE", ""}}
+		rows := [][]string{{"  CLASS", "NOW", "BEFORE", "AFTER", "CHANGE", "SHARE"}}
 		for i := range k.Rows[:min(len(k.Rows), maxRows)] {
 			r := &k.Rows[i]
 			share := k.Share(r.After)
 			rows = append(rows, []string{
-				"  " + r.Place.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), changeText(r.Delta()),
+				"  " + r.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), changeText(r.Delta()),
 				fmt.Sprintf("%.1f%%", share), strings.Repeat("#", int(math.Round(share*barWidth/100))),
 			})
+		}
+		if k.MadeUp { // They have no class now.
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], 1, 2)
+			}
 		}
 		out.WriteString("\n" + output.Columns(rows...))
 	}
@@ -294,9 +310,7 @@ func (r *Report) exit(strict bool) error {
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
 	case strict && moved > 0:
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get another class: %d", moved)}
-	case strict && slices.ContainsFunc(r.Kinds, func(k Kind) bool {
-		return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
-	}):
+	case strict && slices.ContainsFunc(r.Kinds, func(k Kind) bool { return k.spread() }):
 		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would be spread in another way")}
 	}
 	return nil

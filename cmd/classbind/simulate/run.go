@@ -22,7 +22,7 @@ import (
 const (
 	// draws of a claim that no one can predict, with other random numbers each time. Where a claim depends on those before it, there
 	// is one.
-	draws = 20
+	draws = 4
 	// maxPatterns is how many claims at most are patterns for those that are made up. Of more, some are taken at random.
 	maxPatterns = 1000
 )
@@ -40,7 +40,7 @@ type Input struct {
 	ClaimKinds []string
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
 	Claims int
-	// Seen is called for each claim, with what becomes of it before the change and why. It may be nil.
+	// Seen is called for each claim, with what becomes of it after the change and why. It may be nil.
 	Seen func(claim *explain.Recreated, gets Place, why string)
 }
 
@@ -59,8 +59,10 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	if r.before, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, explain.Change{}); err != nil {
 		return nil, err
 	}
-	if r.after, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, in.Change); err != nil {
-		return nil, fmt.Errorf("after the change: %w", err)
+	if r.after = r.before; !in.Change.IsEmpty() {
+		if r.after, err = explain.NewWorld(ctx, in.Config, in.Files, in.Own, in.Namespace, in.Change); err != nil {
+			return nil, fmt.Errorf("after the change: %w", err)
+		}
 	}
 	if in.Config == nil {
 		r.files, err = r.before.Claims(ctx, in.Files)
@@ -106,6 +108,7 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 		return nil, fmt.Errorf("after the change: %w", err)
 	}
 	c := newComparison(name, before, after)
+	c.result.MadeUp = r.Claims > 0
 	if c.seen = r.Seen; c.seen == nil {
 		c.seen = func(*explain.Recreated, Place, string) {}
 	}
@@ -217,13 +220,14 @@ func newComparison(name string, before, after *explain.Kind) *comparison {
 		result: &Kind{ClaimKind: name, Rows: []Row{}, Moves: []Move{}},
 	}
 	for _, k := range []*explain.Kind{before, after} {
-		if k != nil && k.Remembers() {
+		if k == nil {
+			continue
+		}
+		if k.Remembers() {
 			c.draws = 1
 		}
-		if k != nil {
-			for _, note := range k.Notes {
-				c.result.note("%s", note)
-			}
+		for _, note := range k.Notes {
+			c.result.note("%s", note)
 		}
 	}
 	if k := c.either(); k.Kind != nil {
@@ -245,7 +249,7 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	var sides [2]*explain.Recreated
 	predictable := true
 	for i, k := range []*explain.Kind{c.before, c.after} {
-		if k == nil {
+		if k == nil || i > 0 && k == c.before {
 			continue
 		}
 		claim, err := k.Read(ctx, raw)
@@ -260,53 +264,61 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		first = sides[1]
 	}
 	c.result.Claims++
-	if has := first.Has; has.Name != "" {
-		place := Place{Class: has}
-		if first.Missing {
-			place = Place{Outcome: Missing}
-		}
-		c.row(place).has++
-	} else {
-		c.row(Place{Outcome: explain.WithoutClass}).has++
-	}
+	c.has(first)
 	if predictable {
-		from, reason, err := c.decide(ctx, sides[0], 0)
-		if err != nil {
-			return err
-		}
-		c.seen(first, from, reason)
-		to, why, err := c.decide(ctx, sides[1], 0)
+		from, to, why, err := c.decide(ctx, sides, 0)
 		if err != nil {
 			return err
 		}
 		c.row(from).before.certain++
 		c.row(to).after.certain++
+		c.seen(first, to, why)
 		c.moved(first, from, to, why)
 		return nil
 	}
 	c.unpredictable++
 	for n := range c.draws {
 		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
-		from, reason, err := c.decide(ctx, sides[0], fresh)
-		if err != nil {
-			return err
-		}
-		to, why, err := c.decide(ctx, sides[1], fresh)
+		from, to, why, err := c.decide(ctx, sides, fresh)
 		if err != nil {
 			return err
 		}
 		c.row(from).before.drawn++
 		c.row(to).after.drawn++
 		if n == 0 { // Which class it gets is not known, but mostly whether it gets one.
-			c.seen(first, from.anyClass(), reason)
+			c.seen(first, to.anyClass(), why)
 			c.moved(first, from.anyClass(), to.anyClass(), why)
 		}
 	}
 	return nil
 }
 
-// decide what becomes of a claim on one side.
-func (c *comparison) decide(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
+// has counts the class that a claim has.
+func (c *comparison) has(claim *explain.Recreated) {
+	place := Place{Class: claim.Has}
+	switch {
+	case c.result.MadeUp:
+		return
+	case claim.Missing:
+		place = Place{Outcome: Missing}
+	case claim.Has.Name == "":
+		place = Place{Outcome: explain.WithoutClass}
+	}
+	c.row(place).has++
+}
+
+// decide on a claim on both sides.
+func (c *comparison) decide(ctx context.Context, sides [2]*explain.Recreated, fresh uint64) (from, to Place, why string, err error) {
+	from, why, err = place(ctx, sides[0], fresh)
+	if c.before == c.after || err != nil {
+		return from, from, why, err
+	}
+	to, why, err = place(ctx, sides[1], fresh)
+	return from, to, why, err
+}
+
+// place that a claim gets on one side.
+func place(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
 	if claim == nil {
 		return Place{Outcome: explain.Ignored}, "no ClaimKind registers the claims", nil
 	}

@@ -1,0 +1,233 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/cmd/classbind/exit"
+)
+
+const (
+	registrations = `apiVersion: classbind.io/v1beta1
+kind: ClaimKind
+metadata: {name: claims.test.io}
+spec: SPEC
+---
+apiVersion: classbind.io/v1beta1
+kind: ClassKind
+metadata: {name: classes.test.io}
+spec: {claimKinds: [{name: claims.test.io}]}
+`
+	gold   = "---\napiVersion: test.io/v1\nkind: Class\nmetadata: {name: gold, labels: {tier: gold}}\n"
+	silver = "---\napiVersion: test.io/v1\nkind: Class\nmetadata: {name: silver, labels: {tier: silver}, annotations: {classbind.io/default: 'true'}}\n"
+	claims = `---
+apiVersion: test.io/v1
+kind: Claim
+metadata: {namespace: team, name: db}
+spec: {classSelector: {matchLabels: {tier: gold}}, classRef: {apiVersion: test.io/v1, kind: Class, name: gold}}
+---
+apiVersion: test.io/v1
+kind: Claim
+metadata: {namespace: team, name: plain}
+`
+	plan = "---\napiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: all}\n"
+)
+
+// simulate runs the command on files, and returns its report. spec is that of the ClaimKind.
+func simulate(t *testing.T, spec, files, change string, args ...string) (*Report, string, error) {
+	t.Helper()
+	folder := t.TempDir()
+	files = strings.ReplaceAll(registrations, "SPEC", spec) + files
+	if strings.Contains(spec, "#capacity") {
+		files = strings.Replace(files, "[{name: claims.test.io}]}", "[{name: claims.test.io}], capacity: {}}", 1)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(files), 0o600))
+	args = append(args, "--classes="+folder)
+	if change != "" {
+		args = append(args, "--filename=-")
+	}
+	run := func(format string) (string, error) {
+		var out bytes.Buffer
+		c := NewCommand()
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetArgs(append(args, "--output="+format))
+		c.SetIn(strings.NewReader(change))
+		c.SetOut(&out)
+		c.SetErr(&out)
+		err := c.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	text, err := run("json")
+	report := &Report{}
+	if json.Unmarshal([]byte(text), report) != nil {
+		return nil, text, err
+	}
+	text, again := run("table")
+	assert.Equal(t, err, again)
+	return report, text, err
+}
+
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, spec, change string
+		args                 []string
+		moved, lost          int
+		status               int
+		text                 string
+	}{
+		"nothing changes": {
+			reason: "We should say that a label nobody asks for moves nothing.",
+			change: strings.Replace(gold, "{tier: gold}", "{tier: gold, more: label}", 1),
+			text:   "2 claims: none would get another class",
+		},
+		"moved": {
+			reason: "We should name the claim that another default gets.",
+			change: strings.Replace(silver, "silver, labels: {tier: silver}", "bronze", 1) + strings.Replace(silver, "'true'", "'false'", 1),
+			moved:  1,
+			text:   "  1        Class/silver   Class/bronze   team/plain\n",
+		},
+		"strict": {
+			reason: "We should fail for a claim that moves, if asked to.",
+			change: strings.Replace(silver, "silver, labels: {tier: silver}", "bronze", 1) + strings.Replace(silver, "'true'", "'false'", 1),
+			args:   []string{"--strict"}, moved: 1, status: exit.Broken,
+		},
+		"removed": {
+			reason: "We should say that a claim loses its class, and why.",
+			args:   []string{"--remove=Class/gold"}, lost: 1, status: exit.Broken,
+			text: "team/db, without a class: no class for this claim of \"claims.test.io\" matches the selector \"tier=gold\"",
+		},
+		"waits": {
+			reason: "We should say that a claim waits.", spec: "whenUnmatched: BindLater",
+			args: []string{"--remove=classes.test.io/gold"}, lost: 1, status: exit.Broken, text: "Class/gold   waits for a class   team/db",
+		},
+		"refused": {
+			reason: "We should say that a claim is refused.", spec: "whenUnmatched: Deny",
+			args: []string{"--remove=class/gold"}, lost: 1, status: exit.Broken, text: "Class/gold   refused   team/db",
+		},
+		"cordoned": {
+			reason: "We should give nothing of a class that is cordoned.",
+			change: strings.Replace(gold, "labels:", "annotations: {classbind.io/cordoned: 'true'}, labels:", 1),
+			lost:   1, status: exit.Broken, text: "cordoned",
+		},
+		"not registered": {
+			reason: "We should say that nobody binds the claims of a ClaimKind that is gone.",
+			args:   []string{"--remove=ClaimKind/claims.test.io"}, lost: 2, status: exit.Broken, text: "no ClaimKind registers the claims",
+		},
+		"another expression": {
+			reason: "We should judge expressions that change.",
+			change: strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class.metadata.name != 'gold'"}]}}`),
+			lost:   1, status: exit.Broken, text: "no class for this claim",
+		},
+		"related objects": {
+			reason: "We should read what claims name from the files, and what changes of it.",
+			spec:   `classes: {related: [{name: plan, resource: plans.test.io, nameExpression: "'small'"}], fits: [{name: x, expression: "related.plan.spec.tier == 'all'"}]}`,
+			change: "apiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: none}\n",
+			lost:   2, status: exit.Broken, text: "without a class",
+		},
+		"fault": {
+			reason: "We should say that all claims are refused if an expression does not compile.",
+			change: strings.ReplaceAll(registrations, "SPEC", `{classes: {fits: [{name: x, expression: "class."}]}}`),
+			lost:   2, status: exit.Broken, text: "Class/gold     refused",
+		},
+		"second default": {
+			reason: "We should say that a second default would be refused.",
+			change: strings.Replace(silver, "silver, labels: {tier: silver}", "bronze", 1), moved: -1,
+			text: "2 classes are marked default for a claim: Class/bronze, Class/silver; the API server would refuse the second one",
+		},
+		"made up": {
+			reason: "We should make up claims in the proportions of those that exist.",
+			args:   []string{"--claims=1000", "--remove=Class/gold"}, lost: 500, status: exit.Broken, text: "1000 claims: 0 would get another class, and 500 none any more",
+		},
+		"random": {
+			reason: "We should give intervals where random numbers decide.", spec: "choice: {seed: Request}",
+			change: strings.Replace(gold, "name: gold", "name: gold-2", 1),
+			args:   []string{"--claims=1000"}, text: "Class/gold-2   0 to",
+		},
+		"capacity": {
+			reason: "We should count from empty classes where these have a capacity.", spec: "#capacity",
+			change: strings.Replace(gold, "labels:", "annotations: {classbind.io/capacity: '10'}, labels:", 1),
+			args:   []string{"--claims=100"}, lost: 40, status: exit.Broken, text: "how much of each class is taken",
+		},
+		"no such class": {
+			reason: "We should refuse to remove what is not there.",
+			args:   []string{"--remove=Class/bronze"}, status: exit.Failed,
+		},
+		"no such kind": {
+			reason: "We should refuse a ClaimKind that is not there.",
+			args:   []string{"--remove=Class/gold", "others.test.io"}, status: exit.Failed,
+		},
+		"nothing to do":     {reason: "We should ask for a change.", status: exit.Failed},
+		"malformed removal": {reason: "We should refuse a malformed removal.", args: []string{"--remove=gold"}, status: exit.Failed},
+		"too many claims":   {reason: "We should refuse too many claims.", args: []string{"--remove=Class/gold", "--claims=1000001"}, status: exit.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := "{}"
+			if tc.spec != "" && tc.spec[0] != '#' {
+				spec = "{" + tc.spec + "}"
+			} else if tc.spec != "" {
+				spec = "{} " + tc.spec
+			}
+			report, text, err := simulate(t, spec, gold+silver+claims+plan, tc.change, tc.args...)
+			failed := &exit.Error{}
+			if errors.As(err, &failed); tc.status != failed.Status {
+				t.Fatalf("%s: %v, %s", tc.reason, err, text)
+			}
+			if tc.status == exit.Failed {
+				return
+			}
+			require.Len(t, report.Kinds, 1, text)
+			if k := report.Kinds[0]; tc.moved >= 0 {
+				assert.Equal(t, []int{tc.moved, tc.lost}, []int{k.Moved, k.Lost}, "%s\n%s", tc.reason, text)
+			}
+			assert.Contains(t, text, tc.text, tc.reason)
+		})
+	}
+}
+
+// TestIntervals has a class that is expected to get half of the claims.
+func TestIntervals(t *testing.T) {
+	t.Parallel()
+	report, text, err := simulate(t, "{choice: {seed: Request}}", gold+strings.Replace(gold, "name: gold", "name: gold-2", 1)+claims,
+		strings.Replace(gold, "name: gold", "name: gold-3", 1), "--claims=1000")
+	require.NoError(t, err)
+	k := report.Kinds[0]
+	assert.Equal(t, 1000, k.Unpredictable, text)
+	require.Len(t, k.Rows, 4, text)
+	for _, row := range k.Rows {
+		if row.Outcome != "" {
+			continue
+		}
+		n := map[string]float64{"silver": 500}[row.Class.Name]
+		if n == 0 {
+			n = 500. / 3 // One of three.
+		}
+		assert.InDelta(t, n, row.After.Mean, 3*math.Sqrt(n), row)
+		assert.InDelta(t, n-5.6*math.Sqrt(n), row.After.Low, 4*math.Sqrt(n), row)
+		assert.InDelta(t, n+5.6*math.Sqrt(n), row.After.High, 4*math.Sqrt(n), row)
+	}
+	assert.Equal(t, Estimate{7, 7, 7}, (&comparison{draws: 1}).estimate(counted{certain: 7}), "What is certain needs no interval.")
+}
+
+// TestPage has a hostile class.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	const hostile = "<img src=x onerror=alert(1)>"
+	r := &Report{Kinds: []Kind{{ClaimKind: hostile, Notes: []string{hostile}, Rows: []Row{{}}, Moves: []Move{{Why: hostile, Claims: []string{hostile}}}}}}
+	r.Kinds[0].Rows[0].Class.Name = hostile
+	var out strings.Builder
+	require.NoError(t, r.writePage(&out))
+	assert.NotContains(t, out.String(), "<img")
+	assert.Contains(t, out.String(), "&lt;img src=x onerror=alert(1)&gt;")
+	assert.Contains(t, out.String(), `content="default-src 'none'; style-src 'unsafe-inline'"`)
+}
