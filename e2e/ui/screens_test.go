@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -100,7 +101,7 @@ func sampled(t *testing.T) *world {
 		w.kubectl(t, "", "wait", "--for=condition=Ready", "claimkind/"+kind)
 	}
 	w.kubectl(t, "", "wait", "--for=jsonpath={.status.classes}=7", "claimkind/"+databases)
-	w.kubectl(t, "", "wait", "--for=condition=CapacityEnforced=False", "classkind/rdsinstanceclasses.database.aws.crossplane.io", "--timeout=1s")
+	w.kubectl(t, "", "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "claims.yaml"))
 	w.kubectl(t, orders(180), "apply", "-f", "-")
 	for _, name := range []string{"reports", "billing", "search"} {
 		w.kubectl(t, database(name, "stack: "+name+", region: us-east-1"), "apply", "-f", "-")

@@ -26,7 +26,7 @@ import (
 )
 
 // patience is for everything that a test waits for.
-const patience = 3 * time.Minute
+const patience = 40 * time.Second
 
 // command is the built one.
 var command string
@@ -95,6 +95,9 @@ func (w *world) kubectl(t *testing.T, stdin string, args ...string) {
 // sample of the folder deploy/samples. What needs a kind that is not served yet is applied again.
 func (w *world) sample(t *testing.T, name string) {
 	t.Helper()
+	crds := filepath.Join(w.deploy, "samples", name, "crds")
+	w.kubectl(t, "", "apply", "-k", crds)
+	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
 	w.kubectl(t, "", "apply", "-k", filepath.Join(w.deploy, "samples", name))
 }
 

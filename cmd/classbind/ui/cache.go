@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -95,7 +96,7 @@ type class struct {
 	Problems        []string
 	Weight          int64
 	// Capacity is empty where there is no limit.
-	Capacity *int64
+	Capacity string
 	text     string
 }
 
@@ -251,23 +252,16 @@ func newClass(of *inventory.Class) *class {
 		}
 	}
 	if of.Capacity != nil && of.Capacity.Total != inventory.Unlimited {
-		c.Capacity = &of.Capacity.Total
+		c.Capacity = count(of.Capacity.Total)
 	}
-	problems := []error{}
-	if of.WeightErr != nil {
-		problems = append(problems, of.WeightErr)
-	}
-	if of.MarkErr != nil {
-		problems = append(problems, of.MarkErr)
-	}
-	if of.OfferErr != nil {
-		problems = append(problems, of.OfferErr)
-	}
-	if of.Capacity != nil && of.Capacity.Err != nil {
+	problems := []*field.Error{of.WeightErr, of.MarkErr, of.OfferErr}
+	if of.Capacity != nil {
 		problems = append(problems, of.Capacity.Err)
 	}
 	for _, problem := range problems {
-		c.Problems = append(c.Problems, problem.Error())
+		if problem != nil {
+			c.Problems = append(c.Problems, problem.Error())
+		}
 	}
 	return c
 }
@@ -305,6 +299,7 @@ func (s *snapshot) explain(ctx context.Context, name claimName) (*explanation, e
 	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err != nil {
 		return nil, err
 	}
+	e.Stored.Message, _, _ = strings.Cut(e.Stored.Message, "; --unbound ") // The page shows that below.
 	if e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 	"Cross-Origin-Opener-Policy":   "same-origin",
 	"Cross-Origin-Resource-Policy": "same-origin",
-	"Referrer-Policy":              "no-referrer",
+	"Referrer-Policy":              "same-origin",
 	"X-Content-Type-Options":       "nosniff",
 	"X-Frame-Options":              "DENY",
 }
@@ -62,7 +62,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-func (g *guard) knows(token string) bool { return subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1 }
+func (g *guard) knows(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
+}
 
 // serves reports whether a Host is ours. Of names, that is localhost alone: anybody can point another one here.
 func (g *guard) serves(host string) bool {

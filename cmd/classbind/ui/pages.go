@@ -49,9 +49,11 @@ var screens = func() map[string]*template.Template {
 }()
 
 var functions = template.FuncMap{
-	"count":      count,
-	"percent":    func(share float64) string { return strconv.FormatFloat(share, 'f', 1, 64) },
-	"width":      func(share, largest float64) string { return strconv.FormatFloat(100*share/max(largest, 1e-9), 'f', 2, 64) },
+	"count":   count,
+	"percent": func(share float64) string { return strconv.FormatFloat(share, 'f', 1, 64) },
+	"width": func(share, largest float64) string {
+		return strconv.FormatFloat(100*share/max(largest, 1e-9), 'f', 2, 64)
+	},
 	"kindURL":    func(name string) string { return "/kind?" + url.Values{"name": {name}}.Encode() },
 	"claimURL":   claimURL,
 	"place":      func(c selector.ClassName) string { return simulate.Place{Class: c}.String() },
