@@ -149,7 +149,7 @@ func (b *tab) shoot(name string, height int64) {
 	if *screenshots == "" {
 		return
 	}
-	b.size(1280, height)
+	b.size(1100, height)
 	defer b.size(1280, 900)
 	picture, err := chromedp.Run(b.Context, chromedp.CaptureScreenshot())
 	require.NoError(b.t, err)

@@ -147,7 +147,7 @@ func (k *Kind) note(format string, args ...any) {
 func (c *comparison) estimate(n counted) Estimate {
 	drawn := float64(n.drawn) / float64(c.draws)
 	e := Estimate{Mean: float64(n.certain) + drawn, Low: n.certain, High: n.certain}
-	if c.unpredictable == 0 {
+	if c.unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
 		return e
 	}
 	reach := deviations / 2. * math.Sqrt(1+1/float64(c.draws)) // The mean is one of so many draws itself.

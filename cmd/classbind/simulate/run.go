@@ -202,6 +202,8 @@ type comparison struct {
 	seen          func(*explain.Recreated, Place, string)
 	// unpredictable claims, and how often these are drawn.
 	unpredictable, draws int
+	// limited says that classes have a capacity.
+	limited bool
 }
 
 // tallied claims of a row: those that exist, and on each side those that are certain, and the draws of the others.
@@ -211,6 +213,16 @@ type tallied struct {
 }
 
 type counted struct{ certain, drawn int }
+
+// add the draw n of a claim. That it gets no class is certain, unless others may take what there is.
+func (c *counted) add(to Place, n int, limited bool) {
+	switch {
+	case to.hasClass() || limited:
+		c.drawn++
+	case n == 0:
+		c.certain++
+	}
+}
 
 type move struct{ from, to Place }
 
@@ -226,6 +238,7 @@ func newComparison(name string, before, after *explain.Kind) *comparison {
 		if k.Remembers() {
 			c.draws = 1
 		}
+		c.limited = c.limited || k.Kind.Limited
 		for _, note := range k.Notes {
 			c.result.note("%s", note)
 		}
@@ -283,8 +296,8 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		if err != nil {
 			return err
 		}
-		c.row(from).before.drawn++
-		c.row(to).after.drawn++
+		c.row(from).before.add(from, n, c.limited)
+		c.row(to).after.add(to, n, c.limited)
 		if n == 0 { // Which class it gets is not known, but mostly whether it gets one.
 			c.seen(first, to.anyClass(), why)
 			c.moved(first, from.anyClass(), to.anyClass(), why)

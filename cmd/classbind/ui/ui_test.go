@@ -103,7 +103,7 @@ func TestHostile(t *testing.T) {
 	k.Waiting = []waiting{{claimName{hostile, hostile, hostile}, hostile, hostile}}
 	k.Classes = []*class{{
 		Row:    simulate.Row{Place: simulate.Place{Class: selector.ClassName{Kind: hostile, Namespace: hostile, Name: hostile}}},
-		Labels: hostile, Marks: []string{hostile}, Problems: []string{hostile},
+		Labels: hostile, Marks: []string{hostile}, Problems: []string{hostile}, Capacity: "1,500",
 	}}
 	s := &snapshot{at: time.Now(), kinds: []*kind{k}, status: &status.Report{Sections: []*status.Section{{
 		Name: hostile, State: status.Broken, Summary: hostile, Notes: []string{hostile}, Findings: k.Findings,
@@ -111,6 +111,9 @@ func TestHostile(t *testing.T) {
 	for _, target := range []string{"/", "/kind?name=" + url.QueryEscape(hostile), "/kind?name=x" + url.QueryEscape(hostile), "/whatif?remove=" + url.QueryEscape(hostile)} {
 		_, text := show(t, state{version: 1, snapshot: s, err: errors.New(hostile)}, target)
 		assert.NotContains(t, text, "<img", target)
+		if strings.HasPrefix(target, "/kind?name=%3C") {
+			assert.Contains(t, text, "1,500", "We should show the capacity.")
+		}
 		assert.Contains(t, text, "&lt;img src=x onerror=alert(1)&gt;", target)
 	}
 }
