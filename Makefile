@@ -20,6 +20,7 @@ DEMO := cd e2e && export CGO_ENABLED=0 && go build -v -o ../bin/demo ./cmd/demo 
 MONITORING := cd e2e/monitoring && CGO_ENABLED=0
 DOCS := cd e2e/docs && CGO_ENABLED=0
 CRDS_MODULE := cd e2e/crds && CGO_ENABLED=0
+UI := cd e2e/ui && CGO_ENABLED=0
 # IMAGE is built by make image with CONTAINER_ENGINE, and written by make image-archive to bin/classbind.tar.
 IMAGE ?= localhost/classbind:dev
 CONTAINER_ENGINE ?= docker
@@ -80,6 +81,7 @@ lint: ## Lint all modules, and the workflows of GitHub
 	$(MONITORING) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(CRDS_MODULE) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 	$(DOCS) $(GOLANGCI_LINT) run --config ../../.golangci.yml
+	$(UI) $(GOLANGCI_LINT) run --config ../../.golangci.yml
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane, but for the long ones
@@ -108,6 +110,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/crds && go mod tidy -diff
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
+	cd e2e/ui && go mod tidy -diff
 	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' docs/api-reference.md docs/api.md docs/security.md
 	$(MAKE) size lint unit promql docs
 
@@ -126,7 +129,16 @@ test: unit control-plane ## Run what tells you that a change is sound
 test-all: control-plane ## Run all tests: explorations, races, presets, upgrades, releases and attacks, too
 	@go test $(RACE) ./...
 	@$(E2E_TEST) -count=1 -parallel 8 -timeout 3h -skip '^Test(Hostile|CapacityRate)$$' ./...
-	$(MAKE) hostile rate
+	$(MAKE) hostile rate test-ui
+
+# It installs Chromium of the distribution where there is none. SHORT makes the large cluster smaller.
+.PHONY: test-ui
+test-ui: control-plane ## Look at the page of classbind ui with a real browser
+	@$(UI) ./chromium > /dev/null && go test -count=1 -timeout 30m $(if $(SHORT),-short) .
+
+.PHONY: screenshots
+screenshots: control-plane ## Make the pictures of the documents
+	@$(UI) ./chromium > /dev/null && go test -count=1 -timeout 30m -run '^TestScreens$$' . -screenshots=$(CURDIR)/docs/images
 
 # What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
 OLDEST := Outcome|Guard|Registration|Schema|PolicyNotServed|Explain|Status|Conditions|Order|Sticky|BindWhen|Related|Partitions
