@@ -70,6 +70,7 @@ kinds, and writes the class reference before the claim is stored.`,
 	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	c.AddCommand(
 		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
-		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(), ui.NewCommand(), newVersionCommand())
+		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
+		ui.NewCommand(), newVersionCommand())
 	return c
 }

@@ -136,4 +136,3 @@ func TestLarge(t *testing.T) {
 	assert.Less(t, worst, 1000., "The first paint should come within a second, in ms.")
 	assert.Less(t, peak, 300, "The command should need less memory, in MiB.")
 }
-

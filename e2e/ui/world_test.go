@@ -26,7 +26,7 @@ import (
 )
 
 // patience is for everything that a test waits for.
-const patience = 40 * time.Second
+const patience = 3 * time.Minute
 
 // command is the built one.
 var command string
@@ -112,10 +112,10 @@ type ui struct {
 	end func() error
 }
 
-func startUI(t *testing.T, kubeconfig string, flags ...string) *ui {
+func startUI(t *testing.T, kubeconfig string) *ui {
 	t.Helper()
 	u := &ui{err: &bytes.Buffer{}}
-	u.cmd = exec.Command(command, append([]string{"ui", "--kubeconfig=" + kubeconfig}, flags...)...) //nolint:gosec // It is under test.
+	u.cmd = exec.Command(command, "ui", "--kubeconfig="+kubeconfig) //nolint:gosec // It is under test.
 	u.cmd.Stderr = u.err
 	out, err := u.cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -236,7 +236,8 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 }
 
 func newClass(of *inventory.Class) *class {
-	c := &class{Row: simulate.Row{Place: simulate.Place{Class: selector.NameOf(of)}}, Labels: labels.Set(of.Labels.Set()).String(), Weight: of.Weight}
+	c := &class{Labels: labels.Set(of.Labels.Set()).String(), Weight: of.Weight}
+	c.Class = selector.NameOf(of)
 	for _, mark := range []struct {
 		text string
 		is   bool

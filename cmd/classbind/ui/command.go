@@ -41,9 +41,10 @@ type options struct {
 }
 
 const (
-	long = `Show claim kinds, classes and claims in a browser: what is broken, the share of each
-class beside the share that is expected, the claims that wait, and why a claim got
-its class. The page "What if" predicts a change, as classbind simulate does.
+	long = `Show claim kinds, classes and claims in a browser. The pages show what is broken, and
+the share of each class beside the share that is expected. They show which claims
+wait, and why a claim got its class. The page "What if" predicts a change, as classbind
+simulate does.
 
 The command serves the page on this machine, and prints its URL. It reads the cluster
 with your kubeconfig and your rights, and changes nothing. Everything ends with the

@@ -48,7 +48,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name := "classbind-ui-" + g.port // Cookies are of a host, whatever the port.
 	if token := r.URL.Query().Get("token"); safe && g.knows(token) {
-		http.SetCookie(w, &http.Cookie{
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // It cannot be Secure: the page has no TLS, and is served on loopback.
 			Name: name, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		})
 		http.Redirect(w, r, "/", http.StatusSeeOther) // Never to a path of the request, which may name another host.

@@ -43,7 +43,8 @@ var assets embed.FS
 var screens = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"kinds", "kind", "claim", "whatif", "message"} {
-		all[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(assets, "assets/layout.html", "assets/"+name+".html"))
+		layout := template.New("layout.html").Funcs(functions)
+		all[name] = template.Must(layout.ParseFS(assets, "assets/layout.html", "assets/"+name+".html"))
 	}
 	return all
 }()
@@ -281,7 +282,9 @@ func (p *pages) claim(s *page, r *http.Request) error {
 	s.Screen, s.Title = "claim", name.String()
 	s.Body = claimBody{
 		Name: name, explanation: e,
-		Candidates: newList(r.URL, "candidates", "candidates", now.Candidates, func(c selector.Candidate) string { return c.Kind + "/" + c.Name }),
+		Candidates: newList(r.URL, "candidates", "candidates", now.Candidates, func(c selector.Candidate) string {
+			return c.Kind + "/" + c.Name
+		}),
 		Dropped: newList(r.URL, "dropped", "dropped classes", now.Dropped, func(d selector.Drop) string {
 			return d.Kind + "/" + d.Name + " " + d.Text
 		}),

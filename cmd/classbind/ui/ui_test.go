@@ -68,7 +68,7 @@ func TestGuard(t *testing.T) {
 				r.Header.Set("Origin", tc.origin)
 			}
 			if tc.cookie != "" {
-				r.AddCookie(&http.Cookie{Name: "classbind-ui-8080", Value: tc.cookie})
+				r.AddCookie(&http.Cookie{Name: "classbind-ui-8080", Value: tc.cookie}) //nolint:gosec // A request has no attributes.
 			}
 			w := httptest.NewRecorder()
 			g.ServeHTTP(w, r)
@@ -78,7 +78,7 @@ func TestGuard(t *testing.T) {
 				assert.Equal(t, value, w.Header().Get(name), "Every answer should have our headers.")
 			}
 			if tc.want == http.StatusSeeOther {
-				cookie := w.Result().Cookies()[0] //nolint:bodyclose // It is a recorder.
+				cookie := w.Result().Cookies()[0]
 				assert.True(t, cookie.HttpOnly && cookie.SameSite == http.SameSiteStrictMode, tc.reason)
 				assert.Equal(t, "/", w.Header().Get("Location"), tc.reason)
 			}
