@@ -209,6 +209,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
 	}
+	v.MakeIndex() // There are many claims to decide on.
 	v.Kind.Tally = &selector.Tally{}
 	if v.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
 		v.Kind.Room = w.views.Room
