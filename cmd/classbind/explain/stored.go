@@ -85,6 +85,17 @@ func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kin
 	return &Kind{v.View, resource, found.Namespaced, v.notes, spec, r, nil}, nil
 }
 
+// viewOf a claim kind is its bindable view, whose resource is looked up first.
+func (r *registrations) viewOf(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
+	found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+	if err != nil && !notServed(err) {
+		return nil, found, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
+	}
+	found.unread = err
+	r.resources[k.Name] = found
+	return r.bindable(ctx, k)
+}
+
 // bindable is the view of a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.
 func (r *registrations) bindable(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
 	found := r.resources[k.Name]
@@ -129,13 +140,7 @@ func (c Cluster) ClaimKinds() []v1beta1.ClaimKind { return c.claimKinds }
 
 // View of a claim kind, with notes. With an error, claims of the kind cannot be bound, and the view may be nil.
 func (c Cluster) View(ctx context.Context, k *v1beta1.ClaimKind) (*selector.View, []string, error) {
-	found, err := c.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-	if err != nil && !notServed(err) {
-		return nil, nil, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
-	}
-	found.unread = err
-	c.resources[k.Name] = found
-	v, _, err := c.bindable(ctx, k)
+	v, _, err := c.viewOf(ctx, k)
 	if v == nil {
 		return nil, nil, err
 	}

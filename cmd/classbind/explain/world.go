@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -42,7 +43,7 @@ func ParseManifests(text []byte) (m Manifests, err error) {
 	return m, err
 }
 
-// Change is what a World has and something else, too.
+// Change is what differs in a World from what is there.
 type Change struct {
 	// Manifests are added, or take the place of objects of the same name.
 	Manifests
@@ -66,7 +67,7 @@ type World struct {
 func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, namespace string, change Change) (*World, error) {
 	objects := change.all
 	if config == nil {
-		objects = onTop(files.all, change.all)
+		objects = onTop(files.all, change.all, cmp.Or(namespace, metav1.NamespaceDefault))
 	}
 	s, err := newSource(ctx, objects, nil)
 	if err != nil {
@@ -94,10 +95,10 @@ func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, na
 	return &World{r: r, views: selector.Snapshot{}, kinds: map[string]*Kind{}}, nil
 }
 
-// onTop has the objects of base that no object of change replaces, and those of change.
-func onTop(base, change []document) []document {
+// onTop has the objects of base that no object of change replaces, and those of change. namespace is that of objects that name none.
+func onTop(base, change []document, namespace string) []document {
 	id := func(d document) string {
-		return fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), metav1.NamespaceDefault), d.GetName())
+		return fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), namespace), d.GetName())
 	}
 	replaced := map[string]bool{}
 	for _, d := range change {
@@ -166,14 +167,50 @@ func (w *World) ClaimKinds() []string {
 	return names
 }
 
-// Unremoved is an error for what was to be removed and is not there, once all kinds were asked for.
-func (w *World) Unremoved() error {
-	for _, rm := range w.r.removals {
-		if !rm.done {
-			return fmt.Errorf("--remove=%q: there is no such registration, and no such class of a registered kind", rm.text)
+// Check that a change has an effect: else its simulation would find no difference, whatever was meant. It returns the objects
+// that matter to no claim, and an error if none matters, or if what is to be removed is not there.
+func (w *World) Check(ctx context.Context, change Change) (unused []string, err error) {
+	matters := map[schema.GroupKind]bool{
+		{Group: v1beta1.GroupVersion.Group, Kind: "ClaimKind"}:            true,
+		{Group: v1beta1.GroupVersion.Group, Kind: "ClassKind"}:            true,
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true,
+		namespaces.GroupKind(): true,
+	}
+	resources := map[string]bool{}
+	for i := range w.r.classKinds {
+		resources[w.r.classKinds[i].Name] = true
+		if len(w.r.removals) > 0 {
+			if _, err := w.r.offered(ctx, &w.r.classKinds[i], &view{}); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return nil
+	for i := range w.r.claimKinds {
+		for _, related := range w.r.claimKinds[i].Spec.Classes.Related {
+			resources[related.Resource] = true
+		}
+	}
+	for name := range resources {
+		of, err := w.r.resolve(ctx, name, "")
+		if err != nil && !notServed(err) {
+			return nil, fmt.Errorf("cannot find the kind of %q: %w", name, err)
+		}
+		matters[of.GroupKind()] = true
+	}
+	for _, d := range change.all {
+		if !matters[d.GroupVersionKind().GroupKind()] {
+			unused = append(unused, fmt.Sprintf("%s/%s in %s", d.GetKind(), d.GetName(), d.where))
+		}
+	}
+	for _, rm := range w.r.removals {
+		if !rm.done {
+			return nil, fmt.Errorf("--remove=%q: there is no such registration, and no such class of a registered kind", rm.text)
+		}
+	}
+	if len(unused) > 0 && len(unused) == len(change.all) && len(change.Remove) == 0 {
+		return nil, fmt.Errorf("the change has no registration, and no object of a registered kind, but %s", selector.List(unused))
+	}
+	return unused, nil
 }
 
 // Kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
@@ -186,13 +223,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		return nil, nil
 	}
 	spec := &w.r.claimKinds[i]
-	found, err := w.r.resolve(ctx, spec.Resource(), spec.ReadVersion(), "create")
-	if err != nil && !notServed(err) {
-		return nil, fmt.Errorf("cannot find the kind of the claims of %q: %w", name, err)
-	}
-	found.unread = err
-	w.r.resources[name] = found
-	v, _, err := w.r.bindable(ctx, spec)
+	v, found, err := w.r.viewOf(ctx, spec)
 	if fault := (*inventory.Fault)(nil); err != nil && (v == nil || !errors.As(err, &fault)) {
 		if !errors.Is(err, found.unread) && cluster.CheckBindable(spec) == nil {
 			return nil, err
@@ -202,7 +233,8 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		}}
 	}
 	k := &Kind{
-		View: v.View, Resource: found.GroupVersion().WithResource(resourceName(spec)), Namespaced: found.Namespaced, Notes: v.notes,
+		View: v.View, Resource: found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource),
+		Namespaced: found.Namespaced, Notes: v.notes,
 		spec: spec, registrations: w.r, read: map[[3]string]*expression.Object{},
 	}
 	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
@@ -215,6 +247,9 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		v.Kind.Room = w.views.Room
 		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
 	}
+	if v.Fault != nil {
+		k.Notes = append(k.Notes, "no claim of the kind is bound: "+v.Fault.Text)
+	}
 	for seat, of := range v.DefaultsBySeat() {
 		if len(of) > 1 {
 			k.Notes = append(k.Notes, fmt.Sprintf(
@@ -224,11 +259,6 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	}
 	w.views[name], w.kinds[name] = v.View, k
 	return k, nil
-}
-
-func resourceName(k *v1beta1.ClaimKind) string {
-	name, _, _ := strings.Cut(k.Resource(), ".")
-	return name
 }
 
 // Claims among the objects of files, as JSON, by the names of their ClaimKinds.
@@ -290,9 +320,9 @@ func (k *Kind) related(ctx context.Context, claimNamespace string, kind *rules.K
 // Recreated is a claim that is decided on as if it was created now, without the class that it has.
 type Recreated struct {
 	Namespace, Name string
-	// Has is the class that the claim has, empty if there is none. Missing says that this class is not there.
+	// Has is the class that the claim has, empty if there is none. Unknown says that it names one that is not known.
 	Has     selector.ClassName
-	Missing bool
+	Unknown bool
 
 	kind *Kind
 	in   claim.Intake
@@ -316,25 +346,24 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	m := head.Metadata
 	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k}
 	r.in.Name = m.Name
-	why, err := k.Excluded(ctx, m.Namespace)
-	if r.excluded = why; err != nil || why != "" || k.Fault != nil {
-		return r, err
-	}
 	object, err := k.Kind.DecodeValid(raw)
 	if err != nil { // The server refuses such a claim.
 		r.unreadable = truncate.Error(err).Error()
 		return r, nil
 	}
 	if k.Kind.HasReference(object) {
-		class, missing := k.Kind.ClassOf(k.All, m.Namespace, object)
-		if r.Missing = missing != ""; class != nil {
+		if class, _ := k.Kind.ClassOf(k.All, m.Namespace, object); class != nil {
 			r.Has = selector.NameOf(class)
 		} else {
-			r.Has.Name = missing
+			r.Unknown = k.Kind.NamesClass(object)
 		}
 		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
 			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
 		}
+	}
+	why, err := k.Excluded(ctx, m.Namespace)
+	if r.excluded = why; err != nil || why != "" || k.Fault != nil {
+		return r, err
 	}
 	name := m.Name
 	if m.GenerateName != "" {
@@ -354,7 +383,7 @@ func (r *Recreated) Predictable() bool {
 // Remembers reports whether what a claim gets depends on those before it.
 func (k *Kind) Remembers() bool { return k.Kind.Strategy.Depends != "" || k.Kind.Limited }
 
-// What becomes of a claim that gets no class. Where is for programs.
+// The outcomes of a claim that gets no class.
 const (
 	Waits        = "Waits"        // until a class matches
 	Refused      = "Refused"      // by classbind, or by the API server while the registration is at fault
@@ -362,7 +391,8 @@ const (
 	Ignored      = "LeftAlone"    // not for classbind to bind
 )
 
-// Decide on the claim. The outcome is empty if it gets a class, and why says it for people.
+// Decide on the claim. The outcome is empty if it gets a class, and why says it for people. It is an error if nobody knows, as
+// where a right is missing.
 func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
 	k := r.kind
 	switch {
@@ -379,12 +409,12 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
 		return nil, Ignored, fault.Text, nil
-	case err != nil && ctx.Err() != nil:
-		return nil, "", "", err
-	case err != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
-		return nil, WithoutClass, truncate.Error(err).Error(), nil
+	case fault != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
+		return nil, WithoutClass, fault.Text, nil
+	case fault != nil:
+		return nil, Refused, fault.Text, nil
 	case err != nil:
-		return nil, Refused, truncate.Error(err).Error(), nil
+		return nil, "", "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
 	case d.Claim.LeftAlone != "":
 		return nil, Ignored, d.Claim.LeftAlone, nil
 	case len(d.Claim.Problems) > 0:

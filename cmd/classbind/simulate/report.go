@@ -36,6 +36,8 @@ const (
 // Report is what "classbind simulate" prints with -o json or yaml.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
+	// Notes are about the change.
+	Notes []string `json:"notes,omitempty"`
 	// Kinds of claims, sorted by name.
 	Kinds []Kind `json:"kinds"`
 }
@@ -61,8 +63,8 @@ type Kind struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Missing is the outcome of a claim that has a class which is not there.
-const Missing = "ClassMissing"
+// UnknownClass is the outcome of a claim that names a class which is not there, or whose kind is not known.
+const UnknownClass = "UnknownClass"
 
 // AnyClass is the outcome of a claim that gets a class, and it is not known which.
 const AnyClass = "AnyClass"
@@ -99,8 +101,8 @@ func (p Place) String() string {
 		return "without a class"
 	case explain.Ignored:
 		return "left alone"
-	case Missing:
-		return "a class that is not there"
+	case UnknownClass:
+		return "a class that is not known"
 	}
 	return "a class"
 }
@@ -235,6 +237,9 @@ func (k *Kind) Summary() string {
 // table returns the report for people.
 func (r *Report) table() string {
 	var out strings.Builder
+	for _, note := range r.Notes {
+		fmt.Fprintf(&out, "Note: %s\n\n", truncate.Printable(note))
+	}
 	for i := range r.Kinds {
 		if i > 0 {
 			out.WriteString("\n")

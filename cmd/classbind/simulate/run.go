@@ -23,13 +23,14 @@ const (
 	// draws of a claim that no one can predict, with other random numbers each time. Where a claim depends on those before it, there
 	// is one.
 	draws = 4
-	// maxPatterns is how many claims at most are patterns for those that are made up. Of more, some are taken at random.
-	maxPatterns = 1000
+	// maxPatterns is how many claims at most are patterns for those that are made up. Of more, some are taken at random. Those that
+	// are longer than maxPatternBytes are left out: authors of claims decide how much memory all take.
+	maxPatterns, maxPatternBytes = 1000, 64 << 10
 )
 
 // Input is what is simulated.
 type Input struct {
-	// Config of the cluster, nil for Files alone, with Before and After.
+	// Config of the cluster, nil for Files alone.
 	Config *rest.Config
 	Files  explain.Manifests
 	// Own is the namespace of classbind, and Namespace that of objects that name none.
@@ -80,7 +81,14 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 			return nil, fmt.Errorf("there is no ClaimKind %q", name)
 		}
 	}
+	unused, err := r.after.Check(ctx, in.Change)
+	if err != nil {
+		return nil, err
+	}
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Kinds: []Kind{}}
+	if len(unused) > 0 {
+		report.Notes = append(report.Notes, "left out, because it matters to no claim: "+selector.List(unused))
+	}
 	for _, name := range names {
 		if len(in.ClaimKinds) > 0 && !slices.Contains(in.ClaimKinds, name) {
 			continue
@@ -91,10 +99,7 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 		}
 		report.Kinds = append(report.Kinds, *kind)
 	}
-	if len(in.ClaimKinds) == 0 {
-		err = r.after.Unremoved()
-	}
-	return report, err
+	return report, nil
 }
 
 // kind simulates the claims of one ClaimKind.
@@ -118,7 +123,7 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	return c.end(), nil
 }
 
-// claims calls each for the claims to decide on.
+// claims adds those to decide on.
 func (r *run) claims(ctx context.Context, c *comparison) error {
 	if r.Claims == 0 {
 		return r.existing(ctx, c, func(raw []byte) error { return c.add(ctx, raw) })
@@ -126,6 +131,10 @@ func (r *run) claims(ctx context.Context, c *comparison) error {
 	var patterns [][]byte
 	seen, random := 0, rand.New(rand.NewPCG(1, 2)) //nolint:gosec // Nothing is secret here, and a simulation can be repeated.
 	err := r.existing(ctx, c, func(raw []byte) error {
+		if len(raw) > maxPatternBytes {
+			c.result.note("claims of more than %d KiB are no patterns for those that are made up", maxPatternBytes>>10)
+			return nil
+		}
 		seen++
 		if at := random.IntN(seen); len(patterns) < maxPatterns {
 			patterns = append(patterns, slices.Clone(raw))
@@ -312,8 +321,8 @@ func (c *comparison) has(claim *explain.Recreated) {
 	switch {
 	case c.result.MadeUp:
 		return
-	case claim.Missing:
-		place = Place{Outcome: Missing}
+	case claim.Unknown:
+		place = Place{Outcome: UnknownClass}
 	case claim.Has.Name == "":
 		place = Place{Outcome: explain.WithoutClass}
 	}

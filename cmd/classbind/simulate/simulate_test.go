@@ -39,6 +39,13 @@ apiVersion: test.io/v1
 kind: Claim
 metadata: {namespace: team, name: plain}
 `
+	crd = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: claims.test.io}
+spec:
+  {group: test.io, scope: Namespaced, names: {kind: Claim, plural: claims}, versions: [{name: v1, served: true, storage: true,
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}
+`
 	plan = "---\napiVersion: test.io/v1\nkind: Plan\nmetadata: {namespace: team, name: small}\nspec: {tier: all}\n"
 )
 
@@ -165,6 +172,22 @@ func TestSimulate(t *testing.T) {
 		"no such kind": {
 			reason: "We should refuse a ClaimKind that is not there.",
 			args:   []string{"--remove=Class/gold", "others.test.io"}, status: exit.Failed,
+		},
+		"version not served": {
+			reason: "We should say why no claim is bound.", spec: "claims: {version: v2}",
+			change: crd, lost: 2, status: exit.Broken, text: "Note: no claim of the kind is bound: the CRD \"claims.test.io\" does not serve the version",
+		},
+		"left out": {
+			reason: "We should name what matters to no claim.", change: strings.ReplaceAll(gold, "gold", "gold-2") + strings.Replace(gold, "kind: Class", "kind: Klass", 1),
+			moved: -1, text: "Note: left out, because it matters to no claim: Klass/gold in standard input",
+		},
+		"nothing matters": {
+			reason: "We should not find that a misspelt kind changes nothing.",
+			change: strings.Replace(gold, "kind: Class", "kind: Klass", 1), status: exit.Failed,
+		},
+		"no such class for a kind": {
+			reason: "We should refuse to remove what is not there, for whichever kind.", args: []string{"--remove=Class/bronze", "claims.test.io"},
+			status: exit.Failed,
 		},
 		"nothing to do":     {reason: "We should ask for a change.", status: exit.Failed},
 		"malformed removal": {reason: "We should refuse a malformed removal.", args: []string{"--remove=gold"}, status: exit.Failed},

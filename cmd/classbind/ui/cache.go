@@ -27,8 +27,8 @@ const (
 	pauseFactor = 5
 	// maxWaiting limits the claims without a class that are held of each kind.
 	maxWaiting = 1000
-	// maxExplained limits the claims that are explained by one read of the registrations.
-	maxExplained = 1000
+	// maxExplained limits the explanations that are held of one read. Each names all classes.
+	maxExplained = 20
 )
 
 // cache has a cluster as it was read last. It is read in the background, once for all who look.
@@ -269,7 +269,7 @@ func newClass(of *inventory.Class) *class {
 
 // seen is called for each claim of the kind.
 func (k *kind) seen(claim *explain.Recreated, gets simulate.Place, why string) {
-	if claim.Has.Name != "" || gets.Outcome == explain.Ignored {
+	if claim.Has.Name != "" || claim.Unknown || gets.Outcome == explain.Ignored {
 		return
 	}
 	if k.Without++; len(k.Waiting) < maxWaiting {
