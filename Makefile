@@ -134,11 +134,13 @@ test-all: control-plane ## Run all tests: explorations, races, presets, upgrades
 # It installs Chromium of the distribution where there is none. SHORT makes the large cluster smaller.
 .PHONY: test-ui
 test-ui: control-plane ## Look at the page of classbind ui with a real browser
-	@$(UI) ./chromium > /dev/null && go test -count=1 -timeout 30m $(if $(SHORT),-short) .
+	@e2e/ui/chromium > /dev/null
+	@$(UI) go test -count=1 -timeout 30m $(if $(SHORT),-short) .
 
 .PHONY: screenshots
 screenshots: control-plane ## Make the pictures of the documents
-	@$(UI) ./chromium > /dev/null && go test -count=1 -timeout 30m -run '^TestScreens$$' . -screenshots=$(CURDIR)/docs/images
+	@e2e/ui/chromium > /dev/null
+	@$(UI) go test -count=1 -timeout 30m -run '^TestScreens$$' . -screenshots=$(CURDIR)/docs/images
 
 # What Kubernetes itself decides: calls and their conditions, schemas and their rules, expressions, watches, certificates.
 OLDEST := Outcome|Guard|Registration|Schema|PolicyNotServed|Explain|Status|Conditions|Order|Sticky|BindWhen|Related|Partitions

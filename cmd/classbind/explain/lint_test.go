@@ -264,6 +264,30 @@ func TestLintFix(t *testing.T) {
 	assert.ErrorContains(t, c.Execute(), "cannot write standard input")
 }
 
+// TestLintFixFiles has two files that are good after their fixes, and one that is not.
+func TestLintFixFiles(t *testing.T) {
+	folder := t.TempDir()
+	mark := func(name, value string) string { return lintClass(name, "classbind.io/default: '"+value+"'") }
+	for name, text := range map[string]string{
+		"a.yaml": lintClaimKind("{}") + lintClassKind("{claimKinds: [{name: claim.shop.test}]}"),
+		"b.yaml": mark("b", "False"), "c.yaml": mark("c", "True"), "d.yaml": mark("d", "true"),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	c := NewCheckCommand()
+	progress := &bytes.Buffer{}
+	c.SetOut(io.Discard)
+	c.SetErr(progress)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"-f", folder, "--fix"})
+	_ = c.Execute()
+	for name, want := range map[string]string{"a.yaml": "claims.shop.test}]", "b.yaml": "'false'", "c.yaml": "'True'"} {
+		after, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // It is ours.
+		require.NoError(t, err)
+		assert.Contains(t, string(after), want, "We should write each file that is good, and leave the one that would have a second default: %s", progress)
+	}
+}
+
 // TestLintSamples finds nothing in what we ship.
 func TestLintSamples(t *testing.T) {
 	folders, err := filepath.Glob("../../../deploy/samples/*")

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Fix replaces a part of one line. It keeps comments and formatting, which YAML that is written anew does not.
@@ -67,8 +69,8 @@ func (f Fix) in(text []byte) ([]byte, bool) {
 	return bytes.Join(lines, nil), true
 }
 
-// fixAll writes the fixes of each file if they mend all that they are for, and break nothing else. It returns the findings
-// that remain.
+// fixAll writes the fixes if they mend all that they are for, and break nothing else. If not all files are good together, it tries each
+// alone. It returns the findings that remain.
 func fixAll(ctx context.Context, objects []document, findings []Finding, progress io.Writer) ([]Finding, error) {
 	var files []string
 	for _, f := range findings {
@@ -76,62 +78,111 @@ func fixAll(ctx context.Context, objects []document, findings []Finding, progres
 			files = append(files, f.File)
 		}
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
-		if err != nil {
-			return nil, fmt.Errorf("cannot fix: %w", err)
-		}
-		var fixes []Finding
-		for _, f := range slices.Backward(findings) { // So a fix does not move another of its line.
-			if f.File != file || f.Fix == (Fix{}) {
-				continue
-			}
-			if fixed, ok := f.Fix.in(text); ok {
-				text, fixes = fixed, append(fixes, f)
-			}
-		}
-		after, err := parse(text, file)
-		if err != nil {
-			continue // It changed in the meantime.
-		}
-		fixed := withFile(objects, file, after)
-		if fixed == nil {
-			continue
-		}
-		remaining, err := lint(ctx, fixed)
+	if len(files) == 0 {
+		return findings, nil
+	}
+	tries := [][]string{files}
+	if len(files) > 1 {
+		tries = slices.AppendSeq(tries, slices.Chunk(files, 1))
+	}
+	for n, files := range tries {
+		fixed, err := newFixed(ctx, objects, findings, files)
 		if err != nil {
 			return nil, err
 		}
-		isNew := func(f Finding) bool { return !slices.Contains(findings, f) }
-		remains := func(f Finding) bool { return slices.Contains(remaining, f) }
-		if slices.ContainsFunc(remaining, isNew) || slices.ContainsFunc(fixes, remains) {
+		if fixed == nil {
 			continue
 		}
-		if err := replaceFile(file, text); err != nil {
-			return nil, fmt.Errorf("cannot fix %q: %w", file, err)
+		for _, file := range files {
+			if err := replaceFile(file, fixed.texts[file]); err != nil {
+				return nil, fmt.Errorf("cannot fix %q: %w", file, err)
+			}
 		}
-		objects, findings = fixed, remaining
-		for _, f := range slices.Backward(fixes) {
-			_, _ = fmt.Fprintf(progress, "%s:%d: fixed: %q is %q now (%s)\n", file, f.Fix.Line, f.Fix.Old, f.Fix.New, f.Rule)
+		objects, findings = fixed.objects, fixed.findings
+		for _, f := range slices.Backward(fixed.fixes) {
+			_, _ = fmt.Fprintf(progress, "%s:%d: fixed: %q is %q now (%s)\n",
+				truncate.Printable(f.File), f.Fix.Line, f.Fix.Old, f.Fix.New, f.Rule)
+		}
+		if n == 0 {
+			break
 		}
 	}
 	return findings, nil
 }
 
-// withFile returns copies of the objects, with those of one file replaced, nil if the file has not as many.
-func withFile(objects []document, file string, with []document) []document {
+// fixed files: what they have, and what is found then.
+type fixed struct {
+	texts    map[string][]byte
+	objects  []document
+	findings []Finding
+	fixes    []Finding
+}
+
+// newFixed applies the fixes of some files, and checks again. It is nil if a fix does not mend what it is for, or something else
+// is found.
+func newFixed(ctx context.Context, objects []document, findings []Finding, files []string) (*fixed, error) {
+	r := &fixed{texts: map[string][]byte{}, objects: objects}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
+		if err != nil {
+			return nil, fmt.Errorf("cannot fix: %w", err)
+		}
+		r.texts[file] = text
+	}
+	for _, f := range slices.Backward(findings) { // So a fix does not move another of its line.
+		if text, ok := r.texts[f.File]; ok && f.Fix != (Fix{}) {
+			if text, ok = f.Fix.in(text); ok {
+				r.texts[f.File], r.fixes = text, append(r.fixes, f)
+			}
+		}
+	}
+	after := map[string][]document{}
+	for _, file := range files {
+		parsed, err := parse(r.texts[file], file)
+		if err != nil {
+			return nil, nil //nolint:nilerr // It changed in the meantime.
+		}
+		after[file] = parsed
+	}
+	if r.objects = withFiles(objects, after); r.objects == nil {
+		return nil, nil
+	}
+	var err error
+	if r.findings, err = lint(ctx, r.objects); err != nil {
+		return nil, err
+	}
+	known, remaining := map[Finding]bool{}, map[Finding]bool{}
+	for _, f := range findings {
+		known[f] = true
+	}
+	for _, f := range r.findings {
+		if remaining[f] = true; !known[f] {
+			return nil, nil
+		}
+	}
+	if slices.ContainsFunc(r.fixes, func(f Finding) bool { return remaining[f] }) {
+		return nil, nil
+	}
+	return r, nil
+}
+
+// withFiles returns copies of the objects, with those of some files replaced, nil if a file has not as many.
+func withFiles(objects []document, files map[string][]document) []document {
 	all := slices.Clone(objects)
 	for i := range all {
-		if all[i].file == file {
+		if with, ok := files[all[i].file]; ok {
 			if len(with) == 0 {
 				return nil
 			}
-			all[i], with = with[0], with[1:]
+			files[all[i].file] = with[1:]
+			all[i] = with[0]
 		}
 		all[i].Unstructured = *all[i].DeepCopy()
 	}
-	if len(with) > 0 {
-		return nil
+	for _, left := range files {
+		if len(left) > 0 {
+			return nil
+		}
 	}
 	return all
 }

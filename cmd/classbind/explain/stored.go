@@ -86,7 +86,7 @@ func (r *registrations) kind(ctx context.Context, spec *v1beta1.ClaimKind) (*Kin
 }
 
 // viewOf a claim kind is its bindable view, whose resource is looked up first.
-func (r *registrations) viewOf(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
+func viewOf(ctx context.Context, r *registrations, k *v1beta1.ClaimKind) (*view, resource, error) {
 	found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
 	if err != nil && !notServed(err) {
 		return nil, found, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
@@ -140,7 +140,7 @@ func (c Cluster) ClaimKinds() []v1beta1.ClaimKind { return c.claimKinds }
 
 // View of a claim kind, with notes. With an error, claims of the kind cannot be bound, and the view may be nil.
 func (c Cluster) View(ctx context.Context, k *v1beta1.ClaimKind) (*selector.View, []string, error) {
-	v, _, err := c.viewOf(ctx, k)
+	v, _, err := viewOf(ctx, c.registrations, k)
 	if v == nil {
 		return nil, nil, err
 	}

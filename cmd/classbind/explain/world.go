@@ -223,7 +223,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		return nil, nil
 	}
 	spec := &w.r.claimKinds[i]
-	v, found, err := w.r.viewOf(ctx, spec)
+	v, found, err := viewOf(ctx, w.r, spec)
 	if fault := (*inventory.Fault)(nil); err != nil && (v == nil || !errors.As(err, &fault)) {
 		if !errors.Is(err, found.unread) && cluster.CheckBindable(spec) == nil {
 			return nil, err
@@ -412,7 +412,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.
 	case fault != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
 		return nil, WithoutClass, fault.Text, nil
 	case fault != nil:
-		return nil, Refused, fault.Text, nil
+		return nil, Refused, fault.Text, nil //nolint:nilerr // It is what becomes of the claim.
 	case err != nil:
 		return nil, "", "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
 	case d.Claim.LeftAlone != "":
