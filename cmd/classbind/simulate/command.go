@@ -62,7 +62,8 @@ its reference. Where the right of who creates a claim counts, that is you.
 
 The exit status is 0 if every claim that gets a class before the change gets one
 after it, and 1 if one does not. With --strict, it is 1 if any claim gets another
-class. It is 2 if the command fails.`
+class. It is 2 if the command fails, if it cannot decide on a claim, or if nothing of
+the change matters to any claim.`
 
 	examples = `  # Which claims would get another class, if these classes were applied?
   classbind simulate -f classes.yaml
