@@ -123,6 +123,9 @@ type FieldError struct {
 	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+
+	// meant is the name that an unknown field must have, if there is one answer.
+	meant string
 }
 
 func newFieldError(err *field.Error) FieldError {
