@@ -51,7 +51,7 @@ func TestMarks(t *testing.T) {
 			assert.Equal(t, want, string(document[found[2]:found[3]]), "%s: run make generate.", file)
 		}
 		if *update {
-			require.NoError(t, os.WriteFile(file, bytes.Join(documents, nil), 0o600))
+			require.NoError(t, os.WriteFile(file, bytes.Join(documents, nil), 0o600)) //nolint:gosec // It is ours.
 		}
 	}
 }

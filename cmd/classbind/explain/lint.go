@@ -204,8 +204,9 @@ func (l *linter) outdated(objects []document) error {
 			return err
 		}
 		if preset, _, _ := strings.Cut(mark, "@"); !marks[mark] {
-			l.find(ruleOutdated, d, v1beta1.PresetAnnotation, "it is from another edition of the preset %q: "+
-				"compare it with \"classbind kinds %[1]s\", and take over what changed, with the annotation %[2]s", preset, v1beta1.PresetAnnotation)
+			const key = v1beta1.PresetAnnotation
+			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
+				"take over what changed, with the annotation %[2]s", preset, key)
 		}
 	}
 	return nil
