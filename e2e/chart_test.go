@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/classbind"
+)
+
+// helm runs Helm. In pods, on-cluster has put it beside the tests.
+func helm(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	command := "./helm"
+	if inPods() {
+		command = filepath.Join(filepath.Dir(podDeploy), "bin", "helm")
+	}
+	c := exec.CommandContext(t.Context(), command, args...) //nolint:gosec // The tests choose the arguments.
+	c.Env = append(os.Environ(), "HELM_CACHE_HOME="+scratch, "HELM_CONFIG_HOME="+scratch, "HELM_DATA_HOME="+scratch)
+	out, err := c.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
+	}
+	return string(out), err
+}
+
+// manifestsByName are the objects of a stream of YAML, by KIND NAMESPACE/NAME.
+func manifestsByName(t *testing.T, text string) map[string]map[string]any {
+	t.Helper()
+	objects := map[string]map[string]any{}
+	for _, o := range documents(t, text) {
+		name := fmt.Sprintf("%s %s/%s", o.GroupVersionKind(), o.GetNamespace(), o.GetName())
+		require.NotContains(t, objects, name)
+		objects[name] = o.Object
+	}
+	return objects
+}
+
+// sameObjects proves that a chart renders what kustomize builds, but for two differences, which the README of the chart explains:
+// Helm makes the namespace of a release itself, and does not delete the CRDs.
+func sameObjects(t *testing.T, kustomized, chart, values, namespace string) (rendered string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(values), 0o600))
+	rendered, err := helm(t, "template", "classbind", chart, "--namespace="+namespace, "--skip-tests", "--values="+file)
+	require.NoError(t, err)
+	want, got := manifestsByName(t, kustomized), manifestsByName(t, rendered)
+	if namespace == classbind.Namespace {
+		delete(want, "/v1, Kind=Namespace /"+classbind.Namespace)
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))
+	for name, object := range got {
+		u := unstructured.Unstructured{Object: object}
+		if annotations := u.GetAnnotations(); u.GetKind() == "CustomResourceDefinition" && !strings.Contains(values, "keep: false") {
+			assert.Equal(t, "keep", annotations["helm.sh/resource-policy"], "We should have Helm leave the registrations.")
+			delete(annotations, "helm.sh/resource-policy")
+			u.SetAnnotations(annotations)
+		}
+		assert.Equal(t, want[name], object, "We should render %s as kustomize builds it.", name)
+	}
+	return rendered
+}
+
+// TestChart proves that the chart renders what kustomize builds, object by object.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	if inPods() {
+		t.Skip("TestDeployment installs it.")
+	}
+	binaries, err := assets.Dir(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	deploy, err := classbind.Deploy(t.Context())
+	require.NoError(t, err)
+	chart := filepath.Join(deploy, "chart")
+	w := &world{deploy: deploy, Kubectl: func(ctx context.Context, _ io.Reader, args ...string) (string, string, error) {
+		out, err := exec.CommandContext(ctx, filepath.Join(binaries, "kubectl"), args...).Output() //nolint:gosec // It is ours.
+		return string(out), "", err
+	}}
+	out, err := helm(t, "lint", "--strict", chart)
+	require.NoError(t, err, out)
+
+	defaults, err := helm(t, "template", "classbind", chart, "--namespace="+classbind.Namespace, "--skip-tests")
+	require.NoError(t, err)
+	patch := func(target string, operations ...string) string {
+		return "patches:\n- target: " + target + "\n  patch: |-\n    - " + strings.Join(operations, "\n    - ") + "\n"
+	}
+	const container = "/spec/template/spec/containers/0"
+	digest := strings.Repeat("5", 64)
+	every := "clientCertificates: {enabled: true}\nhorizontalPodAutoscaler: {enabled: true}\nmonitoring: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
+	for name, tc := range map[string]struct {
+		reason, installation string
+		components           []string
+		overlay              string // the rest of the kustomization
+		values, namespace    string
+	}{
+		"Default":       {reason: "We should need no values.", namespace: classbind.Namespace},
+		"OtherRelease":  {reason: "We should make our namespace where Helm makes another.", namespace: "default"},
+		"RemovedCRDs":   {reason: "We should have Helm delete all, if asked to.", values: "crds: {keep: false}"},
+		"CertManager":   {reason: "We should have the certificates of cert-manager.", installation: certManager, values: "certificates: cert-manager"},
+		"Every":         {reason: "We should have every component.", components: components, values: every},
+		"EveryManaged":  {reason: "We should have both volumes.", installation: certManager, components: components, values: every + "certificates: cert-manager"},
+		"Clients":       {reason: "We should have one component.", components: components[:1], values: "clientCertificates: {enabled: true}"},
+		"Autoscaler":    {reason: "We should leave the number of replicas out.", components: components[1:2], values: "horizontalPodAutoscaler: {enabled: true, spec: {maxReplicas: 9}}", overlay: patch("{kind: HorizontalPodAutoscaler}", "{op: replace, path: /spec/maxReplicas, value: 9}")},
+		"Monitoring":    {reason: "We should have the labels that a Prometheus looks for.", components: components[2:3], values: "monitoring: {enabled: true, labels: {release: prometheus}}", overlay: patch("{group: monitoring.coreos.com}", "{op: add, path: /metadata/labels/release, value: prometheus}")},
+		"NetworkPolicy": {reason: "We should have the rules of the cluster.", components: components[3:], values: "networkPolicy: {enabled: true, spec: {egress: []}}", overlay: patch("{kind: NetworkPolicy}", "{op: replace, path: /spec/egress, value: []}")},
+		"Image":         {reason: "We should have an image by its tag.", values: "image: {repository: registry.example.com/a/b, tag: v1}", overlay: "images: [{name: localhost/classbind, newName: registry.example.com/a/b, newTag: v1}]\n"},
+		"Digest":        {reason: "We should have an image by its digest.", values: "image: {tag: '', digest: 'sha256:" + digest + "'}", overlay: "images: [{name: localhost/classbind, digest: 'sha256:" + digest + "'}]\n"},
+		"Size": {
+			reason: "We should have the size that the values say.", installation: certManager,
+			values: "certificates: cert-manager\nreplicas: 5\nresources: {limits: {memory: 1Gi}}\ngoMemLimit: 920MiB\nargs: [--log-level=debug]\npod: {hostNetwork: true, tolerations: [{operator: Exists}]}",
+			overlay: "replicas: [{name: classbind, count: 5}]\n" + patch("{kind: Deployment}",
+				"{op: replace, path: "+container+"/resources, value: {limits: {memory: 1Gi}}}", "{op: replace, path: "+container+"/env/0/value, value: 920MiB}",
+				"{op: add, path: "+container+"/args/-, value: --log-level=debug}", "{op: add, path: /spec/template/spec/hostNetwork, value: true}",
+				"{op: add, path: /spec/template/spec/tolerations, value: [{operator: Exists}]}"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := w.overlay(t, cmp.Or(tc.installation, selfSigned), tc.components...)
+			kustomization := filepath.Join(dir, "kustomization.yaml")
+			text := readText(t, kustomization) + tc.overlay
+			require.NoError(t, os.WriteFile(kustomization, []byte(text), 0o600))
+			rendered := sameObjects(t, w.kubectl(t, "kustomize", dir), chart, tc.values, cmp.Or(tc.namespace, classbind.Namespace))
+			assert.Equal(t, name == "Default", rendered == defaults, tc.reason)
+		})
+	}
+	for name, tc := range map[string]struct{ values, want string }{
+		"Unknown":     {"{imagee: {}}", "imagee"},
+		"Mode":        {"{certificates: vault}", "'self-signed', 'cert-manager'"},
+		"Replicas":    {"{replicas: 3, horizontalPodAutoscaler: {enabled: true}}", "replicas"},
+		"Containers":  {"{pod: {containers: []}}", "containers"},
+		"WrongDigest": {"{image: {digest: 'sha256:1'}}", "digest"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(tc.values), 0o600))
+			_, err := helm(t, "template", chart, "--values="+file)
+			require.ErrorContains(t, err, "values don't meet the specifications of the schema")
+			require.ErrorContains(t, err, tc.want, "We should name the value.")
+		})
+	}
+}
