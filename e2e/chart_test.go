@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/classbind/classbind/e2e/assets"
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // helm runs Helm. In pods, on-cluster has put it beside the tests.
@@ -79,7 +81,7 @@ func sameObjects(t *testing.T, kustomized, chart, values, namespace string) (ren
 func TestChart(t *testing.T) {
 	t.Parallel()
 	if inPods() {
-		t.Skip("TestDeployment installs it.")
+		t.Skip("TestChartInPods installs it.")
 	}
 	binaries, err := assets.Dir(t.Context(), os.Stderr)
 	require.NoError(t, err)
@@ -153,5 +155,87 @@ func TestChart(t *testing.T) {
 			require.ErrorContains(t, err, "values don't meet the specifications of the schema")
 			require.ErrorContains(t, err, tc.want, "We should name the value.")
 		})
+	}
+}
+
+// TestChartInPods installs the chart, upgrades it, goes back and uninstalls it, with the commands of the documents, while a hundred claims are
+// created each second. It leaves kinds of claims and classes, and nothing else.
+func TestChartInPods(t *testing.T) {
+	if !inPods() {
+		t.Skip("It needs a cluster with pods: make e2e.")
+	}
+	w, err := podWorld()
+	require.NoError(t, err)
+	d := &deployment{world: w}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
+		}
+		t.Logf("With Helm:\n%s", d.table())
+	})
+	before := d.settledInventory(t)
+	blocks := documented(t, "docs/upgrade-and-uninstall.md")
+	require.Len(t, blocks, 4)
+	upgrade, rollback, uninstall, cleanUp := blocks[0], blocks[1], blocks[2], blocks[3]
+	if !t.Run("Install", d.helmInstall) {
+		return
+	}
+	t.Run("Upgrade", func(t *testing.T) { d.helmMoves(t, "helm upgrade", podImage+"-next", upgrade) })
+	t.Run("Rollback", func(t *testing.T) { d.helmMoves(t, "helm rollback", podImage, rollback) })
+	t.Run("Uninstall", func(t *testing.T) {
+		report := d.during(t, "helm uninstall", func(*load.Load) { d.documentedHelm(t, podImage, uninstall) })
+		assert.Zero(t, report.Failures, "We should block no claim on the way.")
+		assert.Positive(t, report.Unbound, "We should be gone in the end.")
+		d.kubectl(t, "get", "claimkind", "claims.deployment.test") // We should have kept the registrations.
+		d.documentedHelm(t, podImage, cleanUp)
+		d.gone(t, before)
+	})
+}
+
+// documentedHelm runs commands of the documents, with the chart that is here and an image.
+func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
+	t.Helper()
+	repository, tag, _ := strings.Cut(image, ":")
+	chart := filepath.Join(podDeploy, "chart") + " --set image.repository=" + repository + ",image.tag=" + tag
+	script := docChart.ReplaceAllLiteralString(strings.Join(b.lines, "\n"), chart)
+	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script) //nolint:gosec // It is in our documents.
+	bin := filepath.Join(filepath.Dir(podDeploy), "bin")
+	c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM_CACHE_HOME="+scratch, "HELM_CONFIG_HOME="+scratch, "HELM_DATA_HOME="+scratch)
+	out, err := c.CombinedOutput()
+	t.Logf("%s:\n%s\n%s", b.at, script, out)
+	require.NoError(t, err)
+}
+
+// docChart is the chart of a release.
+var docChart = regexp.MustCompile(`oci://ghcr\.io/classbind/charts/classbind --version \S+`)
+
+// helmInstall does what docs/install.md says, while claims are created that nobody has registered.
+func (d *deployment) helmInstall(t *testing.T) {
+	d.vendor(t)
+	report := d.during(t, "helm install", func(*load.Load) {
+		for _, b := range documented(t, "docs/install.md") {
+			d.documentedHelm(t, podImage, b)
+		}
+		d.settled(t, 2)
+	})
+	assert.Zero(t, report.Failures, "We should lose no creation.")
+	d.apply(t, deploymentKinds)
+	d.awaitClaims(t, "claims.deployment.test")
+	d.awaitClaims(t, "lenients.deployment.test")
+	d.works(t, "with-helm")
+	d.awaitReplicas(t, "claims.deployment.test")
+}
+
+// helmMoves to another image.
+func (d *deployment) helmMoves(t *testing.T, what, image string, b docBlock) {
+	t.Helper()
+	d.lossless(t, what, func() {
+		d.documentedHelm(t, image, b)
+		d.settled(t, 2)
+	})
+	pods, err := d.pods(t.Context())
+	require.NoError(t, err)
+	for i := range pods {
+		assert.Equal(t, image, pods[i].Spec.Containers[0].Image)
 	}
 }

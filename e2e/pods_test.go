@@ -347,6 +347,12 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 	}
 	assert.LessOrEqual(t, report.LastFailure(), atOnce, "We should block claims for a moment only, where kustomize deletes the Service before the webhooks.")
 	assert.Positive(t, report.Unbound, "We should be gone in the end.")
+	d.gone(t, before)
+}
+
+// gone proves that what there was before an installation is all that there is.
+func (d *deployment) gone(t *testing.T, before []string) {
+	t.Helper()
 	// What was deleted last may be an APIService, of which the API server takes care itself.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		var left []string
