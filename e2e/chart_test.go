@@ -24,15 +24,10 @@ import (
 	"github.com/classbind/classbind/e2e/load"
 )
 
-// helm runs Helm. In pods, on-cluster has put it beside the tests.
+// helm runs Helm, which needs no cluster for this.
 func helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	command := "./helm"
-	if inPods() {
-		command = filepath.Join(filepath.Dir(podDeploy), "bin", "helm")
-	}
-	c := exec.CommandContext(t.Context(), command, args...) //nolint:gosec // The tests choose the arguments.
-	c.Env = append(os.Environ(), "HELM_CACHE_HOME="+scratch, "HELM_CONFIG_HOME="+scratch, "HELM_DATA_HOME="+scratch)
+	c := exec.CommandContext(t.Context(), "./helm", args...) //nolint:gosec // The tests choose the arguments.
 	out, err := c.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		err = fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
@@ -102,31 +97,48 @@ func TestChart(t *testing.T) {
 	}
 	const container = "/spec/template/spec/containers/0"
 	digest := strings.Repeat("5", 64)
-	every := "clientCertificates: {enabled: true}\nhorizontalPodAutoscaler: {enabled: true}\nmonitoring: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
+	const every = `{certificates: %s, clientCertificates: {enabled: true}, horizontalPodAutoscaler: {enabled: true},
+monitoring: {enabled: true}, networkPolicy: {enabled: true}}`
 	for name, tc := range map[string]struct {
-		reason, installation string
+		values, installation string
 		components           []string
-		overlay              string // the rest of the kustomization
-		values, namespace    string
+		overlay, namespace   string // the rest of the kustomization, and the namespace of the release
 	}{
-		"Default":       {reason: "We should need no values.", namespace: classbind.Namespace},
-		"OtherRelease":  {reason: "We should make our namespace where Helm makes another.", namespace: "default"},
-		"RemovedCRDs":   {reason: "We should have Helm delete all, if asked to.", values: "crds: {keep: false}"},
-		"CertManager":   {reason: "We should have the certificates of cert-manager.", installation: certManager, values: "certificates: cert-manager"},
-		"Every":         {reason: "We should have every component.", components: components, values: every},
-		"EveryManaged":  {reason: "We should have both volumes.", installation: certManager, components: components, values: every + "certificates: cert-manager"},
-		"Clients":       {reason: "We should have one component.", components: components[:1], values: "clientCertificates: {enabled: true}"},
-		"Autoscaler":    {reason: "We should leave the number of replicas out.", components: components[1:2], values: "horizontalPodAutoscaler: {enabled: true, spec: {maxReplicas: 9}}", overlay: patch("{kind: HorizontalPodAutoscaler}", "{op: replace, path: /spec/maxReplicas, value: 9}")},
-		"Monitoring":    {reason: "We should have the labels that a Prometheus looks for.", components: components[2:3], values: "monitoring: {enabled: true, labels: {release: prometheus}}", overlay: patch("{group: monitoring.coreos.com}", "{op: add, path: /metadata/labels/release, value: prometheus}")},
-		"NetworkPolicy": {reason: "We should have the rules of the cluster.", components: components[3:], values: "networkPolicy: {enabled: true, spec: {egress: []}}", overlay: patch("{kind: NetworkPolicy}", "{op: replace, path: /spec/egress, value: []}")},
-		"Image":         {reason: "We should have an image by its tag.", values: "image: {repository: registry.example.com/a/b, tag: v1}", overlay: "images: [{name: localhost/classbind, newName: registry.example.com/a/b, newTag: v1}]\n"},
-		"Digest":        {reason: "We should have an image by its digest.", values: "image: {tag: '', digest: 'sha256:" + digest + "'}", overlay: "images: [{name: localhost/classbind, digest: 'sha256:" + digest + "'}]\n"},
-		"Size": {
-			reason: "We should have the size that the values say.", installation: certManager,
-			values: "certificates: cert-manager\nreplicas: 5\nresources: {limits: {memory: 1Gi}}\ngoMemLimit: 920MiB\nargs: [--log-level=debug]\npod: {hostNetwork: true, tolerations: [{operator: Exists}]}",
+		"Default":      {},
+		"OtherRelease": {namespace: "default"},
+		"RemovedCRDs":  {values: "{crds: {keep: false}}"},
+		"CertManager":  {values: "{certificates: cert-manager}", installation: certManager},
+		"Every":        {values: fmt.Sprintf(every, certsSelfSigned), components: components},
+		"EveryManaged": {values: fmt.Sprintf(every, certsCertManager), installation: certManager, components: components},
+		"Clients":      {values: "{clientCertificates: {enabled: true}}", components: components[:1]},
+		"Autoscaler": {
+			values: "{horizontalPodAutoscaler: {enabled: true, spec: {maxReplicas: 9}}}", components: components[1:2],
+			overlay: patch("{kind: HorizontalPodAutoscaler}", "{op: replace, path: /spec/maxReplicas, value: 9}"),
+		},
+		"Monitoring": {
+			values: "{monitoring: {enabled: true, labels: {release: prometheus}}}", components: components[2:3],
+			overlay: patch("{group: monitoring.coreos.com}", "{op: add, path: /metadata/labels/release, value: prometheus}"),
+		},
+		"NetworkPolicy": {
+			values: "{networkPolicy: {enabled: true, spec: {egress: []}}}", components: components[3:],
+			overlay: patch("{kind: NetworkPolicy}", "{op: replace, path: /spec/egress, value: []}"),
+		},
+		"Image": {
+			values:  "{image: {repository: registry.example.com/a/b, tag: v1}}",
+			overlay: "images: [{name: localhost/classbind, newName: registry.example.com/a/b, newTag: v1}]\n",
+		},
+		"Digest": {
+			values:  "{image: {tag: '', digest: 'sha256:" + digest + "'}}",
+			overlay: "images: [{name: localhost/classbind, digest: 'sha256:" + digest + "'}]\n",
+		},
+		"Deployment": {
+			values: `{certificates: cert-manager, replicas: 5, resources: {limits: {memory: 1Gi}}, goMemLimit: 920MiB, args: [--log-level=debug],
+pod: {hostNetwork: true, tolerations: [{operator: Exists}]}}`, installation: certManager,
 			overlay: "replicas: [{name: classbind, count: 5}]\n" + patch("{kind: Deployment}",
-				"{op: replace, path: "+container+"/resources, value: {limits: {memory: 1Gi}}}", "{op: replace, path: "+container+"/env/0/value, value: 920MiB}",
-				"{op: add, path: "+container+"/args/-, value: --log-level=debug}", "{op: add, path: /spec/template/spec/hostNetwork, value: true}",
+				"{op: replace, path: "+container+"/resources, value: {limits: {memory: 1Gi}}}",
+				"{op: replace, path: "+container+"/env/0/value, value: 920MiB}",
+				"{op: add, path: "+container+"/args/-, value: --log-level=debug}",
+				"{op: add, path: /spec/template/spec/hostNetwork, value: true}",
 				"{op: add, path: /spec/template/spec/tolerations, value: [{operator: Exists}]}"),
 		},
 	} {
@@ -137,7 +149,7 @@ func TestChart(t *testing.T) {
 			text := readText(t, kustomization) + tc.overlay
 			require.NoError(t, os.WriteFile(kustomization, []byte(text), 0o600))
 			rendered := sameObjects(t, w.kubectl(t, "kustomize", dir), chart, tc.values, cmp.Or(tc.namespace, classbind.Namespace))
-			assert.Equal(t, name == "Default", rendered == defaults, tc.reason)
+			assert.Equal(t, name == "Default", rendered == defaults, "We should see what the values change.")
 		})
 	}
 	for name, tc := range map[string]struct{ values, want string }{
@@ -158,8 +170,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestChartInPods installs the chart, upgrades it, goes back and uninstalls it, with the commands of the documents, while a hundred claims are
-// created each second. It leaves kinds of claims and classes, and nothing else.
+// TestChartInPods installs the chart, upgrades it, goes back and uninstalls it, with the commands of the documents, while a hundred
+// claims are created each second. It leaves kinds of claims and classes, and nothing else.
 func TestChartInPods(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
@@ -192,15 +204,15 @@ func TestChartInPods(t *testing.T) {
 	})
 }
 
-// documentedHelm runs commands of the documents, with the chart that is here and an image.
+// documentedHelm runs commands of the documents, with the chart that is here and an image. on-cluster has put Helm into bin.
 func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
 	t.Helper()
-	repository, tag, _ := strings.Cut(image, ":")
-	chart := filepath.Join(podDeploy, "chart") + " --set image.repository=" + repository + ",image.tag=" + tag
+	colon := strings.LastIndex(image, ":")
+	chart := fmt.Sprintf("%s/chart --set certificates=%s,image.repository=%s,image.tag=%s",
+		podDeploy, podCerts, image[:colon], image[colon+1:])
 	script := docChart.ReplaceAllLiteralString(strings.Join(b.lines, "\n"), chart)
 	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script) //nolint:gosec // It is in our documents.
-	bin := filepath.Join(filepath.Dir(podDeploy), "bin")
-	c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM_CACHE_HOME="+scratch, "HELM_CONFIG_HOME="+scratch, "HELM_DATA_HOME="+scratch)
+	c.Env = append(os.Environ(), "PATH="+filepath.Join(filepath.Dir(podDeploy), "bin")+":"+os.Getenv("PATH"))
 	out, err := c.CombinedOutput()
 	t.Logf("%s:\n%s\n%s", b.at, script, out)
 	require.NoError(t, err)

@@ -364,7 +364,7 @@ func (d *deployment) gone(t *testing.T, before []string) {
 		require.Empty(c, left)
 	}, patience, time.Second, "We should leave nothing behind.")
 	for _, kind := range []string{"Claim", "Lenient"} {
-		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"))
+		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"), client.DryRunAll)
 		require.NoError(t, err, "We should block no claim once we are uninstalled.")
 		assert.Empty(t, classOf(unbound))
 	}

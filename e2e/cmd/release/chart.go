@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,13 +12,14 @@ import (
 	"github.com/classbind/classbind/e2e/image"
 )
 
-// chart packs deploy/chart under the name that helm package gives it, with the version and the image of the release. Its links become
-// folders. Helm itself would write other bytes after another checkout.
+// chart packs deploy/chart under the name that helm package gives it, with the version and the image of the release. Its links
+// become folders. Helm itself would write other bytes after another checkout.
 func (b *builder) chart(ctx context.Context) error {
 	b.say("Packing the chart")
 	version := strings.TrimPrefix(b.version, "v")
 	files := map[string]image.File{}
-	for folder, name := range map[string]string{"deploy/chart": "", "deploy/base": "base", "deploy/components": "components", "deploy/crd": "crd"} {
+	for _, name := range []string{"", "base", "components", "crd"} {
+		folder := path.Join("deploy", cmp.Or(name, "chart"))
 		list, err := b.git(ctx, "ls-files", "--", folder)
 		if err != nil {
 			return err
