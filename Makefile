@@ -1,6 +1,7 @@
 # Every tool runs at a pinned version from its own module; none is in go.mod.
 CONTROLLER_GEN = go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 CRD_REF_DOCS   = go run github.com/elastic/crd-ref-docs@v0.3.0
+HELM_DOCS      = go run github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
@@ -68,9 +69,10 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, the marks of presets, docs/api-reference.md, and parts of docs/api.md and docs/security.md
+generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table of the chart's values, and parts of docs/
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
 	@CGO_ENABLED=0 $(CRD_REF_DOCS) --source-path=api/v1beta1 --config=api/crd-ref-docs.yaml --renderer=markdown --output-path=docs/api-reference.md --log-level=error
+	@CGO_ENABLED=0 $(HELM_DOCS) --chart-search-root=deploy/chart --sort-values-order=file --log-level=error
 	@go test -run 'TestSecurity$$|TestNames$$' ./api/v1beta1 -update
 	@go test -run 'TestMarks$$' ./deploy/kinds -update
 
@@ -112,7 +114,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds docs/api-reference.md docs/api.md docs/security.md
+	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md docs/security.md
 	$(MAKE) size lint unit promql docs
 
 .PHONY: size

@@ -185,16 +185,24 @@ func (d *deployment) install(t *testing.T) {
 	d.settled(t, 2)
 }
 
-func (d *deployment) register(t *testing.T) {
-	d.kubectl(t, "create", "namespace", deploymentNamespace)
+// vendor installs kinds of claims and classes, which nobody has registered.
+func (d *deployment) vendor(t *testing.T) {
+	d.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+deploymentNamespace+"}\n")
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
 		"Red reds.deployment.test Cluster", "Blue blues.deployment.test Cluster")
-	d.apply(t, vendor(deploymentGroup)+
-		claimKind("claims.deployment.test", "{admission: {failurePolicy: Fail, defaulting: Policy}}")+claimKind("lenients.deployment.test", "{admission: {failurePolicy: Ignore}}")+
-		classKind("reds.deployment.test", "{claimKinds: [{name: claims.deployment.test}, {name: lenients.deployment.test}]}")+
-		classKind("blues.deployment.test", "{claimKinds: [{name: claims.deployment.test}]}")+
-		class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(deploymentGroup, "Red", "iron", "labels: {tier: iron}, ")+
+	d.apply(t, vendor(deploymentGroup)+class(deploymentGroup, "Red", "gold", "labels: {tier: gold}, ")+class(deploymentGroup, "Red", "iron", "labels: {tier: iron}, ")+
 		class(deploymentGroup, "Blue", "silver", "labels: {tier: silver}, ")+class(deploymentGroup, "Blue", "tin", "labels: {tier: tin}, "))
+}
+
+// deploymentKinds are the registrations.
+var deploymentKinds = claimKind("claims.deployment.test", "{admission: {failurePolicy: Fail, defaulting: Policy}}") +
+	claimKind("lenients.deployment.test", "{admission: {failurePolicy: Ignore}}") +
+	classKind("reds.deployment.test", "{claimKinds: [{name: claims.deployment.test}, {name: lenients.deployment.test}]}") +
+	classKind("blues.deployment.test", "{claimKinds: [{name: claims.deployment.test}]}")
+
+func (d *deployment) register(t *testing.T) {
+	d.vendor(t)
+	d.apply(t, deploymentKinds)
 	d.awaitClaims(t, "claims.deployment.test")
 	d.awaitClaims(t, "lenients.deployment.test")
 	d.awaitClasses(t, "reds.deployment.test", 2)

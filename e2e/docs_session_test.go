@@ -127,14 +127,18 @@ func copyRepository(t *testing.T, to string) {
 	require.NoError(t, err)
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSuffix(path, "\n")
-		info, err := os.Stat(filepath.Join("..", path))
+		info, err := os.Lstat(filepath.Join("..", path))
 		if err != nil {
 			continue // It is deleted.
 		}
-		text, err := os.ReadFile(filepath.Join("..", path)) //nolint:gosec // It is a file of the repository.
-		require.NoError(t, err)
 		target := filepath.Join(to, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(target), 0o700))
+		if link, err := os.Readlink(filepath.Join("..", path)); err == nil {
+			require.NoError(t, os.Symlink(link, target))
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", path)) //nolint:gosec // It is a file of the repository.
+		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(target, text, info.Mode().Perm())) //nolint:gosec // The folder is the test's own.
 	}
 }

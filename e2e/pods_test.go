@@ -347,6 +347,12 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 	}
 	assert.LessOrEqual(t, report.LastFailure(), atOnce, "We should block claims for a moment only, where kustomize deletes the Service before the webhooks.")
 	assert.Positive(t, report.Unbound, "We should be gone in the end.")
+	d.gone(t, before)
+}
+
+// gone proves that what there was before an installation is all that there is.
+func (d *deployment) gone(t *testing.T, before []string) {
+	t.Helper()
 	// What was deleted last may be an APIService, of which the API server takes care itself.
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		var left []string
@@ -358,7 +364,7 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 		require.Empty(c, left)
 	}, patience, time.Second, "We should leave nothing behind.")
 	for _, kind := range []string{"Claim", "Lenient"} {
-		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"))
+		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"), client.DryRunAll)
 		require.NoError(t, err, "We should block no claim once we are uninstalled.")
 		assert.Empty(t, classOf(unbound))
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/e2e/classbind"
 )
 
 const (
@@ -126,6 +128,13 @@ func TestRelease(t *testing.T) {
 			assert.Equal(t, 1, strings.Count(text, "image: "+releaseImage+"\n"), "We should run the image of the release in %s.", name)
 			assert.NotContains(t, text, "localhost/")
 		}
+	})
+	t.Run("Chart", func(t *testing.T) {
+		chart := filepath.Join(dist, "classbind-0.1.0.tgz")
+		_, err := helm(t, "lint", "--strict", chart)
+		require.NoError(t, err)
+		sameObjects(t, readText(t, filepath.Join(dist, "install.yaml")), chart, "", classbind.Namespace)
+		sameObjects(t, readText(t, filepath.Join(dist, "install-cert-manager.yaml")), chart, "certificates: cert-manager", classbind.Namespace)
 	})
 	t.Run("Image", func(t *testing.T) { r.checkImage(t, dist) })
 	t.Run("SBOM", func(t *testing.T) { r.checkBOM(t, dist) })
@@ -247,6 +256,13 @@ func (r *releaseTest) publishes(t *testing.T, dist string) {
 	pushed, err := v1.ParseIndexManifest(response.Body)
 	require.NoError(t, err)
 	assert.Len(t, pushed.Manifests, 2, "We should push both platforms.")
+	chart, err := http.Get(server.URL + "/v2/charts/classbind/manifests/0.1.0") //nolint:noctx // It is on this machine.
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = chart.Body.Close() })
+	artifact, err := v1.ParseManifest(chart.Body)
+	require.NoError(t, err)
+	require.Len(t, artifact.Layers, 1)
+	assert.Contains(t, readText(t, filepath.Join(dist, "SHA256SUMS")), artifact.Layers[0].Digest.Hex+"  classbind-0.1.0.tgz\n", "We should push the chart as it is.")
 	args := strings.Split(strings.TrimSpace(readText(t, called)), "\n")
 	assert.Equal(t, []string{"release", "create", "v0.1.0", "--verify-tag", "--title", "v0.1.0", "--notes"}, args[:7])
 	assert.Contains(t, args, "The first release.", "We should say what is new.")

@@ -29,6 +29,10 @@ func (b *builder) archive(of platform) ([]byte, error) {
 		}
 		files[name] = image.File{Mode: mode, Content: content}
 	}
+	return b.targz(files)
+}
+
+func (b *builder) targz(files map[string]image.File) ([]byte, error) {
 	var archive bytes.Buffer
 	z, err := gzip.NewWriterLevel(&archive, gzip.BestCompression)
 	if err != nil {

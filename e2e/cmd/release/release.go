@@ -58,7 +58,7 @@ func (p project) release(ctx context.Context, version string, progress io.Writer
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	b := &builder{project: p, source: s, work: work, files: map[string][]byte{}, progress: progress}
-	for _, step := range []func(context.Context) error{b.install, b.compile, b.pack, b.manifests, b.boms, b.krew, b.sums} {
+	for _, step := range []func(context.Context) error{b.install, b.compile, b.pack, b.manifests, b.chart, b.boms, b.krew, b.sums} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/classbind/classbind/e2e/image"
+)
+
+// chart packs deploy/chart under the name that helm package gives it, with the version and the image of the release. Its links
+// become folders. Helm itself would write other bytes after another checkout.
+func (b *builder) chart(ctx context.Context) error {
+	b.say("Packing the chart")
+	version := strings.TrimPrefix(b.version, "v")
+	files := map[string]image.File{}
+	for _, name := range []string{"", "base", "components", "crd"} {
+		folder := path.Join("deploy", cmp.Or(name, "chart"))
+		list, err := b.git(ctx, "ls-files", "--", folder)
+		if err != nil {
+			return err
+		}
+		for file := range strings.Lines(list) {
+			file = strings.TrimSpace(file)
+			from := filepath.Join(b.root, filepath.FromSlash(file))
+			// What .helmignore leaves out, and the links.
+			if info, err := os.Stat(from); err != nil || info.IsDir() || strings.HasPrefix(path.Ext(file), ".go") {
+				continue
+			}
+			content, err := os.ReadFile(from) //nolint:gosec // It is ours.
+			if err != nil {
+				return err
+			}
+			files[path.Join("classbind", name, strings.TrimPrefix(file, folder))] = image.File{Mode: 0o644, Content: content}
+		}
+	}
+	for _, change := range []struct{ file, from, to string }{
+		{"Chart.yaml", "\nversion: 0.0.0\n", "\nversion: " + version + "\n"},
+		{"Chart.yaml", "\nappVersion: dev\n", "\nappVersion: " + b.version + "\n"},
+		{"values.yaml", " repository: " + developed + "\n", " repository: " + b.image + "\n"},
+		{"values.yaml", " tag: dev\n", " tag: " + b.version + "\n"},
+		{"README.md", "`\"" + developed + "\"`", "`\"" + b.image + "\"`"},
+		{"README.md", "`\"dev\"`", "`\"" + b.version + "\"`"},
+	} {
+		file := files["classbind/"+change.file]
+		if strings.Count(string(file.Content), change.from) != 1 {
+			return fmt.Errorf("cannot pack the chart: %s must have %q once", change.file, change.from)
+		}
+		file.Content = []byte(strings.Replace(string(file.Content), change.from, change.to, 1))
+		files["classbind/"+change.file] = file
+	}
+	archive, err := b.targz(files)
+	b.files["classbind-"+version+".tgz"] = archive
+	return err
+}
