@@ -4,6 +4,7 @@ CRD_REF_DOCS   = go run github.com/elastic/crd-ref-docs@v0.3.0
 HELM_DOCS      = go run github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
 GOLANGCI_LINT  = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT     = go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+COSIGN         = go run github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
 CRANE          = go run github.com/google/go-containerregistry/cmd/crane@v0.22.1
 GOTESTSUM      = go run gotest.tools/gotestsum@v1.13.0
 GOVULNCHECK    = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -167,10 +168,10 @@ RELEASE_COMMAND := cd e2e && GOOS= GOARCH= CGO_ENABLED=0 GOFLAGS= GOTOOLCHAIN=go
 release: ## Build a release of this commit into dist/: make release VERSION=v0.1.0
 	@$(RELEASE_COMMAND) build $(VERSION)
 
-# e2e/publish has the settings: IMAGE, REGISTRY_USER, REGISTRY_PASSWORD, GITHUB_TOKEN.
+# e2e/publish has the settings: IMAGE, SIGN, REGISTRY_USER, REGISTRY_PASSWORD, GITHUB_TOKEN.
 .PHONY: publish
-publish: ## Push the image of dist/, and create the release on GitHub: make publish VERSION=v0.1.0
-	@CRANE='$(CRANE)' IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' e2e/publish $(VERSION)
+publish: ## Push and sign the image of dist/, and create the release on GitHub: make publish VERSION=v0.1.0 SIGN=keyless
+	@COSIGN='$(COSIGN)' CRANE='$(CRANE)' SIGN='$(SIGN)' IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' e2e/publish $(VERSION)
 
 # Run it alone, because it measures. ATTACK is one attack; without it, all run.
 .PHONY: hostile

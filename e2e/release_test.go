@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,8 +102,8 @@ func TestRelease(t *testing.T) {
 	r.dist = httptest.NewServer(http.FileServer(http.Dir(dist)))
 	t.Cleanup(r.dist.Close)
 	blocks := documented(t, "docs/releases.md")
-	require.Len(t, blocks, 4)
-	verify, build, krew, release := blocks[0], blocks[1], blocks[2], blocks[3]
+	require.Len(t, blocks, 6)
+	verify, signed, sbom, build, krew, release := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5]
 	block := func(t *testing.T, folder string, b docBlock) string {
 		t.Helper()
 		return r.must(t, folder, strings.Split(docRelease.ReplaceAllString(strings.Join(b.lines, "\n"), r.dist.URL+"/"), "\n")...)
@@ -123,9 +125,10 @@ func TestRelease(t *testing.T) {
 		r.validKrew(t, dist)
 	})
 	t.Run("Manifests", func(t *testing.T) {
+		digest := r.checkImage(t, dist)
 		for _, name := range []string{"install.yaml", "install-cert-manager.yaml"} {
 			text := readText(t, filepath.Join(dist, name))
-			assert.Equal(t, 1, strings.Count(text, "image: "+releaseImage+"\n"), "We should run the image of the release in %s.", name)
+			assert.Equal(t, 1, strings.Count(text, "image: "+releaseImage+"@"+digest+"\n"), "We should run the image of the release in %s.", name)
 			assert.NotContains(t, text, "localhost/")
 		}
 	})
@@ -136,9 +139,8 @@ func TestRelease(t *testing.T) {
 		sameObjects(t, readText(t, filepath.Join(dist, "install.yaml")), chart, "", classbind.Namespace)
 		sameObjects(t, readText(t, filepath.Join(dist, "install-cert-manager.yaml")), chart, "certificates: cert-manager", classbind.Namespace)
 	})
-	t.Run("Image", func(t *testing.T) { r.checkImage(t, dist) })
 	t.Run("SBOM", func(t *testing.T) { r.checkBOM(t, dist) })
-	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist) })
+	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist, slices.Concat(signed.lines, sbom.lines)) })
 }
 
 // refuses what is no release, before it builds anything.
@@ -184,8 +186,8 @@ func (r *releaseTest) validKrew(t *testing.T, dist string) {
 		"CGO_ENABLED=0 go run -mod=mod sigs.k8s.io/krew/cmd/validate-krew-manifest -skip-install -manifest classbind.yaml")
 }
 
-// checkImage has an image of each platform, which says where it comes from.
-func (r *releaseTest) checkImage(t *testing.T, dist string) {
+// checkImage has an image of each platform, which says where it comes from. It returns the digest of all.
+func (r *releaseTest) checkImage(t *testing.T, dist string) string {
 	t.Helper()
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xf '"+filepath.Join(dist, "classbind_v0.1.0_image.tar")+"'")
@@ -211,6 +213,7 @@ func (r *releaseTest) checkImage(t *testing.T, dist string) {
 		assert.Equal(t, releaseVersion, config.Config.Labels["org.opencontainers.image.version"])
 	}
 	assert.Equal(t, []string{"linux/amd64", "linux/arm64"}, platforms)
+	return named.Manifests[0].Digest.String()
 }
 
 // checkBOM lists the modules of the binary, which the binary itself knows, each with a license.
@@ -241,15 +244,41 @@ func (r *releaseTest) checkBOM(t *testing.T, dist string) {
 	assert.Equal(t, want, got)
 }
 
-// publishes to a registry on this machine. gh is the one part that is not real.
-func (r *releaseTest) publishes(t *testing.T, dist string) {
+// publishes to a registry on this machine, and verifies what is there as a user would. gh is not real, and a key signs instead of the
+// identity of a workflow.
+func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
 	called := r.stub(t, "gh")
-	out := r.must(t, r.root, "make publish VERSION=v0.1.0 IMAGE="+host+"/classbind")
+	user := t.TempDir()
+	tools := regexp.MustCompile(`(?m)^(COSIGN|CRANE) +=.*`).FindAllString(readText(t, filepath.Join(r.root, "Makefile")), -1)
+	require.Len(t, tools, 2)
+	for i, tool := range tools {
+		name, command, _ := strings.Cut(tool, "=")
+		tools[i] = strings.ToLower(strings.TrimSpace(name)) + "() { " + command + ` "$@"; }`
+	}
+	r.must(t, user, append(tools, "COSIGN_PASSWORD= cosign generate-key-pair")...)
+	out := r.must(t, r.root, "COSIGN_PASSWORD= make publish VERSION=v0.1.0 IMAGE="+host+"/classbind SIGN="+user+"/cosign.key")
 	assert.Contains(t, out, "==> Pushing "+host+"/classbind:v0.1.0")
+	text := strings.Join(verify, "\n")
+	for from, to := range map[string]string{
+		`--certificate-identity=https://github.com/classbind/classbind/.github/workflows/release.yaml@refs/tags/v0.1.0"`: `--key=` + user + `/cosign.pub"`,
+		`--certificate-oidc-issuer=https://token.actions.githubusercontent.com"`:                                         `--insecure-ignore-tlog=true"`,
+		"ghcr.io/classbind": host,
+	} {
+		require.Contains(t, text, from)
+		text = strings.ReplaceAll(text, from, to)
+	}
+	text = docRelease.ReplaceAllString(text, r.dist.URL+"/")
+	out = r.must(t, t.TempDir(), append(tools, text)...)
+	assert.Contains(t, out, "Verified OK", "We should have signed the checksums.")
+	assert.Equal(t, 2, strings.Count(out, `"type":"https://sigstore.dev/cosign/sign/v1"`), "We should have signed the image and the chart: %s", out)
+	assert.Contains(t, out, `"bomFormat": "CycloneDX"`)
+	r.must(t, user, append(tools, "COSIGN_PASSWORD= cosign generate-key-pair --output-key-prefix=another")...)
+	_, err := r.run(t, t.TempDir(), append(tools, strings.ReplaceAll(text, "cosign.pub", "another.pub"))...)
+	require.Error(t, err, "Another key should verify nothing.")
 	response, err := http.Get(server.URL + "/v2/classbind/manifests/v0.1.0") //nolint:noctx // It is on this machine.
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })

@@ -43,6 +43,8 @@ func (b *builder) chart(ctx context.Context) error {
 		{"Chart.yaml", "\nappVersion: dev\n", "\nappVersion: " + b.version + "\n"},
 		{"values.yaml", " repository: " + developed + "\n", " repository: " + b.image + "\n"},
 		{"values.yaml", " tag: dev\n", " tag: " + b.version + "\n"},
+		{"values.yaml", " digest: \"\"\n", " digest: " + b.digest.String() + "\n"},
+		{"README.md", "| `image.digest` | `\"\"` |", "| `image.digest` | `\"" + b.digest.String() + "\"` |"},
 		{"README.md", "`\"" + developed + "\"`", "`\"" + b.image + "\"`"},
 		{"README.md", "`\"dev\"`", "`\"" + b.version + "\"`"},
 	} {

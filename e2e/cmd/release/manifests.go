@@ -10,7 +10,7 @@ import (
 // developed is the name that deploy/ has for the image.
 const developed = "localhost/classbind"
 
-// manifests are deploy/ with the image of the release, each overlay in one file.
+// manifests are deploy/ with the image of the release, each overlay in one file. A registry can move a tag, but not a digest.
 func (b *builder) manifests(ctx context.Context) error {
 	b.say("Writing the manifests")
 	for name, overlay := range map[string]string{"install.yaml": "deploy", "install-cert-manager.yaml": "deploy/cert-manager"} {
@@ -42,9 +42,9 @@ func (b *builder) manifest(ctx context.Context, overlay string) (string, error) 
 	text := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%q]
-images: [{name: %s, newName: %q, newTag: %q}]
+images: [{name: %s, newName: %q, newTag: %q, digest: %q}]
 sortOptions: {order: fifo}
-`, filepath.ToSlash(base), developed, b.image, b.version)
+`, filepath.ToSlash(base), developed, b.image, b.version, b.digest)
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		return "", err
 	}

@@ -75,6 +75,7 @@ type builder struct {
 	project
 	source
 	work     string            // folder for what is no part of the release
+	digest   v1.Hash           // of the image of all platforms
 	files    map[string][]byte // of the release, by name
 	progress io.Writer
 }
@@ -127,6 +128,9 @@ func (b *builder) pack(context.Context) error {
 	index, err := image.Index(about, images...)
 	if err != nil {
 		return fmt.Errorf("cannot put the images of all platforms together: %w", err)
+	}
+	if b.digest, err = index.Digest(); err != nil {
+		return err
 	}
 	archive, err := image.Archive(b.image+":"+b.version, index)
 	if err != nil {
