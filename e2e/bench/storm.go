@@ -94,7 +94,8 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 			return nil, err
 		}
 	}
-	s.P99Ratio, s.P99RatioToQuiet = load.Ratio(here.rounds, elsewhere.rounds, round.p99Millis), load.Ratio(here.rounds, quiet.rounds, round.p99Millis)
+	s.P99Ratio = load.Ratio(here.rounds, elsewhere.rounds, round.p99Millis)
+	s.P99RatioToQuiet = load.Ratio(here.rounds, quiet.rounds, round.p99Millis)
 	return s, nil
 }
 

@@ -26,9 +26,6 @@ type Settings struct {
 	Repeated int
 }
 
-// commands that were built, and where the source of Kyverno is.
-type commands struct{ classbind, kyverno, kyvernoSource string }
-
 // result is what was measured of a contender.
 type result struct {
 	// creates by the number of clients, as in clientsOfCreates.
@@ -52,20 +49,19 @@ func Run(ctx context.Context, s Settings) (table string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var built commands
+	w := &world{settings: s}
 	err = progress.During(s.Progress, "building classbind and Kyverno (a first time, for ten minutes)", func() (err error) {
-		if built.classbind, err = classbind.Build(ctx, dir); err != nil {
+		if w.classbind, err = classbind.Build(ctx, dir); err != nil {
 			return err
 		}
-		built.kyverno, built.kyvernoSource, err = buildKyverno(ctx)
+		w.kyverno, w.kyvernoSource, err = buildKyverno(ctx)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	w, err := newWorld(ctx, s, built)
 	defer func() { err = errors.Join(err, w.stop()) }()
-	if err != nil {
+	if err := progress.During(s.Progress, "starting all that is compared", func() error { return w.start(ctx) }); err != nil {
 		return "", err
 	}
 	if err := w.measure(ctx); err != nil {
@@ -81,11 +77,11 @@ func (w *world) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, c := range w.contenders {
-		if err := w.measureDraws(ctx, c); err != nil {
-			return err
-		}
-		w.measureUnmatched(ctx, c)
+	if err := w.each(ctx, w.measureDraws); err != nil {
+		return err
+	}
+	if err := w.each(ctx, w.measureUnmatched); err != nil {
+		return err
 	}
 	if err := w.measureOutages(ctx, 1); err != nil {
 		return err
@@ -98,12 +94,19 @@ func (w *world) measure(ctx context.Context) error {
 	if err := w.measureOutages(ctx, 2); err != nil {
 		return err
 	}
+	return w.each(ctx, w.measureRepeats)
+}
+
+// each contender in turn.
+func (w *world) each(ctx context.Context, do func(ctx context.Context, c *contender) error) error {
 	for _, c := range w.contenders {
-		if err := w.measureRepeats(ctx, c); err != nil {
-			return err
+		if err := do(ctx, c); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
 }
 
-func (w *world) say(format string, args ...any) { _, _ = fmt.Fprintf(w.settings.Progress, format+"\n", args...) }
+func (w *world) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.settings.Progress, format+"\n", args...)
+}

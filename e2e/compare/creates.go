@@ -33,7 +33,7 @@ type creates struct {
 
 // measureCreates of all kinds in turn, in each round in another order.
 func (w *world) measureCreates(ctx context.Context, i, clients int) error {
-	all := append([]*contender{w.nobody}, w.contenders...)
+	all := w.all()
 	orders := rand.New(rand.NewPCG(1, uint64(clients))) //nolint:gosec // A run can be repeated.
 	for round := range w.settings.Rounds + warmRounds {
 		for _, k := range orders.Perm(len(all)) {
@@ -57,7 +57,9 @@ func (w *world) measureCreates(ctx context.Context, i, clients int) error {
 	return nil
 }
 
-func (c *creates) quantile(share float64) float64 { return load.Milliseconds(load.Quantile(c.took, share)) }
+func (c *creates) quantile(share float64) float64 {
+	return load.Milliseconds(load.Quantile(c.took, share))
+}
 
 // createTurn of claims, all of which have to be answered with a class if somebody is asked. They are stored, and stay.
 func (w *world) createTurn(ctx context.Context, c *contender, clients int, names string) ([]time.Duration, error) {

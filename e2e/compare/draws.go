@@ -3,6 +3,7 @@ package compare
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,15 +14,19 @@ import (
 func (w *world) measureDraws(ctx context.Context, c *contender) error {
 	var mu sync.Mutex
 	drawn := map[string]int{}
-	err := inParallel(ctx, clientsOfCreates[1], w.settings.Draws, func(ctx context.Context, i int) error {
-		class, err := w.createClaim(ctx, c, claim(c.kind, fmt.Sprintf("draw-%d", i), "pool-0"), metav1.DryRunAll)
+	names := make([]string, w.settings.Draws)
+	for i, random := 0, rand.New(rand.NewPCG(1, 2)); i < len(names); i++ { //nolint:gosec // All draw for the same names in each run.
+		names[i] = fmt.Sprintf("orders-%08x", random.Uint32())
+	}
+	err := inParallel(ctx, clientsOfCreates[1], len(names), func(ctx context.Context, i int) error {
+		class, err := w.createClaim(ctx, c, claim(c.kind, names[i], "pool-0"), metav1.DryRunAll)
 		mu.Lock()
 		defer mu.Unlock()
 		drawn[class]++
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.name, err)
+		return err
 	}
 	counts, weights := make([]int, poolSize), make([]int, poolSize)
 	for i := range poolSize {
@@ -66,7 +71,7 @@ func (w *world) measureRepeats(ctx context.Context, c *contender) error {
 				classes[n], err = w.createClaim(ctx, c, body, dryRun...)
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+				return err
 			}
 			if n > 0 {
 				if err := w.client.Delete().Namespace(namespace).Resource(c.resource()).Name(name).Do(ctx).Error(); err != nil {
@@ -86,10 +91,11 @@ func (w *world) measureRepeats(ctx context.Context, c *contender) error {
 }
 
 // measureUnmatched keeps what the author reads of a claim that no class matches.
-func (w *world) measureUnmatched(ctx context.Context, c *contender) {
+func (w *world) measureUnmatched(ctx context.Context, c *contender) error {
 	c.unmatched = "(nothing: the claim is stored without a class)"
 	if _, err := w.createClaim(ctx, c, claim(c.kind, "orders", "pool-99"), metav1.DryRunAll); err != nil {
 		c.unmatched = err.Error()
 	}
 	w.say("  no match: %s: %s", c.name, c.unmatched)
+	return ctx.Err()
 }

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,26 +24,23 @@ type outage struct {
 
 // measureOutages with so many replicas, one of which is killed.
 func (w *world) measureOutages(ctx context.Context, replicas int) error {
-	claims, err := client.New(w.Config, client.Options{})
-	if err != nil {
-		return err
-	}
-	for _, c := range w.contenders {
+	return w.each(ctx, func(ctx context.Context, c *contender) (err error) {
 		if c.server == nil {
-			continue
+			return nil
 		}
-		o, err := w.restartUnderLoad(ctx, claims, c)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		c.outages[replicas-1] = o
+		o := &c.outages[replicas-1]
+		*o, err = w.restartUnderLoad(ctx, c)
 		w.say("  kill, replicas %d: %s: %d failed until %s, %d without a class, ready after %s",
 			replicas, c.name, o.failed, o.lasted, o.unbound, o.restarted)
-	}
-	return nil
+		return err
+	})
 }
 
-func (w *world) restartUnderLoad(ctx context.Context, claims client.Client, c *contender) (o outage, err error) {
+func (w *world) restartUnderLoad(ctx context.Context, c *contender) (o outage, err error) {
+	claims, err := client.New(w.Config, client.Options{})
+	if err != nil {
+		return o, err
+	}
 	l := load.Start(ctx, load.Options{
 		Client: claims, Kinds: []schema.GroupVersionKind{{Group: group, Version: version, Kind: c.kind}},
 		Namespace: ofRestarts, Spec: spec("pool-1"), PerSecond: perSecond,

@@ -37,7 +37,7 @@ func (w *world) newService(name string) (*service, error) {
 }
 
 // newClassbind installs deploy. Its replicas have the rights of its ServiceAccount.
-func (w *world) newClassbind(ctx context.Context, command string) (*service, error) {
+func (w *world) newClassbind(ctx context.Context) (*service, error) {
 	deploy, err := classbind.Deploy(ctx)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (w *world) newClassbind(ctx context.Context, command string) (*service, err
 		return nil, err
 	}
 	s.launch = func(_ int, log *os.File) (*classbind.Process, error) {
-		return classbind.Start(command, kubeconfigs[0], log, "--webhook-url="+s.balancer.URL)
+		return classbind.Start(w.classbind, kubeconfigs[0], log, "--webhook-url="+s.balancer.URL)
 	}
 	s.ready = func(ctx context.Context, p *classbind.Process) error { return p.Ready(ctx) }
 	return s, nil
@@ -59,7 +59,7 @@ func (w *world) newClassbind(ctx context.Context, command string) (*service, err
 
 // add a replica, and wait until it serves.
 func (s *service) add(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", s.name, len(s.replicas)))) //nolint:gosec // The folder is ours.
+	log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", s.name, len(s.replicas))))
 	if err != nil {
 		return err
 	}

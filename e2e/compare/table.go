@@ -3,13 +3,14 @@ package compare
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/discovery"
 )
 
 // The table stands between these lines of the document.
@@ -38,19 +39,14 @@ func (w *world) table(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot find the commit: %w", err)
 	}
-	kubernetes, _, err := w.Kubectl(ctx, nil, "version", "--output=json")
+	server, err := discovery.NewDiscoveryClientForConfigOrDie(w.Config).ServerVersion()
 	if err != nil {
 		return "", err
 	}
-	_, kubernetes, found := strings.Cut(kubernetes, `"serverVersion"`)
-	_, kubernetes, _ = strings.Cut(kubernetes, `"gitVersion": "`)
-	kubernetes, _, _ = strings.Cut(kubernetes, `"`)
-	if !found {
-		return "", errors.New("kubectl does not tell the version of the API server")
-	}
 	made := fmt.Sprintf("Measured on %s, with %d cores that everything shares: classbind at commit %s, Kyverno %s, Kubernetes %s, %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), bytes.TrimSpace(commit), KyvernoVersion, kubernetes, runtime.Version())
-	return begin + made + render(w.settings, w.nobody, w.contenders) + end, nil
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), bytes.TrimSpace(commit),
+		KyvernoVersion, server.GitVersion, runtime.Version())
+	return begin + made + render(w.settings, w.all()) + end, nil
 }
 
 // row of a table: what is measured, by which file, and the value of a contender.
@@ -59,23 +55,19 @@ type row struct {
 	value      func(c *contender) string
 }
 
-func rows(s Settings, nobody *contender) (rows []row) {
+func rows(s Settings) (rows []row) {
 	for i, clients := range clientsOfCreates {
 		rows = append(rows, row{
-			fmt.Sprintf("create, %s, p50 and p99 in ms; nobody asked: %s", plural(clients, "client"), nobody.creates[i].quantiles()), "creates.go",
+			fmt.Sprintf("create, %s: p50 and p99 in ms", plural(clients, "client")), "creates.go",
 			func(c *contender) string { return c.creates[i].quantiles() },
 		}, row{
-			fmt.Sprintf("the p50 as a multiple of a create with nobody asked, %s", plural(clients, "client")), "creates.go",
+			"the p50 as a multiple of that with nobody asked", "creates.go",
 			func(c *contender) string { return fmt.Sprintf("%.2f", c.creates[i].ratio) },
 		})
 	}
-	for i := range 2 {
-		what := "the only replica killed"
-		if i > 0 {
-			what = "one of two replicas killed"
-		}
+	for i, killed := range []string{"the only replica killed", "one of two replicas killed"} {
 		rows = append(rows, row{
-			fmt.Sprintf("%s, at %d creates a second: failed, stored without a class, seconds until the last of them", what, perSecond), "outages.go",
+			killed + ": creates that failed, claims stored without a class, seconds until the last failure", "outages.go",
 			func(c *contender) string {
 				if c.server == nil {
 					return "no process"
@@ -89,10 +81,10 @@ func rows(s Settings, nobody *contender) (rows []row) {
 		fmt.Sprintf("chi-square of %d draws, 9 degrees of freedom", s.Draws), "draws.go",
 		func(c *contender) string { return fmt.Sprintf("%.1f", c.chiSquare) },
 	}, row{
-		fmt.Sprintf("of %d claims: dry runs with the class of the create", s.Repeated), "draws.go",
+		fmt.Sprintf("dry runs with the class of the create, of %d", s.Repeated), "draws.go",
 		func(c *contender) string { return fmt.Sprint(c.dryRuns) },
 	}, row{
-		fmt.Sprintf("of %d claims: those with the same class when they are created again", s.Repeated), "draws.go",
+		fmt.Sprintf("claims with the same class when created again, of %d", s.Repeated), "draws.go",
 		func(c *contender) string { return fmt.Sprint(c.retries) },
 	})
 }
@@ -104,10 +96,12 @@ func plural(n int, what string) string {
 	return fmt.Sprint(n, " ", what, "s")
 }
 
-func (c *creates) quantiles() string { return fmt.Sprintf("%.2f, %.1f", c.quantile(.5), c.quantile(.99)) }
+func (c *creates) quantiles() string {
+	return fmt.Sprintf("%.2f, %.1f", c.quantile(.5), c.quantile(.99))
+}
 
-// render the table, and below it what authors read.
-func render(s Settings, nobody *contender, contenders []*contender) string {
+// render the table, and below it what authors read. Of the first, which is nobody, only creates are measured.
+func render(s Settings, contenders []*contender) string {
 	var text strings.Builder
 	line := func(cells ...string) { text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 	names := []string{"measured"}
@@ -117,19 +111,20 @@ func render(s Settings, nobody *contender, contenders []*contender) string {
 	text.WriteString("\n")
 	line(append(names, "by")...)
 	text.WriteString(strings.Repeat("|---", len(names)+1) + "|\n")
-	for _, r := range rows(s, nobody) {
+	for _, r := range rows(s) {
 		cells := []string{r.what}
-		for _, c := range contenders {
+		for i, c := range contenders {
+			if i == 0 && r.file != "creates.go" {
+				cells = append(cells, "")
+				continue
+			}
 			cells = append(cells, r.value(c))
 		}
 		line(append(cells, fmt.Sprintf("[`%[1]s`](../e2e/compare/%[1]s)", r.file))...)
 	}
 	text.WriteString("\nWhat the author of a claim reads if no class matches ([`draws.go`](../e2e/compare/draws.go)):\n\n```text\n")
-	for i, c := range contenders {
-		if i > 0 {
-			text.WriteString("\n")
-		}
-		text.WriteString(c.name + ":\n" + c.unmatched + "\n")
+	for _, c := range contenders[1:] {
+		text.WriteString(c.name + ":\n" + c.unmatched + "\n\n")
 	}
-	return text.String() + "```\n"
+	return strings.TrimSuffix(text.String(), "\n") + "```\n"
 }

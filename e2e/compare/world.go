@@ -18,7 +18,6 @@ import (
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
-	"github.com/classbind/classbind/e2e/progress"
 )
 
 const (
@@ -45,7 +44,10 @@ var (
 // world is a control plane with classes, and all contenders at once. What is compared takes turns.
 type world struct {
 	*controlplane.ControlPlane
-	settings   Settings
+	settings Settings
+	// Commands that were built, and the folder of Kyverno's source.
+	classbind, kyverno, kyvernoSource string
+
 	client     *rest.RESTClient
 	nobody     *contender
 	contenders []*contender
@@ -60,37 +62,27 @@ type contender struct {
 	result
 }
 
-// newWorld returns once each contender gives a claim a class. The caller stops it, also after an error.
-func newWorld(ctx context.Context, s Settings, commands commands) (w *world, err error) {
-	w = &world{settings: s}
-	err = progress.During(s.Progress, "starting a control plane", func() (err error) {
-		w.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{Progress: s.Progress, ConnectionPerWebhookCall: true})
+// start all, and return once each contender gives a claim a class. The caller stops it, also after an error.
+func (w *world) start(ctx context.Context) (err error) {
+	o := controlplane.Options{Progress: w.settings.Progress, ConnectionPerWebhookCall: true}
+	if w.ControlPlane, err = controlplane.Start(ctx, o); err != nil {
 		return err
-	})
-	if err != nil {
-		return w, err
 	}
 	config := rest.CopyConfig(w.Config)
 	config.APIPath, config.GroupVersion = "/apis", &schema.GroupVersion{Group: group, Version: version}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	if w.client, err = rest.RESTClientFor(config); err != nil {
-		return w, err
+		return err
 	}
-	return w, progress.During(s.Progress, "starting classbind and Kyverno "+KyvernoVersion, func() error {
-		return w.setUp(ctx, commands)
-	})
-}
-
-func (w *world) setUp(ctx context.Context, commands commands) error {
-	ofClassbind, err := w.newClassbind(ctx, commands.classbind)
+	ofClassbind, err := w.newClassbind(ctx)
 	if err != nil {
 		return err
 	}
-	ofKyverno, err := w.newKyverno(ctx, commands.kyverno, commands.kyvernoSource)
+	ofKyverno, err := w.newKyverno(ctx)
 	if err != nil {
 		return err
 	}
-	w.nobody = &contender{name: "nobody", kind: "FreeClaim"}
+	w.nobody = &contender{name: "nobody asked", kind: "FreeClaim"}
 	w.contenders = []*contender{
 		{name: "classbind", kind: "ClassbindClaim", server: ofClassbind},
 		{name: "Kyverno, listing", kind: "ListClaim", server: ofKyverno},
@@ -113,12 +105,7 @@ func (w *world) setUp(ctx context.Context, commands commands) error {
 	if err := w.create(ctx, forKyverno); err != nil { // Kyverno checks its policies in a webhook.
 		return err
 	}
-	for _, c := range w.contenders {
-		if err := w.await(ctx, c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.each(ctx, w.await)
 }
 
 // kinds of class and of claims, all alike.
@@ -127,12 +114,18 @@ func (w *world) kinds() string {
        classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}},
        classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}},
        engineVersion: {type: string}, storageGB: {type: integer, minimum: 1}}}}}`
-	manifest := classbind.CRD("DatabaseClass", "databaseclasses."+group, "Cluster", classbind.AnySchema)
-	for _, c := range append([]*contender{w.nobody}, w.contenders...) {
-		manifest += classbind.CRD(c.kind, c.resource()+"."+group, "Namespaced", claim)
+	manifest := []string{
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: " + ofRestarts + "}\n",
+		classbind.CRD("DatabaseClass", "databaseclasses."+group, "Cluster", classbind.AnySchema),
 	}
-	return manifest + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + ofRestarts + "}\n"
+	for _, c := range w.all() {
+		manifest = append(manifest, classbind.CRD(c.kind, c.resource()+"."+group, "Namespaced", claim))
+	}
+	return strings.Join(manifest, "")
 }
+
+// all contenders, after nobody.
+func (w *world) all() []*contender { return append([]*contender{w.nobody}, w.contenders...) }
 
 func (c *contender) resource() string { return strings.ToLower(c.kind) + "s" }
 
@@ -142,8 +135,9 @@ func classes() string {
 	lists := map[string]string{}
 	for i := range pools * poolSize {
 		pool, name := i/poolSize, fmt.Sprintf("class-%03d", i)
-		_, _ = fmt.Fprintf(&manifest, "---\napiVersion: %s/%s\nkind: DatabaseClass\nmetadata: {name: %s, labels: {pool: pool-%d, region: eu}, "+
-			"annotations: {classbind.io/weight: %q}}\nspec: {tier: db-custom-2-7680}\n", group, version, name, pool, fmt.Sprint(weight(i)))
+		_, _ = fmt.Fprintf(&manifest, "---\napiVersion: %s/%s\nkind: DatabaseClass\nmetadata:\n  name: %s\n"+
+			"  labels: {pool: pool-%d, region: eu}\n  annotations: {classbind.io/weight: \"%d\"}\nspec: {tier: db-custom-2-7680}\n",
+			group, version, name, pool, weight(i))
 		lists[fmt.Sprint("pool-", pool)] += strings.Repeat(","+name, weight(i))
 	}
 	manifest.WriteString("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: classes, namespace: " + namespace + "}\ndata:\n")
@@ -173,7 +167,7 @@ func (w *world) await(ctx context.Context, c *contender) error {
 		return class != "", nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not bind claims: %w: %w", c.name, err, why)
+		return fmt.Errorf("no claim is bound: %w: %w", err, why)
 	}
 	return nil
 }

@@ -53,9 +53,9 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}
-	c.Flags().IntVar(&s.Rounds, "rounds", 60, "rounds of 25 creates of each kind, for each number of clients")
-	c.Flags().IntVar(&s.Draws, "draws", 3000, "draws of the chi-square test")
-	c.Flags().IntVar(&s.Repeated, "repeated", 100, "claims that are created repeatedly")
+	c.Flags().IntVar(&s.Rounds, "rounds", 25, "rounds of 25 creates of each kind, for each number of clients")
+	c.Flags().IntVar(&s.Draws, "draws", 2000, "draws of the chi-square test")
+	c.Flags().IntVar(&s.Repeated, "repeated", 50, "claims that are created repeatedly")
 	c.Flags().StringVar(&page, "page", "", "document into which the table is written")
 	return c
 }
