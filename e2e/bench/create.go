@@ -9,10 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/e2e/load"
 )
@@ -205,25 +202,19 @@ func (m *many) createClaims(ctx context.Context, s *sort, clients int, names str
 		}
 	}
 	took := make([]time.Duration, len(bodies))
-	next := atomic.Int64{}
-	all, creating := errgroup.WithContext(ctx)
-	for range clients {
-		all.Go(func() error {
-			for i := int(next.Add(1)) - 1; i < len(bodies); i = int(next.Add(1)) - 1 {
-				begin := time.Now()
-				answer, err := m.createClaim(creating, s.kind, bodies[i], false)
-				took[i] = time.Since(begin)
-				if err != nil {
-					return err
-				}
-				if wants := s.reference || s.asked != askedNobody; wants != bytes.Contains(answer, []byte(`"classRef"`)) {
-					return fmt.Errorf("a claim (%s) is stored as %s", s, answer)
-				}
-			}
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
+	err := load.InParallel(ctx, clients, len(bodies), func(ctx context.Context, i int) error {
+		begin := time.Now()
+		answer, err := m.createClaim(ctx, s.kind, bodies[i], false)
+		took[i] = time.Since(begin)
+		if err != nil {
+			return err
+		}
+		if wants := s.reference || s.asked != askedNobody; wants != bytes.Contains(answer, []byte(`"classRef"`)) {
+			return fmt.Errorf("a claim (%s) is stored as %s", s, answer)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	slices.Sort(took)

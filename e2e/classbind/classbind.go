@@ -108,18 +108,26 @@ func Run(cmd *exec.Cmd, log io.Writer) (*Process, error) {
 
 // Ready waits until the replica says that it is.
 func (p *Process) Ready(ctx context.Context) error {
+	if err := p.Await(ctx, p.Probe); err != nil {
+		return fmt.Errorf("classbind is not ready: %w", err)
+	}
+	return nil
+}
+
+// Await a probe that succeeds, or the end of the process.
+func (p *Process) Await(ctx context.Context, probe func(ctx context.Context) error) error {
 	why := errors.New("it did not answer")
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.exited:
-			return false, fmt.Errorf("classbind ended: %w", p.err)
+			return false, fmt.Errorf("it ended: %w", p.err)
 		default:
 		}
-		why = p.Probe(ctx)
+		why = probe(ctx)
 		return why == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("classbind is not ready: %w: %w", err, why)
+		return fmt.Errorf("%w: %w", err, why)
 	}
 	return nil
 }

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/e2e/load"
 )
@@ -68,7 +65,7 @@ func (w *world) createTurn(ctx context.Context, c *contender, clients int, names
 		bodies[i] = claim(c.kind, fmt.Sprintf("%s-%d", names, i), fmt.Sprint("pool-", i%pools))
 	}
 	took := make([]time.Duration, turn)
-	return took, inParallel(ctx, clients, turn, func(ctx context.Context, i int) error {
+	return took, load.InParallel(ctx, clients, turn, func(ctx context.Context, i int) error {
 		begin := time.Now()
 		class, err := w.createClaim(ctx, c, bodies[i])
 		took[i] = time.Since(begin)
@@ -77,21 +74,4 @@ func (w *world) createTurn(ctx context.Context, c *contender, clients int, names
 		}
 		return err
 	})
-}
-
-// inParallel does n things by so many clients.
-func inParallel(ctx context.Context, clients, n int, do func(ctx context.Context, i int) error) error {
-	next := atomic.Int64{}
-	all, ctx := errgroup.WithContext(ctx)
-	for range clients {
-		all.Go(func() error {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := do(ctx, i); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return all.Wait()
 }

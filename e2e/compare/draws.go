@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // measureDraws of one pool, in which one class has a weight of 3 and nine have 1. They are dry runs.
@@ -18,7 +20,7 @@ func (w *world) measureDraws(ctx context.Context, c *contender) error {
 	for i, random := 0, rand.New(rand.NewPCG(1, 2)); i < len(names); i++ { //nolint:gosec // All draw for the same names in each run.
 		names[i] = fmt.Sprintf("orders-%08x", random.Uint32())
 	}
-	err := inParallel(ctx, clientsOfCreates[1], len(names), func(ctx context.Context, i int) error {
+	err := load.InParallel(ctx, clientsOfCreates[1], len(names), func(ctx context.Context, i int) error {
 		class, err := w.createClaim(ctx, c, claim(c.kind, names[i], "pool-0"), metav1.DryRunAll)
 		mu.Lock()
 		defer mu.Unlock()

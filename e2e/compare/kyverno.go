@@ -12,10 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/e2e/classbind"
 )
@@ -111,24 +109,18 @@ func (w *world) newKyverno(ctx context.Context) (*service, error) {
 
 // kyvernoReady asks what the readinessProbe of the Deployment asks.
 func kyvernoReady(ctx context.Context, p *classbind.Process) error {
-	probe := http.Client{Transport: &http.Transport{
+	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // A kubelet does not verify it either.
 		DisableKeepAlives: true,
 	}}
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-p.Ended():
-			return false, errors.New("it ended")
-		default:
-		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/health/readiness", nil)
+	return p.Await(ctx, func(context.Context) error {
+		response, err := client.Get(p.URL + "/health/readiness")
 		if err != nil {
-			return false, err
+			return err
 		}
-		response, err := probe.Do(request)
-		if err != nil {
-			return false, nil //nolint:nilerr // It does not listen yet.
+		if response.StatusCode != http.StatusOK {
+			err = errors.New(response.Status)
 		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
+		return errors.Join(err, response.Body.Close())
 	})
 }

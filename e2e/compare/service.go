@@ -2,10 +2,8 @@ package compare
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/classbind/classbind/e2e/classbind"
@@ -22,7 +20,6 @@ type service struct {
 	ready  func(ctx context.Context, p *classbind.Process) error
 
 	replicas []*classbind.Process
-	logs     []*os.File
 }
 
 // newService has no replica yet.
@@ -59,16 +56,17 @@ func (w *world) newClassbind(ctx context.Context) (*service, error) {
 
 // add a replica, and wait until it serves.
 func (s *service) add(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", s.name, len(s.replicas))))
-	if err != nil {
-		return err
-	}
-	s.replicas, s.logs = append(s.replicas, nil), append(s.logs, log)
+	s.replicas = append(s.replicas, nil)
 	return s.start(ctx, len(s.replicas)-1)
 }
 
 func (s *service) start(ctx context.Context, number int) error {
-	p, err := s.launch(number, s.logs[number])
+	log, err := os.CreateTemp(s.dir, fmt.Sprintf("%s-%d-*.log", s.name, number))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // The process has its own.
+	p, err := s.launch(number, log)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", s.name, err)
 	}
@@ -76,8 +74,8 @@ func (s *service) start(ctx context.Context, number int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := s.ready(ctx, p); err != nil {
-		log, _ := os.ReadFile(s.logs[number].Name())
-		return fmt.Errorf("%s is not ready: %w; the end of its log:\n%s", s.name, err, log[max(0, len(log)-2000):])
+		text, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("%s is not ready: %w; the end of its log:\n%s", s.name, err, text[max(0, len(text)-2000):])
 	}
 	s.balancer.Add(address(p))
 	return nil
@@ -99,9 +97,5 @@ func (s *service) stop() error {
 			_ = p.Stop()
 		}
 	}
-	errs := []error{s.balancer.Close()}
-	for _, log := range s.logs {
-		errs = append(errs, log.Close())
-	}
-	return errors.Join(errs...)
+	return s.balancer.Close()
 }

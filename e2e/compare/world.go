@@ -11,9 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/e2e/classbind"
@@ -68,10 +66,7 @@ func (w *world) start(ctx context.Context) (err error) {
 	if w.ControlPlane, err = controlplane.Start(ctx, o); err != nil {
 		return err
 	}
-	config := rest.CopyConfig(w.Config)
-	config.APIPath, config.GroupVersion = "/apis", &schema.GroupVersion{Group: group, Version: version}
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	if w.client, err = rest.RESTClientFor(config); err != nil {
+	if w.client, err = w.Client(group, version); err != nil {
 		return err
 	}
 	ofClassbind, err := w.newClassbind(ctx)
