@@ -197,6 +197,12 @@ bench: control-plane ## Measure beside a webhook that does nothing, and judge: m
 	@echo "==> Compiling the measurement (a first time, for half a minute)"
 	@$(E2E) go run ./cmd/bench $(if $(ONLY),--only=$(ONLY)) $(if $(ROUNDS),--rounds=$(ROUNDS)) $(FLAGS)
 
+# Settings: the flags of --help as FLAGS.
+.PHONY: compare
+compare: control-plane ## Measure beside Kyverno and a MutatingAdmissionPolicy, and write the table of docs/compare.md
+	@echo "==> Compiling the comparison (a first time, for half a minute)"
+	@$(E2E) go run ./cmd/compare --page=../docs/compare.md $(FLAGS)
+
 .PHONY: microbench
 microbench: ## Run the Go benchmarks, for benchstat: make microbench COUNT=10
 	@go test -run '^$$' -bench . -benchmem -count=$(or $(COUNT),1) ./selector ./selector/expression ./webhook

@@ -13,9 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -69,11 +67,8 @@ func (c *cluster) setUp(ctx context.Context) (err error) {
 	if c.clientset, err = kubernetes.NewForConfig(c.Config); err != nil {
 		return err
 	}
-	config := rest.CopyConfig(c.Config)
-	config.APIPath, config.GroupVersion = "/apis", &schema.GroupVersion{Group: group, Version: version}
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	if c.client, err = rest.RESTClientFor(config); err != nil {
-		return fmt.Errorf("cannot make a client: %w", err)
+	if c.client, err = c.Client(group, version); err != nil {
+		return err
 	}
 	if err := c.kubectl(ctx, c.kinds.definitions(), "create", "-f", "-"); err != nil {
 		return err

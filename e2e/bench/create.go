@@ -9,10 +9,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // namespace of the claims that are created.
@@ -44,7 +43,7 @@ type Created struct {
 	P50Millis float64
 	P99Millis float64
 	// AddedMillis is how much more the p50 of a turn is than in the same turn when
-	// nobody is asked: the mean of the middle half of all turns (see shift).
+	// nobody is asked: the mean of the middle half of all turns (see load.Shift).
 	AddedMillis float64
 	// BeyondDoNothingMillis is the same beside the do-nothing webhook; nothing where
 	// the claims have a reference.
@@ -162,7 +161,7 @@ func (m *many) createRound(ctx context.Context, all []*sort, clients, n int) err
 				return err
 			}
 			if n > 0 {
-				all[i].p50, all[i].took = append(all[i].p50, millis(quantile(took, .5))), append(all[i].took, took...)
+				all[i].p50, all[i].took = append(all[i].p50, millis(load.Quantile(took, .5))), append(all[i].took, took...)
 			}
 		}
 	}
@@ -178,7 +177,7 @@ func (m *many) createRound(ctx context.Context, all []*sort, clients, n int) err
 	}
 	texts := make([]string, len(all))
 	for i, s := range all {
-		texts[i] = fmt.Sprintf("%s %.2f", s, median(s.p50))
+		texts[i] = fmt.Sprintf("%s %.2f", s, load.Median(s.p50))
 	}
 	m.settings.say("  create: round %d of %d, clients %d, p50 in ms: %s\n",
 		n, m.settings.Rounds, clients, strings.Join(texts, "; "))
@@ -203,25 +202,19 @@ func (m *many) createClaims(ctx context.Context, s *sort, clients int, names str
 		}
 	}
 	took := make([]time.Duration, len(bodies))
-	next := atomic.Int64{}
-	all, creating := errgroup.WithContext(ctx)
-	for range clients {
-		all.Go(func() error {
-			for i := int(next.Add(1)) - 1; i < len(bodies); i = int(next.Add(1)) - 1 {
-				begin := time.Now()
-				answer, err := m.createClaim(creating, s.kind, bodies[i], false)
-				took[i] = time.Since(begin)
-				if err != nil {
-					return err
-				}
-				if wants := s.reference || s.asked != askedNobody; wants != bytes.Contains(answer, []byte(`"classRef"`)) {
-					return fmt.Errorf("a claim (%s) is stored as %s", s, answer)
-				}
-			}
-			return nil
-		})
-	}
-	if err := all.Wait(); err != nil {
+	err := load.InParallel(ctx, clients, len(bodies), func(ctx context.Context, i int) error {
+		begin := time.Now()
+		answer, err := m.createClaim(ctx, s.kind, bodies[i], false)
+		took[i] = time.Since(begin)
+		if err != nil {
+			return err
+		}
+		if wants := s.reference || s.asked != askedNobody; wants != bytes.Contains(answer, []byte(`"classRef"`)) {
+			return fmt.Errorf("a claim (%s) is stored as %s", s, answer)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	slices.Sort(took)
@@ -248,12 +241,12 @@ func (s *sort) created(clients int, all []*sort) Created {
 		if i < 0 {
 			return 0
 		}
-		return shift(s.p50, all[i].p50)
+		return load.Shift(s.p50, all[i].p50)
 	}
 	slices.Sort(s.took)
 	return Created{
 		Asked: s.asked, Reference: s.reference, Clients: clients,
-		P50Millis: millis(quantile(s.took, .5)), P99Millis: millis(quantile(s.took, .99)),
+		P50Millis: millis(load.Quantile(s.took, .5)), P99Millis: millis(load.Quantile(s.took, .99)),
 		AddedMillis: beside(askedNobody), BeyondDoNothingMillis: beside(askedDoNothing),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // target is a webhook, and how it is driven.
@@ -135,7 +136,7 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	}
 	took := slices.Concat(l.took...)
 	slices.Sort(took)
-	r.Requests, r.P50, r.P99, r.Worst = len(took), quantile(took, .5), quantile(took, .99), quantile(took, 1)
+	r.Requests, r.P50, r.P99, r.Worst = len(took), load.Quantile(took, .5), load.Quantile(took, .99), load.Quantile(took, 1)
 	if r.Requests == 0 {
 		return r, fmt.Errorf("no request was answered within %s", d)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 const (
@@ -88,12 +89,13 @@ func (m *many) storm(ctx context.Context) (_ *Storm, err error) {
 	}
 	s := &Storm{Wanted: m.settings.Changes, Claims: m.settings.Claims}
 	for i, to := range []*Stormed{&s.Quiet, &s.Elsewhere, &s.Here} {
-		to.ChangesPerSecond = median(all[i].changes)
+		to.ChangesPerSecond = load.Median(all[i].changes)
 		if to.Served, err = served(t.process, all[i].rounds); err != nil {
 			return nil, err
 		}
 	}
-	s.P99Ratio, s.P99RatioToQuiet = ratio(here.rounds, elsewhere.rounds, round.p99Millis), ratio(here.rounds, quiet.rounds, round.p99Millis)
+	s.P99Ratio = load.Ratio(here.rounds, elsewhere.rounds, round.p99Millis)
+	s.P99RatioToQuiet = load.Ratio(here.rounds, quiet.rounds, round.p99Millis)
 	return s, nil
 }
 

@@ -10,6 +10,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // sizeTolerance is by how many bytes the answers of the two webhooks may differ.
@@ -38,10 +40,10 @@ type Served struct {
 // served are rounds of a process, in a report.
 func served(p *process, rounds []round) (Served, error) {
 	s := Served{
-		PerSecond: medianOf(rounds, round.perSecond),
-		P50Millis: medianOf(rounds, func(r round) float64 { return millis(r.P50) }),
-		P99Millis: medianOf(rounds, round.p99Millis),
-		CPUMicros: medianOf(rounds, round.cpuMicros),
+		PerSecond: load.MedianOf(rounds, round.perSecond),
+		P50Millis: load.MedianOf(rounds, func(r round) float64 { return millis(r.P50) }),
+		P99Millis: load.MedianOf(rounds, round.p99Millis),
+		CPUMicros: load.MedianOf(rounds, round.cpuMicros),
 	}
 	var err error
 	s.RSSBytes, _, err = p.memory()
@@ -81,20 +83,11 @@ func (m *many) webhook(ctx context.Context, doNothingCommand string) (_ *Webhook
 			return nil, err
 		}
 	}
-	w.ThroughputRatio = ratio(rounds[1], rounds[0], round.perSecond)
-	w.P50Ratio = ratio(rounds[1], rounds[0], func(r round) float64 { return millis(r.P50) })
-	w.P99Ratio = ratio(rounds[1], rounds[0], round.p99Millis)
-	w.CPURatio = ratio(rounds[1], rounds[0], round.cpuMicros)
+	w.ThroughputRatio = load.Ratio(rounds[1], rounds[0], round.perSecond)
+	w.P50Ratio = load.Ratio(rounds[1], rounds[0], func(r round) float64 { return millis(r.P50) })
+	w.P99Ratio = load.Ratio(rounds[1], rounds[0], round.p99Millis)
+	w.CPURatio = load.Ratio(rounds[1], rounds[0], round.cpuMicros)
 	return w, nil
-}
-
-// ratio of something of rounds to that of those beside them, the median.
-func ratio(of, to []round, value func(round) float64) float64 {
-	ratios := make([]float64, len(of))
-	for i := range of {
-		ratios[i] = value(of[i]) / value(to[i])
-	}
-	return median(ratios)
 }
 
 // startConstant starts a webhook that does nothing, with the answer of classbind.

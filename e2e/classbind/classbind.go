@@ -78,21 +78,26 @@ func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{
-		URL:        "https://localhost:" + ports[0],
-		MetricsURL: "http://localhost:" + ports[1] + "/metrics",
-		ProbeURL:   "http://localhost:" + ports[2],
-		exited:     make(chan struct{}),
-	}
-	p.cmd = exec.Command(command, append([]string{ //nolint:gosec // It runs the command under test.
+	p, err := Run(exec.Command(command, append([]string{ //nolint:gosec // It runs the command under test.
 		"serve", "--kubeconfig=" + kubeconfig, "--namespace=" + Namespace,
-		"--webhook-url=" + p.URL, "--webhook-bind-address=localhost:" + ports[0],
+		"--webhook-url=https://localhost:" + ports[0], "--webhook-bind-address=localhost:" + ports[0],
 		"--metrics-bind-address=localhost:" + ports[1], "--health-probe-bind-address=localhost:" + ports[2],
-	}, flags...)...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it: whoever starts a replica stops it.
-	if err := p.cmd.Start(); err != nil {
+	}, flags...)...), log)
+	if err != nil {
 		return nil, fmt.Errorf("cannot start classbind: %w", err)
+	}
+	p.URL = "https://localhost:" + ports[0]
+	p.MetricsURL, p.ProbeURL = "http://localhost:"+ports[1]+"/metrics", "http://localhost:"+ports[2]
+	return p, nil
+}
+
+// Run a command as a replica, whose URLs are the caller's to set. It need not be classbind.
+func Run(cmd *exec.Cmd, log io.Writer) (*Process, error) {
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it: whoever starts a replica stops it.
+	if err := cmd.Start(); err != nil {
+		return nil, err
 	}
 	go func() {
 		p.err = p.cmd.Wait()
@@ -103,18 +108,26 @@ func Start(command, kubeconfig string, log io.Writer, flags ...string) (*Process
 
 // Ready waits until the replica says that it is.
 func (p *Process) Ready(ctx context.Context) error {
+	if err := p.Await(ctx, p.Probe); err != nil {
+		return fmt.Errorf("classbind is not ready: %w", err)
+	}
+	return nil
+}
+
+// Await a probe that succeeds, or the end of the process.
+func (p *Process) Await(ctx context.Context, probe func(ctx context.Context) error) error {
 	why := errors.New("it did not answer")
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.exited:
-			return false, fmt.Errorf("classbind ended: %w", p.err)
+			return false, fmt.Errorf("it ended: %w", p.err)
 		default:
 		}
-		why = p.Probe(ctx)
+		why = probe(ctx)
 		return why == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("classbind is not ready: %w: %w", err, why)
+		return fmt.Errorf("%w: %w", err, why)
 	}
 	return nil
 }

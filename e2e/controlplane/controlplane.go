@@ -21,9 +21,11 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
@@ -161,6 +163,18 @@ func (c *ControlPlane) restart(do func() error) error {
 		}
 	}
 	return nil
+}
+
+// Client of the admin's for the kinds of a group and version, as raw JSON.
+func (c *ControlPlane) Client(group, version string) (*rest.RESTClient, error) {
+	config := rest.CopyConfig(c.Config)
+	config.APIPath, config.GroupVersion = "/apis", &schema.GroupVersion{Group: group, Version: version}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	return client, nil
 }
 
 // Kubectl runs kubectl as the admin, or with the --kubeconfig in args. The error has standard error in it.

@@ -1,13 +1,13 @@
-package bench
+package load
 
 import (
 	"cmp"
 	"slices"
 )
 
-// quantile of values that are sorted: the least that at least that share of them
+// Quantile of values that are sorted: the least that at least that share of them
 // does not exceed; zero of nothing.
-func quantile[T cmp.Ordered](sorted []T, share float64) T {
+func Quantile[T cmp.Ordered](sorted []T, share float64) T {
 	var zero T
 	if len(sorted) == 0 {
 		return zero
@@ -19,9 +19,9 @@ func quantile[T cmp.Ordered](sorted []T, share float64) T {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// median of values in any order: of an even number, the mean of the two in the
+// Median of values in any order: of an even number, the mean of the two in the
 // middle.
-func median(values []float64) float64 {
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
@@ -30,20 +30,29 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// medianOf something of each item.
-func medianOf[T any](items []T, value func(T) float64) float64 {
+// MedianOf something of each item.
+func MedianOf[T any](items []T, value func(T) float64) float64 {
 	values := make([]float64, len(items))
 	for i, item := range items {
 		values[i] = value(item)
 	}
-	return median(values)
+	return Median(values)
 }
 
-// shift of values from those beside them: the mean of the middle half of their
+// Ratio of something of rounds to that of those beside them, the median.
+func Ratio[T any](of, to []T, value func(T) float64) float64 {
+	ratios := make([]float64, len(of))
+	for i := range of {
+		ratios[i] = value(of[i]) / value(to[i])
+	}
+	return Median(ratios)
+}
+
+// Shift of values from those beside them: the mean of the middle half of their
 // differences. It ignores turns in which the machine did something else for one of
 // the two, as a median does, and uses more of the others: of normal noise, its
 // variance is three quarters of the median's.
-func shift(of, from []float64) float64 {
+func Shift(of, from []float64) float64 {
 	differences := make([]float64, len(of))
 	for i := range of {
 		differences[i] = of[i] - from[i]
