@@ -69,11 +69,12 @@ image-archive: build ## Write the same image to bin/classbind.tar, without a con
 	$(E2E) GOOS= GOARCH= go run ./cmd/image --output ../bin/classbind.tar $(IMAGE) ../bin/classbind
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, the table of the chart's values, and what docs/ has of the API, its names and its limits
+generate: ## Generate deepcopy functions, CRDs, the marks of presets, the table of the chart's values, docs/api-reference.md, and parts of other pages
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crd
 	@CGO_ENABLED=0 $(CRD_REF_DOCS) --source-path=api/v1beta1 --config=api/crd-ref-docs.yaml --renderer=markdown --output-path=docs/api-reference.md --log-level=error
 	@CGO_ENABLED=0 $(HELM_DOCS) --chart-search-root=deploy/chart --sort-values-order=file --log-level=error
 	@go test -run 'TestSecurity$$|TestNames$$' ./api/v1beta1 -update
+	@go test -run 'TestMarks$$' ./deploy/kinds -update
 
 .PHONY: lint
 lint: ## Lint all modules, and the workflows of GitHub
@@ -113,7 +114,7 @@ check: generate ## Generate, lint, run the unit tests, and prove that generated 
 	cd e2e/oldest && go mod tidy -diff
 	cd e2e/docs && go mod tidy -diff
 	cd e2e/ui && go mod tidy -diff
-	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/chart/README.md docs/api-reference.md docs/api.md docs/security.md
+	git diff --exit-code -- 'api/**/zz_generated.*' 'deploy/crd/classbind.io_*' deploy/kinds deploy/chart/README.md docs/api-reference.md docs/api.md docs/security.md
 	$(MAKE) size lint unit promql docs
 
 .PHONY: size

@@ -39,6 +39,10 @@ const (
 	// Written by classbind when it binds the claim, read by people and "classbind explain".
 	DecisionAnnotation = "classbind.io/decision"
 
+	// PresetAnnotation on a registration or a role says of which preset it is a copy, and of
+	// which edition: PRESET@HASH. Written in the presets, read by "classbind check".
+	PresetAnnotation = "classbind.io/preset"
+
 	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
 	// admitted as its default. Written and read by the guard.
 	HolderUIDAnnotation = "classbind.io/holder-uid"

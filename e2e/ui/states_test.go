@@ -43,7 +43,40 @@ func TestStates(t *testing.T) {
 	b.accessible("stale")
 }
 
-// TestRights is for somebody who may read nothing.
+// TestHostile has a class that is called like a script, which is a name that Kubernetes allows ClusterRoles.
+func TestHostile(t *testing.T) {
+	const kind, name = "claims.hostile.test", "<img src=x onerror=alert(1)>"
+	w := newWorld(t)
+	w.install(t)
+	w.kubectl(t, classbind.CRD("Claim", kind, "Namespaced", classbind.AnySchema), "apply", "-f", "-")
+	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
+	const roles = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: '" + name + "', labels: {from: outside}, annotations: {classbind.io/weight: '%s'}}\n"
+	w.kubectl(t, fmt.Sprintf(roles, "<b>much</b>")+"---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: "+kind+"}\n---\n"+
+		"apiVersion: classbind.io/v1beta1\nkind: ClassKind\nmetadata: {name: clusterroles.rbac.authorization.k8s.io}\nspec: {claimKinds: [{name: "+kind+"}]}\n---\n"+
+		"apiVersion: hostile.test/v1\nkind: Claim\nmetadata: {name: a, namespace: default}\nspec: {classSelector: {matchLabels: {from: outside}}}\n---\n"+
+		"apiVersion: hostile.test/v1\nkind: Claim\nmetadata: {name: b, namespace: default}\nspec: {classRef: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: '"+name+"'}}\n",
+		"apply", "-f", "-")
+	u, b := startUI(t, w.Kubeconfig), newTab(t)
+	b.open(u.url, kind)
+	shows := func(screen string) {
+		t.Helper()
+		b.says("ClusterRole/" + name)
+		assert.Zero(t, eval[int](b, "document.querySelectorAll('main img, main b').length"), "We should show a name as text: %s", screen)
+		b.accessible("hostile " + screen)
+	}
+	b.open(u.at("/kind?name="+kind), kind)
+	shows("kind")
+	b.open(u.at("/claim?kind="+kind+"&namespace=default&name=a"), "Drawn")
+	shows("claim")
+	b.open(u.at("/claim?kind="+kind+"&namespace=default&name=b"), "The decision")
+	shows("bound claim")
+	b.open(u.at("/whatif"), "Predict")
+	b.run(chromedp.SetValue("#changes", fmt.Sprintf(roles, "2")), chromedp.Click("main button"))
+	b.says("would get another class")
+	shows("whatif")
+}
+
+// TestRights is for somebody who may read nothing, and then what is registered alone.
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	w.install(t)
@@ -57,6 +90,17 @@ func TestRights(t *testing.T) {
 	u, b := startUI(t, kubeconfig), newTab(t)
 	b.open(u.url, "You do not have the rights to read what is registered.")
 	b.accessible("no rights")
+
+	w.kubectl(t, classbind.CRD("Claim", "claims.rights.test", "Namespaced", classbind.AnySchema)+"---\napiVersion: classbind.io/v1beta1\nkind: ClaimKind\nmetadata: {name: claims.rights.test}\n",
+		"apply", "-f", "-")
+	w.kubectl(t, "", "create", "clusterrole", "reader", "--verb=get,list,watch", "--resource=claimkinds.classbind.io,classkinds.classbind.io")
+	w.kubectl(t, "", "create", "clusterrolebinding", "reader", "--clusterrole=reader", "--serviceaccount=default:nobody")
+	b.says("not read")
+	b.accessible("some rights")
+	b.open(u.at("/kind?name=claims.rights.test"), "Not everything could be read.")
+	b.says("The claims could not be read.")
+	b.accessible("a kind whose claims may not be read")
+	assert.Contains(t, b.text(), "forbidden", "We should say what is missing.")
 }
 
 // thousands is a number as the page writes it.

@@ -241,7 +241,12 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 	if err != nil {
 		return
 	}
-	switch class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object); {
+	class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object)
+	if class != nil {
+		has := selector.NameOf(class)
+		item.Has = &has
+	}
+	switch {
 	case item.Reason != claim.Settled:
 	case missing != "":
 		item.note("its class %q is not there: create the class, or delete the claim and create it again to get another", missing)

@@ -301,8 +301,8 @@ func (o *options) source(ctx context.Context, claims []document, in io.Reader, p
 
 // objects of --classes or --with. A file that is no manifest is left out, with a note.
 func (o *options) objects(in io.Reader, progress io.Writer) ([]document, error) {
-	r := &fileReader{in: in, recursive: true, skip: func(file string) {
-		_, _ = fmt.Fprintf(progress, "note: %q is left out: it is no manifest of Kubernetes\n", file)
+	r := &fileReader{in: in, recursive: true, skip: func(file, why string) {
+		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
 	}}
 	return r.readAll(slices.Concat(o.classes, o.with))
 }

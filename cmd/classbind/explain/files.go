@@ -47,8 +47,8 @@ type fileReader struct {
 	in io.Reader
 	// recursive takes the folders in a folder, too.
 	recursive bool
-	// skip is told of a file in a folder that is no manifest. Without it, such a file is an error.
-	skip func(file string)
+	// skip is told of a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
+	skip func(file, why string)
 }
 
 // readAll reads the objects of files, folders and standard input, in their order.
@@ -76,7 +76,7 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 		return readFile(path, nil)
 	}
 	var all []document
-	read := false
+	read, patches := false, map[string]bool{}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("cannot read %q: %w", file, err)
@@ -85,12 +85,19 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 			if file != path && !r.recursive {
 				return filepath.SkipDir
 			}
+			if r.skip != nil {
+				addPatches(patches, file)
+			}
 			return nil
 		}
 		if extension := filepath.Ext(file); extension == "" || !slices.Contains(extensions, extension[1:]) {
 			return nil
 		}
 		read = true
+		if patches[filepath.Clean(file)] {
+			r.skip(file, "a kustomization uses it as a patch; to check the result, render it first")
+			return nil
+		}
 		found, err := readFile(file, r.skip)
 		all = append(all, found...)
 		return err
@@ -101,8 +108,32 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 	return all, err
 }
 
+// addPatches adds the files that the kustomization of a folder, if it has one, uses as patches. They are there beside what they
+// change, in folders that are read later.
+func addPatches(patches map[string]bool, folder string) {
+	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+		text, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // The user names the folders.
+		if err != nil {
+			continue
+		}
+		k := struct {
+			Patches []struct {
+				Path string `json:"path"`
+			} `json:"patches"`
+			Merges []string `json:"patchesStrategicMerge"`
+		}{}
+		_ = yaml.Unmarshal(text, &k) // A file that cannot be parsed is an error when it is read.
+		for _, p := range k.Patches {
+			k.Merges = append(k.Merges, p.Path)
+		}
+		for _, p := range k.Merges { // Text of a patch names no file.
+			patches[filepath.Join(folder, p)] = true
+		}
+	}
+}
+
 // readFile reads one file.
-func readFile(file string, skip func(string)) ([]document, error) {
+func readFile(file string, skip func(file, why string)) ([]document, error) {
 	in, err := os.Open(file) //nolint:gosec // The user names the files.
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
@@ -112,14 +143,14 @@ func readFile(file string, skip func(string)) ([]document, error) {
 }
 
 // readDocuments reads a stream, which must have objects alone. skip, if there is one, is told of a file that is no manifest.
-func readDocuments(in io.Reader, name string, skip func(string)) ([]document, error) {
+func readDocuments(in io.Reader, name string, skip func(file, why string)) ([]document, error) {
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}
 	all, err := parse(text, name)
 	if skip != nil && noManifest(text, all, err) {
-		skip(name)
+		skip(name, "it is no manifest of Kubernetes")
 		return nil, nil
 	}
 	if i := slices.IndexFunc(all, func(d document) bool { return !d.isObject() }); i >= 0 && err == nil {

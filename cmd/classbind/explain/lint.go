@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/deploy/kinds"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
@@ -47,6 +51,7 @@ const (
 	ruleConflict    = "Conflict"
 	ruleUnserved    = "UnservedClass"
 	ruleMeaningless = "MeaninglessMark"
+	ruleOutdated    = "OutdatedPreset"
 )
 
 const noName = "it has no metadata.name: give it one"
@@ -74,6 +79,7 @@ var Rules = []Rule{
 	{v1beta1.ReasonNoClaimKinds, Doubt, "A ClassKind serves no ClaimKind."},
 	{ruleUnserved, Remark, "No claim can get a class."},
 	{ruleMeaningless, Doubt, "A class has a mark that its ClassKind does not read, or has no ClassKind."},
+	{ruleOutdated, Doubt, "An object is a copy of a preset that is not the one of this command."},
 }
 
 // Finding is a rule that an object breaks.
@@ -129,7 +135,7 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 		l.documents[key] = append(l.documents[key], d)
 		claimKinds, classKinds := len(s.claimKinds), len(s.classKinds)
 		if _, err := s.add(ctx, d); err != nil {
-			l.find(ruleRefused, d, "", "%v", err)
+			l.refused(d, err)
 			s.claimKinds, s.classKinds = s.claimKinds[:claimKinds], s.classKinds[:classKinds]
 			continue
 		}
@@ -150,6 +156,9 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 		}
 	}
 	l.marks(ctx, objects)
+	if err := l.outdated(objects); err != nil {
+		return nil, fmt.Errorf("cannot read the presets: %w", err)
+	}
 	slices.SortFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Rule, b.Rule),
 			strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
@@ -165,6 +174,63 @@ func (l *linter) find(rule string, d *document, field, format string, args ...an
 		Object: d.GetKind() + "/" + d.GetName(), Message: fmt.Sprintf(format, args...),
 	})
 }
+
+// refused finds each reason for which the API server refuses an object.
+func (l *linter) refused(d *document, err error) {
+	var of *refusedError
+	if !errors.As(err, &of) {
+		l.find(ruleRefused, d, "", "%v", err)
+		return
+	}
+	for _, e := range of.errs {
+		l.find(ruleRefused, d, e.Field, "%v", &refusedError{of.object, []FieldError{e}})
+		if e.meant != "" {
+			name := e.Field[strings.LastIndexByte(e.Field, '.')+1:]
+			l.fix(d, `(?:^[ -]*|[{,][ ]*)["']?(`+regexp.QuoteMeta(name)+`)["']?[ ]*:`, e.meant)
+		}
+	}
+}
+
+// outdated finds copies of presets that are not those of this command. A copy may have another name.
+func (l *linter) outdated(objects []document) error {
+	for i := range objects {
+		d := &objects[i]
+		mark := d.GetAnnotations()[v1beta1.PresetAnnotation]
+		if mark == "" {
+			continue
+		}
+		marks, err := presetMarks()
+		if err != nil {
+			return err
+		}
+		if preset, _, _ := strings.Cut(mark, "@"); !marks[mark] {
+			const key = v1beta1.PresetAnnotation
+			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
+				"take over what changed, with the annotation %[2]s", preset, key)
+		}
+	}
+	return nil
+}
+
+// presetMarks are the marks of all objects of this command's presets.
+var presetMarks = sync.OnceValues(func() (map[string]bool, error) {
+	files, err := fs.Glob(kinds.Files, "*/*.yaml")
+	marks := map[string]bool{}
+	for _, file := range files {
+		var text []byte
+		var objects []document
+		if text, err = kinds.Files.ReadFile(file); err == nil {
+			objects, err = parse(text, file)
+		}
+		if err != nil {
+			break
+		}
+		for _, d := range objects {
+			marks[d.GetAnnotations()[v1beta1.PresetAnnotation]] = true
+		}
+	}
+	return marks, err
+})
 
 // lineOf a field, or as far on the way to it as the text names the parts.
 func (d *document) lineOf(field string) int {
@@ -271,9 +337,7 @@ func (l *linter) unregistered(d *document, field, kind string, names []string) {
 	for _, name := range names {
 		if l.registration(kind, name) == nil {
 			l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
-			best := near.Name(name, slices.Values(all))
-			rest := slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == best })
-			if best != "" && near.Name(name, slices.Values(rest)) == "" && l.registration(kind, best) != nil {
+			if best := near.Only(name, all); best != "" && l.registration(kind, best) != nil {
 				l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
 			}
 		}
@@ -343,15 +407,15 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 
 // marks finds annotations of ours that nothing reads, and classes without a name.
 func (l *linter) marks(ctx context.Context, objects []document) {
-	kinds := map[schema.GroupKind]*v1beta1.ClassKind{}
+	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
 	for i := range l.classKinds {
 		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
-			kinds[found.GroupKind()] = &l.classKinds[i]
+			classKinds[found.GroupKind()] = &l.classKinds[i]
 		}
 	}
 	for i := range objects {
 		d := &objects[i]
-		kind := kinds[d.GroupVersionKind().GroupKind()]
+		kind := classKinds[d.GroupVersionKind().GroupKind()]
 		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool {
 			return isOf(k.Name, d.GroupVersionKind())
 		}) {

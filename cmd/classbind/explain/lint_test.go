@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/classbind/classbind/deploy/kinds"
 )
 
 const (
@@ -82,16 +84,19 @@ func checked(t *testing.T, format, manifests string) (string, error) {
 func TestLint(t *testing.T) {
 	const right, offers = "{}", "{claimKinds: [{name: claims.shop.test}]}"
 	both := lintClaims + lintClasses
+	same, err := kinds.Files.ReadFile("gateway-api/clusterrole.yaml")
+	require.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reason    string
 		manifests string
-		want      []string // parts of each line
+		want      []string // parts of lines
+		lines     int      // how many there are, if that counts
 	}{
 		"Right":         {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
 		"WithoutCRDs":   {reason: "We should take a kind for installed of which nothing is known.", manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "")},
 		"Kustomization": {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
 		"FieldMisspelt": {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{
-			`all.yaml:1: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`,
+			`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`,
 		}},
 		"Twice": {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{
 			`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`,
@@ -164,6 +169,16 @@ func TestLint(t *testing.T) {
 				strings.ReplaceAll(lintClassKind(offers), "classes.shop", "others.shop") + strings.Replace(lintClass("a", ""), "kind: Class", "kind: Other", 1),
 			want: []string{"ClassKind/others.shop.test", "(AmbiguousReference)"},
 		},
+		"Outdated": {
+			reason: "We should see that a preset is another one now, or gone, under any name, and not miss one that is the same.",
+			manifests: strings.ReplaceAll(lintClaimKind(right)+lintClassKind(offers), "}\nspec", ", annotations: {classbind.io/preset: shop@1}}\nspec") +
+				"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: classbind-flux, annotations: {classbind.io/preset: flux@0123abcd}}\n---\n" + string(same),
+			want: []string{
+				`all.yaml:3: warning: ClaimKind/claims.shop.test: it is from another edition of the preset "shop"`,
+				`all.yaml:13: warning: ClusterRole/classbind-flux: it is from another edition of the preset "flux": compare it with "classbind kinds flux"`,
+			},
+			lines: 3,
+		},
 		"Conflict": {
 			reason:    "We should see that another ClaimKind binds the claims.",
 			manifests: lintClaimKind(right) + strings.Replace(lintClaimKind("{claims: {resource: claims.shop.test}}"), "name: claims", "name: second", 1) + lintClassKind("{claimKinds: [{name: claims.shop.test}, {name: second.shop.test}]}"),
@@ -179,6 +194,9 @@ func TestLint(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				assert.Contains(t, out, want, tc.reason)
+			}
+			if tc.lines > 0 {
+				assert.Equal(t, tc.lines, strings.Count(out, "\n"), "%s %s", tc.reason, out)
 			}
 			assert.Equal(t, strings.Contains(out, ": error: "), err != nil, "We should fail for an error alone: %v", err)
 		})
@@ -217,6 +235,13 @@ func TestLintFix(t *testing.T) {
 			before: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'True'"),
 			want:   kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'true'"),
 		},
+		"Field": {
+			reason: "We should mend two fields, one of a list, and leave the same words elsewhere.",
+			before: lintClaimKind("\n  # choise: mesage\n  choise: {strategy: Random}\n  classes:\n    fits:\n    - name: mesage\n      mesage: the choise\n      expression: 'true'") + lintClassKind(rightName),
+			want:   lintClaimKind("\n  # choise: mesage\n  choice: {strategy: Random}\n  classes:\n    fits:\n    - name: mesage\n      message: the choise\n      expression: 'true'") + lintClassKind(rightName),
+		},
+		"FieldTwice":        {reason: "We should not choose one of two places.", before: lintClaimKind("{choise: {strategy: Random}, claims: {choise: 1}}") + lintClassKind(rightName)},
+		"FieldLeftOut":      {reason: "We should not guess what begins alike.", before: lintClaimKind("{classes: {fits: [{name: A, mess: x, expression: 'true'}]}}") + lintClassKind(rightName)},
 		"MarkOfAnotherWord": {reason: "We should not guess.", before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'yes'")},
 		"TwoNames": {
 			reason: "We should not choose one of two.",
@@ -288,10 +313,39 @@ func TestLintFixFiles(t *testing.T) {
 	}
 }
 
+// TestLintOverlay has a base, and an overlay that patches it.
+func TestLintOverlay(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"base/all.yaml":               lintClaimKind("{}") + lintClassKind("{claimKinds: [{name: claims.shop.test}]}") + lintClass("a", ""),
+		"base/kustomization.yaml":     "resources: [all.yaml]\n",
+		"overlay/a-weight.yaml":       lintClass("a", "classbind.io/weight: much"),
+		"overlay/inner/deny.yaml":     lintClaimKind("{whenUnmatched: Deny}"),
+		"overlay/kustomization.yaml":  "resources: [../base]\npatchesStrategicMerge: [a-weight.yaml]\npatches: [{path: inner/deny.yaml}, {patch: '[]'}]\n",
+		"overlay/inner/no-patch.yaml": lintClass("b", "classbind.io/weight: much"),
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	c := NewCheckCommand()
+	out, notes := &bytes.Buffer{}, &bytes.Buffer{}
+	c.SetOut(out)
+	c.SetErr(notes)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"-f", folder})
+	require.Error(t, c.Execute())
+	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "We should check what is no patch: %s", out)
+	assert.Contains(t, out.String(), "no-patch.yaml:3: error: Class/b")
+	for _, patch := range []string{"a-weight.yaml", "inner/deny.yaml"} {
+		assert.Contains(t, notes.String(), patch+`" is left out: a kustomization uses it as a patch`)
+	}
+}
+
 // TestLintSamples finds nothing in what we ship.
 func TestLintSamples(t *testing.T) {
 	folders, err := filepath.Glob("../../../deploy/samples/*")
 	require.NoError(t, err)
+	folders = append(folders, "../../../deploy/kinds")
 	require.NotEmpty(t, folders)
 	for _, folder := range folders {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {

@@ -40,9 +40,13 @@ no claim can get, and marks that mean nothing. --rules lists all rules.
 The exit status is 0 if there is no error, 1 if there is one, and 2 if the files
 cannot be read. With --strict, a warning counts as an error.
 
---fix writes the files where the files leave one answer: a mark such as "True", and
-a name of a ClaimKind or ClassKind that resembles only one. It changes nothing else
-in a file, and leaves a file as it is if a new finding would appear.`
+--fix writes the files where there is one answer. It mends a mark such as "True". It
+mends a name of a ClaimKind or ClassKind, and a field, that resembles only one. It
+changes nothing else in a file, and leaves a file as it is if a new finding would
+appear.
+
+In a folder, files that a kustomization.yaml uses as patches are left out. Copies of
+presets are compared with those of this command: see classbind kinds.`
 
 	checkExamples = `  # Check all manifests of a folder:
   classbind check -f deploy/

@@ -122,12 +122,22 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 		errs = append(errs, newFieldError(err))
 	}
 	if errs = errs[:min(len(errs), v1beta1.MaxErrors)]; len(errs) > 0 {
-		return fmt.Errorf("the API server would refuse the %s %q: %s", d.GetKind(), d.GetName(), joined(errs))
+		return &refusedError{fmt.Sprintf("%s %q", d.GetKind(), d.GetName()), errs}
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
 		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
 	}
 	return nil
+}
+
+// refusedError says that the API server would refuse an object, and why.
+type refusedError struct {
+	object string
+	errs   []FieldError
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("the API server would refuse the %s: %s", e.object, joined(e.errs))
 }
 
 // ownSchemas are the schemas of ClaimKinds and ClassKinds.

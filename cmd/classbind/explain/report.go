@@ -56,6 +56,8 @@ type Item struct {
 	Do string `json:"do,omitempty"`
 	// Class of a claim that is Bound, or Unbound; absent if it depends on more than explain knows.
 	Class *selector.ClassName `json:"class,omitempty"`
+	// Has is the class that the claim has already, absent if that is not known.
+	Has *selector.ClassName `json:"has,omitempty"`
 	// Reference is the class reference as it would be written into the claim.
 	Reference any `json:"reference,omitempty"`
 	// Warning is what the author of the claim gets at admission besides the message.
@@ -123,6 +125,9 @@ type FieldError struct {
 	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+
+	// meant is the name that an unknown field must have, if there is one answer.
+	meant string
 }
 
 func newFieldError(err *field.Error) FieldError {

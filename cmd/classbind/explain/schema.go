@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
+	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -111,7 +114,8 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 	for _, path := range append(unknown, ofMetadata...) {
 		if len(errs) < v1beta1.MaxErrors {
 			shown := truncate.String(path, v1beta1.MaxMessageBytes)
-			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: s.noSuchField(path)})
+			message, meant := s.noSuchField(path)
+			errs = append(errs, FieldError{Field: shown, Reason: fieldUnknown, Message: message, meant: meant})
 		}
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.fields)
@@ -122,14 +126,16 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 // index of a list, in a path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// noSuchField names the field that may be meant instead of one that the schema does not have. Below a key of a
-// map that has a dot, it finds none.
-func (s *objectSchema) noSuchField(path string) string {
+// noSuchField names the field that may be meant instead of one that the schema does not have, and returns its name if no other
+// can be. Below a key of a map that has a dot, it finds none.
+func (s *objectSchema) noSuchField(path string) (message, only string) {
 	p := fields.Path(strings.Split(index.ReplaceAllString(path, "."+fields.Element), "."))
+	parent, name := p[:len(p)-1], p[len(p)-1]
 	if meant := s.paths.Meant(p); meant != "" {
-		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, p[len(p)-1]), meant)
+		only = near.Only(name, slices.Collect(maps.Keys(s.paths.At(parent).Schema.Properties)))
+		return fmt.Sprintf("the schema has no such field: did you mean %s%s?", strings.TrimSuffix(path, name), meant), only
 	}
-	return "the schema has no such field, and the API server does not store it: correct or remove it"
+	return "the schema has no such field, and the API server does not store it: correct or remove it", ""
 }
 
 // compileRules once, for validate.
