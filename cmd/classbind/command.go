@@ -62,8 +62,8 @@ func newRootCommand() *cobra.Command {
 		Short: "Bind claims to classes at admission",
 		Long: `classbind is an admission webhook server for Kubernetes. A claim, such as a
 PostgreSQLInstance, a PersistentVolumeClaim or a Gateway, asks for a class. When
-a claim is created, classbind chooses one of the classes of all registered
-kinds, and writes the class reference before the claim is stored.`,
+a claim is created, classbind chooses a class of any registered kind, and writes
+the reference to it into the claim before the API server stores the claim.`,
 		SilenceErrors: true, // main prints them.
 		SilenceUsage:  true,
 	}

@@ -74,31 +74,31 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"instead of --webhook-service")
 	fs.StringVar(&o.webhookAddress, "webhook-bind-address", ":9443", "`host:port` on which the webhook server listens")
 	fs.BoolVar(&o.http2, "http2", false,
-		"also speak HTTP/2 on --webhook-bind-address, with eight requests at once on a connection. "+
+		"also speak HTTP/2 on --webhook-bind-address, with eight concurrent requests per connection. "+
 			"Clients that offer both get HTTP/1.1, which the API server prefers for all webhooks except those on localhost")
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "`host:port` of /healthz and /readyz; 0 serves neither")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`host:port` of /metrics; 0 does not serve it")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
 		"serve /metrics over TLS, with the webhook server's certificate, to clients whose token has the right to get the path /metrics. "+
-			"Without it, /metrics is served over HTTP to everybody")
+			"Without it, /metrics is served over HTTP to everyone")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
 	o.addCertificateFlags(fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", true,
 		"elect one of several replicas to write the webhook configuration and status; "+
-			"every replica answers the API server. Without it this one writes them")
+			"every replica answers the API server. Without it, this replica writes them")
 	fs.DurationVar(&o.inFlightWindow, "in-flight-window", time.Minute,
-		"`time` that the API server may take to store an admitted default class. Another default waits until then. "+
-			"kube-apiserver takes at most 34s; leave some to spare")
+		"`time` that the API server may take to store what classbind admitted. Another default class waits until then. "+
+			"kube-apiserver takes at most 34s; add a margin")
 	fs.IntVar(&o.lateRate, "late-binding-rate", 300,
-		"most `claims` that the leader binds in a second, where whenUnmatched is BindLater. A burst may have twice as many")
+		"most `claims` that the leader binds per second, where whenUnmatched is BindLater. A burst has at most twice that number")
 	o.lateMemory.Quantity = *resource.NewQuantity(v1beta1.DefaultLateMemory, resource.BinarySI)
 	fs.Var(&o.lateMemory, "late-binding-memory",
 		"`bytes`, such as 64Mi, in which each replica holds the selectors of waiting claims, where whenUnmatched is BindLater. "+
-			"Each claim kind gets an equal part, and one namespace at most a quarter of that. "+
-			"The leader reads claims beyond that again, 20 a second of each kind")
+			"Each claim kind gets an equal share, and one namespace at most a quarter of that. "+
+			"Beyond that, the leader reads the claims again, 20 per second for each kind")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0,
 		"`time` for which the replica answers after SIGTERM, while /readyz fails. "+
-			"Behind a Service, give it some seconds, until nobody calls it")
+			"Behind a Service, set some seconds, until no API server calls this replica")
 	fs.StringVar(&o.logLevel, "log-level", "info", "lowest `level` that is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text for people")
 }
@@ -106,15 +106,15 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 func (o *options) addCertificateFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.certs, "certs", selfSigned,
 		"`issuer` of the certificates. self-signed: classbind itself, from a CA in the Secret "+v1beta1.CASecret+
-			", which it makes if there is none. cert-manager: cert-manager, in the Secret "+v1beta1.TLSSecret+", mounted at --cert-dir")
+			", which it creates if necessary. cert-manager: cert-manager, in the Secret "+v1beta1.TLSSecret+", mounted at --cert-dir")
 	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
 	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
 		"`time` for which a certificate is valid, with --certs=self-signed. It is renewed after two thirds of that. "+
-			"The last third is for times in which the API server does not answer")
+			"The last third is a margin, in case the API server does not answer")
 	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
 		"`time` for which the CA is valid, with --certs=self-signed. It is renewed after two thirds of that")
 	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
-		"`file` of the CA, in PEM, of the API servers' client certificates. The webhook server then answers nobody else. "+
+		"`file` of the CA, in PEM, of the API servers' client certificates. The webhook server then answers no other clients. "+
 			"It reads the file again when it changes. Needs --client-name")
 	fs.StringSliceVar(&o.clientNames, "client-name", nil,
 		"`name` of the client's certificate, its common name or a DNS name, with --client-ca-file. "+

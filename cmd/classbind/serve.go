@@ -51,13 +51,13 @@ func newServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the webhooks that bind claims and keep one default class",
-		Long: `Serve the webhook that binds claims to classes, the one that refuses a
-second default class, and the one for deletions of classes in use.
-Another one says at once what is wrong with a registration.
+		Long: `Serve the webhooks that bind claims to classes, refuse a second default class,
+check claims that name a class, and guard deletions of classes in use.
+Another webhook reports at once what is wrong with a registration.
 
-The kinds of claim and class to look after are registered at any time by
-ClaimKind and ClassKind objects; no flag names them. The cluster must have
-classbind's CRDs and its webhook configurations, all from deploy/.`,
+ClaimKind and ClassKind objects register the kinds of claims and classes, at
+any time; no flag names them. The cluster must have classbind's CRDs and its
+webhook configurations, all from deploy/.`,
 		Example: `  # In a pod, behind the Service classbind:
   classbind serve
 

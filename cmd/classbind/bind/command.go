@@ -30,32 +30,32 @@ registered, while no class matched, or while classbind was down and failurePolic
 Ignore.
 
 KIND is the name of a ClaimKind, or any name that kubectl takes for the kind of the
-claims. The command binds the claims of one namespace, of all with -A, or those that
-you name. It decides as late binding does, with the classes as they are now. It adds
-the class reference, and with choice.annotate the annotation, to the version of the
-claim that it has read, and changes nothing else. Claims that name a class, if only by
-a default of their schema, that claims.when or another field settles, or whose
-namespace is not selected, stay as they are.
+claims. The command binds the claims of one namespace, of all namespaces with -A, or
+the claims that you name. It decides as late binding does, with the current classes. It
+adds the class reference, and with choice.annotate the annotation, to the version of the
+claim that it has read, and changes nothing else. It leaves alone claims that name a
+class, even through a default of their schema. It also leaves alone claims that
+claims.when or skipIfSet excludes, and claims in namespaces that are not selected.
 
 It prints a line for each claim without a class. It reads the claims page by page, and
-writes one at a time. If it is interrupted, run it again: it goes on with those that
-still have no class. It may run beside classbind.
+writes one at a time. If it is interrupted, run it again: it continues with the claims
+that still have no class. It may run while classbind runs.
 
 The command does not know which classes the replicas gave last. So with RoundRobin,
-it starts a rotation of its own with each page of 100 claims. With LeastClaims,
+it starts a new rotation with each page of 100 claims. With LeastClaims,
 it counts the claims of all namespaces first. It cannot bind claims of a kind whose
-expressions look at who creates the claim.
+expressions use request.userInfo.
 
-If a ClaimKind says whose right to use a class counts (classes.use), a claim gets a
-class that its namespace may use now. That is so for subject Requester, too: who
-created the claim is not stored.
+If a ClaimKind has classes.use, a claim gets a class that its namespace may use now.
+This is true for the subject Requester, too, because the API server does not store
+who created the claim.
 
 You need the rights to list ClaimKinds, ClassKinds, their classes and the claims, to
-get what expressions look at besides, and to patch the claims. For classes.use, you
+get other objects that expressions read, and to patch the claims. For classes.use, you
 need the right to create subjectaccessreviews.
 
 The exit status is 0 if every claim that classbind binds has a class now. It is 1 if
-there is no class for a claim. It is 2 if a claim is malformed or could not be
+a claim found no class. It is 2 if a claim is malformed or could not be
 written, or if the command fails.`
 
 	examples = `  # Which classes would the claims of all namespaces get?
@@ -86,7 +86,7 @@ func NewCommand() *cobra.Command {
 	})
 	fs := c.Flags()
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "bind the claims of all namespaces")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "say which classes the claims would get, and write nothing")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print the classes that the claims would get, and write nothing")
 	o.output.Add(c)
 	o.cluster.Add(c)
 	o.cluster.AddNamespace(c, "`namespace` of the claims; without it the kubeconfig's")

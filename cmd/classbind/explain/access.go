@@ -35,7 +35,7 @@ type identity struct {
 
 func (i *identity) add(fs *pflag.FlagSet) {
 	fs.StringVar(&i.user, "as", "",
-		"`user` who creates the claims; without it you, where the right of who does counts (classes.use.subject Requester)")
+		"`user` who creates the claims, where the creator's right counts (classes.use.subject Requester); by default you")
 	fs.StringArrayVar(&i.groups, "as-group", nil, "`group` of the user of --as; may be repeated")
 }
 

@@ -33,9 +33,9 @@ type classesOptions struct {
 }
 
 const (
-	classesLong = `List the classes that a claim of a namespace may get, with their labels and odds.
-Those that it may not get come last, with the reason, such as cordoned or not allowed.
-The command decides as classbind explain does, on a claim that asks for any class. It
+	classesLong = `List the classes that a claim in a namespace may get, with their labels and odds.
+Classes that it may not get come last, with the reason, such as cordoned or not allowed.
+The command decides as classbind explain does, on a claim that selects any class. It
 changes nothing.
 
 CLAIMKIND is the name of a ClaimKind, or any name that kubectl takes for the kind of
@@ -44,17 +44,17 @@ listed.
 
 A ClaimKind may say whose right to use a class counts (classes.use). The command asks
 the API server about each class. If the right of the namespace counts, that is the
-one of --namespace, and --as has no effect. If the right of who creates the claim
-counts, it is you, or the user of --as with the groups of --as-group. As with
-kubectl, such a user also has the group system:authenticated. To ask about others
-than yourself, you need the right to create subjectaccessreviews.
+right of --namespace, and --as has no effect. If the right of the creator counts, that
+is your right, or the right of --as with the groups of --as-group. As with kubectl, this
+user also has the group system:authenticated. To ask about anyone but yourself, you
+need the right to create subjectaccessreviews.
 
-Expressions that look at a claim, such as some of classes.fits, come on top. The
-command cannot judge them without a claim, and a note names them: classbind explain
--f FILE does.
+Expressions that read the claim, such as some of classes.fits, may exclude more
+classes. The command cannot evaluate these without a claim, and a note names them:
+classbind explain -f FILE does.
 
 You need the rights to list ClaimKinds, ClassKinds and their classes, and to get
-Namespaces if an expression looks at them.
+Namespaces if an expression reads them.
 
 The exit status is 0 if a claim may get one of the classes, and 1 if it may get none.
 It is 2 if the command fails.`
@@ -74,7 +74,7 @@ func NewClassesCommand() *cobra.Command {
 	o := &classesOptions{}
 	c := &cobra.Command{
 		Use:     "classes CLAIMKIND",
-		Short:   "List the classes that a claim may get, and why not the others",
+		Short:   "List the classes that a claim may get, and why it may not get the others",
 		Long:    classesLong,
 		Example: classesExamples,
 		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.

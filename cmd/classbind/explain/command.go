@@ -48,69 +48,67 @@ type options struct {
 func NewCommand() *cobra.Command { return newCommand(rand.Uint64) }
 
 const (
-	long = `Say which class a claim gets, and why. It shows the candidates with their odds,
-the classes that were dropped, and those that one label kept out. It changes
+	long = `Show which class a claim gets, and why: the candidates with their odds, the
+classes that were dropped, and the classes that one label excluded. It changes
 nothing.
 
 A claim comes from a file, or from the cluster as KIND/NAME, where KIND is any
-name that kubectl takes. A claim that has its class is left alone, as the server
-would leave it. --unbound explains it as if it was created now, without a class. A
-claim of the cluster that is stored without a class does not get one by itself,
-unless whenUnmatched is BindLater: classbind bind binds it.
+name that kubectl takes. Like the server, explain leaves alone a claim that has a
+class. --unbound explains it as if it were created now, without a class. A
+claim that is stored without a class gets one only if whenUnmatched is BindLater,
+or if classbind bind binds it.
 
 Registrations and classes come from one of these:
 
   default          the cluster: you need the right to list them
-  --classes FILES  the files alone: no cluster is asked
-  --with FILES     the cluster, as if you had applied the files to it: what they
-                   have is added, or takes the place of what the cluster has
-                   under the same name
+  --classes FILES  only the files: the command needs no cluster
+  --with FILES     the cluster, as if you had applied the files to it: their objects
+                   are added, or replace the cluster's objects of the same name
 
-Of these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. A CRD tells
-the plural, the scope, the versions and the schema of a kind. Without one, explain
-knows a kind by its plural, and takes its classes for namespaced if one of them has
-a namespace.
+From these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. A CRD has
+the plural, the scope, the versions and the schema of a kind. Without a CRD, explain
+identifies a kind by its plural, and treats its classes as namespaced if one of them
+has a namespace.
 
-explain refuses a claim of a file with a kind or version that is not served, or
-with a field that the CRD does not have. The API server would drop a misspelt
-selector without an error. To check all else that the schema says, use
-kubectl-validate.
+explain refuses a claim in a file if its kind or version is not served, or if it has
+a field that the CRD lacks. The API server would drop a misspelt selector without an
+error. To check a claim against the whole schema, use kubectl-validate.
 
 explain shows what each expression returned and saw. Namespaces and related objects
-come from the files or the cluster, where you need the right to get them.
+come from the files or the cluster. For the cluster, you need the right to get them.
 
 --set PATH=VALUE sets a field that an expression sees: a label or an annotation
 of the claim's namespace, a field of a related object, or who creates the claim.
 After labels, annotations or extra, the rest of the path is the whole key.
-Elsewhere, write a dot in a name as \. A value is a number, true, false, null,
-a quoted string or a JSON list if it looks like one, and otherwise a string. To set
+Elsewhere, write a dot in a name as \. A value that looks like a number, true, false,
+null, a quoted string or a JSON list is parsed. Any other value is a string. To set
 several groups, repeat the flag.
 
 A ClaimKind may say whose right to use a class counts (classes.use). explain asks the
-API server which candidates that is allowed to use, and shows the odds among those.
-If the right of who creates the claim counts, that is you, or the user of --as with
-the groups of --as-group. As with kubectl, such a user also has the group
-system:authenticated. --as is also what expressions see as request.userInfo. If the
-right of the namespace counts, --as has no effect, and a note says so. To ask about
-others than yourself, you need the right to create subjectaccessreviews. With --classes
-nobody is asked: all classes count as allowed.
+API server which candidates are allowed, and shows the odds among these. If the right
+of the creator counts, that is your right, or the right of --as with the groups of
+--as-group. As with kubectl, this user also has the group system:authenticated. --as
+also sets the request.userInfo that expressions see. If the right of the namespace
+counts, --as has no effect on it, and a note says so. To ask about anyone but yourself,
+you need the right to create subjectaccessreviews. With --classes, all classes count as
+allowed.
 
-Where a ClassKind has a capacity with enforcement Hard, the ledgers say how much of
-each class is taken. You need the right to list them in classbind's namespace. Else, and
-with enforcement Soft, each class counts as empty, and a note says so.
+If a ClassKind has a capacity with enforcement Hard, the ledgers show how much of each
+class is in use. You need the right to list them in classbind's namespace. Without that
+right, and with enforcement Soft, each class counts as empty, and a note says so.
 
-The exit status is 0 if every claim is bound or left alone. It is 1 if there is
-no class for a claim, or if a claim of the cluster is stored without one. It is 1,
-too, if the files do not show whether the kind of a claim is registered. It is 2 if
-a claim is malformed or cannot be decided, or if the command fails.`
+The exit status is 0 if every claim is bound or left alone. It is 1 if a claim gets no
+class, or if a claim of the cluster is stored without one. It is 1, too, if the files
+do not show whether the kind of a claim is registered. It is 2 if a claim is malformed
+or undecided, or if the command fails.`
 
 	examples = `  # Which class would this claim get, and why?
   classbind explain -f claim.yaml
 
-  # Why has this claim that class, or none? Explain it as if it was created now:
+  # Why does this claim have that class, or none? Explain it as if it were created now:
   classbind explain PostgreSQLInstance/my-database --namespace my-team --unbound
 
-  # Which class would it get, if this class was there, too?
+  # Which class would it get, if this class existed, too?
   classbind explain -f claim.yaml --with new-class.yaml
 
   # What would change for a claim of the cluster?
@@ -133,7 +131,7 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
 		Use:     "explain (-f CLAIM | KIND/NAME)",
-		Short:   "Say which class a claim gets, and why",
+		Short:   "Show which class a claim gets, and why",
 		Long:    long,
 		Example: examples,
 	}
@@ -157,18 +155,18 @@ func newCommand(fresh func() uint64) *cobra.Command {
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
-	fs.BoolVarP(&o.recursive, "recursive", "R", false, "take the folders in the folders of --filename, too")
+	fs.BoolVarP(&o.recursive, "recursive", "R", false, "read the folders in the folders of --filename, too")
 	fs.StringArrayVar(&o.classes, "classes", nil,
 		"`file` of registrations and classes, or folder with all folders in it; - is standard input; "+
-			"may be repeated. No cluster is asked")
+			"may be repeated. The command then needs no cluster")
 	fs.StringArrayVar(&o.with, "with", nil,
 		"`file` of registrations and classes, or folder, as for --classes; may be repeated. "+
-			"They count as applied to the cluster, beside what it has or in its place")
+			"They count as applied to the cluster: added, or instead of objects of the same name")
 	fs.StringArrayVar(&o.set, "set", nil,
-		"`path=value` that expressions see, on top of what is there. Examples: namespace.labels.tenant=a, "+
+		"`path=value` that expressions see, in addition to existing fields. Examples: namespace.labels.tenant=a, "+
 			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
 	o.as.add(fs)
-	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if its class reference was not set")
+	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if it had no class reference")
 }
 
 // validate returns all errors in the flags and arguments at once, flag by flag.

@@ -32,29 +32,29 @@ const (
 	checkLong = `Check registrations and classes in files, without a cluster: for a pipeline, or
 before a commit.
 
-Registrations are compared with the CRDs that are among the files, and with each
-other. What has no CRD there counts as installed. check finds what the API server
-would refuse, and what the status would say in a cluster. It also finds classes that
-no claim can get, and marks that mean nothing. --rules lists all rules.
+check compares registrations with the CRDs in the files, and with each other. A kind
+whose API group has no CRD there counts as installed. check finds what the API server
+would refuse, and what the status would report in a cluster. It also finds classes that
+no claim can get, and marks without a meaning. --rules lists all rules.
 
 The exit status is 0 if there is no error, 1 if there is one, and 2 if the files
 cannot be read. With --strict, a warning counts as an error.
 
---fix writes the files where there is one answer. It mends a mark such as "True". It
-mends a name of a ClaimKind or ClassKind, and a field, that resembles only one. It
-changes nothing else in a file, and leaves a file as it is if a new finding would
-appear.
+--fix corrects a mistake in the file if there is only one possible fix. It fixes a mark
+such as "True", and a name of a ClaimKind or ClassKind, or a field, that resembles only
+one other. It changes nothing else in a file, and does not change a file if that would
+cause a new finding.
 
-In a folder, files that a kustomization.yaml uses as patches are left out. Copies of
-presets are compared with those of this command: see classbind kinds.`
+In a folder, check skips files that a kustomization.yaml uses as patches. It compares
+copies of presets with the presets of this command: see classbind kinds.`
 
-	checkExamples = `  # Check all manifests of a folder:
+	checkExamples = `  # Check all manifests in a folder:
   classbind check -f deploy/
 
-  # In a workflow of GitHub, with a note at each line:
+  # In a GitHub workflow, with each finding at its line:
   classbind check -f deploy/ -o github
 
-  # Fix what has one answer:
+  # Fix mistakes with only one possible fix:
   classbind check -f deploy/ --fix
 
   # For code scanning:
@@ -90,7 +90,7 @@ func NewCheckCommand() *cobra.Command {
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "`file`, or folder with all folders in it; - is standard input; may be repeated")
 	fs.StringVarP(&o.output, "output", "o", checkFormats[0], "`format`: text for people, json, sarif, or github for the log of a workflow")
 	fs.BoolVar(&o.strict, "strict", false, "count warnings as errors")
-	fs.BoolVar(&o.fix, "fix", false, "fix in the files what has one answer, and print what remains")
+	fs.BoolVar(&o.fix, "fix", false, "correct mistakes with only one possible fix in the files, and print the rest")
 	fs.BoolVar(&o.rules, "rules", false, "list the rules, and check nothing")
 	_ = c.MarkFlagFilename("filename", extensions...) // It fails only for an unknown flag, as the next one.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(checkFormats, cobra.ShellCompDirectiveNoFileComp))

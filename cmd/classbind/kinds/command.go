@@ -15,34 +15,33 @@ import (
 )
 
 const (
-	long = `List the presets, which register kinds that people run, or print some of them for
+	long = `List the presets, which register the kinds of known projects, or print some of them for
 kubectl. A preset has ClaimKinds, ClassKinds, and the ClusterRole that lets classbind
 read the classes. It is a folder of deploy/kinds, whose README says what is bound,
-what is not, and why. No cluster is asked.
+what is not, and why. The command needs no cluster.
 
-A preset has only what is its own. Some need another one beside it, with the ClassKind
-of classes that several presets use: the column NEEDS has it, and a note on standard
-error. Apply them in any order. When you delete one, delete what it needs only after
-all others that need it.
+If several presets use the same classes, the ClassKind is in a separate preset. The
+column NEEDS and a note on standard error name it. Apply presets in any order. Delete
+a preset that others need after you have deleted all of these.
 
-With --examples, the example of each preset is printed instead: classes, objects that
-claims name, and claims that get the classes. Apply it when the preset is ready, and
-where nobody is harmed: its classes name drivers and controllers that do not exist, and
-some are defaults.`
+With --examples, the command prints the example of each preset instead: classes, objects
+that claims name, and claims that get the classes. Apply an example when the preset is
+ready, in a cluster for tests: its classes name drivers and controllers that do not
+exist, and some are defaults.`
 
-	usage = `  # What is there?
+	usage = `  # Which presets are there?
   classbind kinds
 
-  # Have Gateways bound:
+  # Bind Gateways:
   classbind kinds gateway-api | kubectl apply -f -
 
   # Two presets that use the same classes, and what both need:
   classbind kinds kueue-queues kueue jobset | kubectl apply -f -
 
-  # Have Jobs bound no longer. JobSets still are:
+  # Stop binding Jobs, but not JobSets:
   classbind kinds kueue | kubectl delete -f -
 
-  # See classes and claims to try it with:
+  # Print classes and claims to try it out:
   classbind kinds gateway-api --examples`
 )
 
@@ -51,7 +50,7 @@ func NewCommand() *cobra.Command {
 	example := false
 	c := &cobra.Command{
 		Use:               "kinds [NAME...]",
-		Short:             "List or print presets, which register kinds that people run",
+		Short:             "List or print presets, which register the kinds of known projects",
 		Long:              long,
 		Example:           usage,
 		ValidArgsFunction: complete,

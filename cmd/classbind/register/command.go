@@ -18,20 +18,21 @@ const (
 ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
 the cluster has is left out.
 
-Kinds are named as in kubectl. The field
-with the reference, and its form, follow from the schemas, which the cluster has, or the
-CRDs in files. Where that is a guess, a comment says so and names the other fields. Read
-what is printed before you apply it. Nothing is changed.
+Name kinds as in kubectl. The command finds the field with the reference, and its form,
+in the schemas of the cluster, or in the CRDs in files. If the result is a guess, a
+comment says so and names the other fields. Read the output before you apply it. The
+command changes nothing.
 
-A label or an annotation is in no schema: set spec.reference by hand then.`
+A schema does not list labels or annotations. If the reference is in one, set
+spec.reference yourself.`
 
-	examples = `  # Have Certificates bound to ClusterIssuers alone:
+	examples = `  # Bind Certificates to ClusterIssuers only:
   classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
 
   # Without a cluster, from the CRDs in a folder:
   classbind register Backup BackupStorageLocation -f velero/crds
 
-  # The field is known:
+  # Name the field yourself:
   classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`
 )
 
@@ -56,7 +57,7 @@ func NewCommand() *cobra.Command {
 		RunE:    o.run,
 	}
 	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
-		"`file` of CRDs, or folder with all folders in it; - is standard input; may be repeated. No cluster is asked")
+		"`file` of CRDs, or folder with all folders in it; - is standard input; may be repeated. The command then needs no cluster")
 	connect.CompleteFiles(c, "filename")
 	c.Flags().StringVar(&o.path, "path", "", "`field` that has the reference, such as .spec.classRef")
 	o.cluster.Add(c)

@@ -35,39 +35,39 @@ func NewCommand() *cobra.Command {
 		Short: "Move the default of a claim kind to a class",
 		Long: `Move the default of a claim kind to a class.
 
-classbind refuses a second default. So the command takes the mark from the
-present default first, and then gives it to the class. It checks what it can
-before it changes anything. If the class cannot be marked after all, the former
-default gets its mark back. The command waits until classbind has seen the new
+classbind refuses a second default. So the command removes the mark from the
+current default first, then sets it on the class. It checks what it can
+before it changes anything. If it still cannot mark the class, it marks the former
+default again. The command waits until classbind has seen the new
 default.
 
 Where claims are offered only the classes of their own namespace, a namespaced
-class is the default of its namespace. It takes the place of that namespace's
-default, and goes before the default of all. In the same way, where the ClaimKind
+class is the default of its namespace. It replaces that namespace's default, and
+takes precedence over the default for all. In the same way, where the ClaimKind
 has a spec.classes.partition, a class is the default of its partition. classbind's status
-does not show such defaults, so the command does not wait for them.
+does not show these defaults, so the command does not wait for them.
 
-Where spec.default of a ClassKind is an expression, there is no mark to move:
-change the field that the expression looks at.
+If spec.default of a ClassKind is an expression, there is no mark to move:
+change the field that the expression reads.
 
 The class is KIND/NAME, or KIND/NAMESPACE/NAME for a namespaced one. KIND is
 the name of its ClassKind, PLURAL.GROUP, or any name that kubectl takes: the kind,
 the plural, the singular or a short name. --for takes the same of a claim kind.
-It may be left out where the class's kind serves one claim kind alone.
+Omit it if the class's kind serves only one claim kind.
 
 If the command is killed between the two writes, there is no default. Run it again:
-it goes on from there.
+it continues from there.
 
-The exit status is 3 if somebody else changed the default before classbind had
+The exit status is 3 if someone else changed the default before classbind had
 seen it, and 1 for any other error.
 
-A mark counts for every claim kind that the class's kind serves. If the move
-would change the default of a claim kind that you did not name, it is refused.
+A mark applies to every claim kind that the class's kind serves. If the move
+would change the default of a claim kind that you did not name, the command refuses.
 The error has the command that names all of them.`,
 		Example: `  # Claims of PostgreSQLInstance without a selector get another class:
   classbind set-default CloudSQLInstanceClass/gitlab-experimental --for postgresqlinstances.database.crossplane.io
 
-  # A namespaced class, for two claim kinds; say what would be done, and do nothing:
+  # A namespaced class, for two claim kinds; print what would change, and change nothing:
   classbind set-default bucketclasses.example.org/team-a/standard --for buckets,archives --dry-run`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -96,11 +96,11 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"`claim kind` that the class is to be the default of: the name of a ClaimKind, or of its resource as kubectl takes it. "+
 			"Separate several by commas, or repeat the flag")
 	fs.StringSliceVar(&o.without, "leave-without-default", nil,
-		"`claim kind` that may lose its default: the move takes the mark from its default class, and the new class does not serve it")
+		"`claim kind` that may lose its default: the move removes the mark from its default class, and the new class does not serve it")
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute,
-		"`time` for everything. Another default that is being set may take the server's --in-flight-window, 1m by default, "+
-			"until it is known not to come")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "check and say what would be done, and do nothing")
+		"`time` for the whole command. Another default that may yet be stored can block it for the server's --in-flight-window, "+
+			"1m by default")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "check, print what would change, and change nothing")
 }
 
 // validate returns all errors in the flags at once, flag by flag.

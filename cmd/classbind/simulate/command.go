@@ -32,50 +32,50 @@ type options struct {
 }
 
 const (
-	long = `Predict which claims get another class after a change of registrations or classes.
-The command reads all claims of the cluster, page by page. It decides on each as if it
-was created now, without the class that it has, before and after the change. It
+	long = `Predict which claims get another class after a change to registrations or classes.
+The command reads all claims of the cluster, page by page. It decides on each claim as if
+it were created now, without its class, before and after the change. It
 changes nothing.
 
-The change is what --filename adds, or puts in the place of what is there under the
-same name, and what --remove takes away. Files may have ClaimKinds, ClassKinds, CRDs
-and classes. Write each object as it would be applied, in full.
+--filename has the objects that are added, or replace objects of the same name.
+--remove names the objects that are removed. Files may contain ClaimKinds, ClassKinds,
+CRDs and classes. Write each object in full, as you would apply it.
 
 Registrations, classes and claims come from one of these:
 
   default          the cluster: you need the rights to list them
-  --classes FILES  the files alone: no cluster is asked
+  --classes FILES  only the files: the command needs no cluster
 
---claims N makes up so many claims of each kind instead. Claims that exist are their
-patterns, in the same proportions. Without any, one in turn asks for no class, and
-the others each for the labels of a class.
+--claims N generates N claims of each kind instead, after the pattern of the existing
+claims, in the same proportions. If there are none, the claims in turn select no class,
+or the labels of one class.
 
-CLAIMKIND is the name of a ClaimKind. Without one, all are simulated.
+CLAIMKIND is the name of a ClaimKind. The default is all ClaimKinds.
 
-What a claim gets is certain if it depends on its name. If it depends on random
-numbers, on what a replica gave before, or on how full the classes are, the command
-prints an interval. One class in two million has a number outside.
+The prediction is exact if the decision depends on the claim's name. If it depends on
+random numbers, on earlier decisions of a replica, or on how full the classes are, the
+command prints an interval. One class in two million is outside.
 
-A claim counts as created without a class reference, because nothing that is stored
-says who wrote it. With choice.annotate Decision, one without the annotation keeps
-its reference. Where the right of who creates a claim counts, that is you.
+A claim counts as created without a class reference, because the stored claim does not
+say who wrote it. With choice.annotate Decision, a claim without the annotation keeps
+its reference. Where the creator's right to use a class counts, you are the creator.
 
 The exit status is 0 if every claim that gets a class before the change gets one
 after it, and 1 if one does not. With --strict, it is 1 if any claim gets another
-class. It is 2 if the command fails, if it cannot decide on a claim, or if nothing of
-the change matters to any claim.`
+class. It is 2 if the command fails, if it cannot decide on a claim, or if no part of
+the change has an effect on any claim.`
 
 	examples = `  # Which claims would get another class, if these classes were applied?
   classbind simulate -f classes.yaml
 
-  # What if this class was gone?
+  # What if this class were gone?
   classbind simulate --remove RDSInstanceClass/gitlab-experimental
 
-  # What if it was cordoned?
+  # What if it were cordoned?
   kubectl annotate rdsinstanceclass gitlab-experimental classbind.io/cordoned=true \
     --dry-run=client -o yaml | classbind simulate -f -
 
-  # In a pipeline, without a cluster, for 10,000 claims that are made up:
+  # In a pipeline, without a cluster, for 10,000 generated claims:
   classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict
 
   # As a page:
@@ -102,10 +102,10 @@ func NewCommand() *cobra.Command {
 	fs.StringArrayVarP(&o.changes, "filename", "f", nil,
 		"`file` of the change, or folder with all folders in it; - is standard input; may be repeated")
 	fs.StringArrayVar(&o.remove, "remove", nil,
-		"`KIND/NAME` or KIND/NAMESPACE/NAME of a class, claimkind or classkind that is not there after the change; may be repeated")
+		"`KIND/NAME` or KIND/NAMESPACE/NAME of a class, claimkind or classkind that the change removes; may be repeated")
 	fs.StringArrayVar(&o.classes, "classes", nil,
-		"`file` of registrations, classes and claims, or folder with all folders in it; may be repeated. No cluster is asked")
-	fs.IntVar(&o.claims, "claims", 0, "make up so many claims of each kind; 0 takes those that exist")
+		"`file` of registrations, classes and claims, or folder with all folders in it; may be repeated. The command then needs no cluster")
+	fs.IntVar(&o.claims, "claims", 0, "number of claims of each kind to generate; 0 takes the existing claims")
 	fs.BoolVar(&o.strict, "strict", false, "fail if any claim gets another class")
 	o.output.Add(c)
 	fs.Lookup("output").Usage = "`format`: table for people, html for a page in one file, json or yaml for programs"

@@ -46,18 +46,18 @@ const (
 	long = `Report whether classbind works in this cluster: its replicas, certificates and
 webhook entries, the registered kinds, and the claims.
 Each finding says where it is, what is broken, and what to do. Findings that
-follow from another are not repeated. Notes are about what may be intended.
-Nothing is created or changed.
+follow from another are not repeated. Notes report what may be intended.
+The command changes nothing.
 
 The findings about kinds are conditions, which kubectl shows, too. The last leader
 wrote them, and their messages say what to do. The section replicas reports whether
-there is one.
+there is a leader.
 
-The command reads with your rights. It lists what you may not read, which does
-not count as broken. It reads all claims of the registered kinds, page by page, and
-counts those that are stored without a class.
+The command reads with your rights. It lists what you are not allowed to read, which
+does not count as broken. It reads all claims of the registered kinds, page by page,
+and counts the claims that are stored without a class.
 
-The exit status is 0 if nothing is broken in what was read, 1 if something is,
+The exit status is 0 if the command found nothing broken, 1 if something is broken,
 and 2 if the cluster did not answer, or the command fails.`
 
 	examples = `  # What is broken, and what to do about it?

@@ -42,20 +42,20 @@ type options struct {
 
 const (
 	long = `Show claim kinds, classes and claims in a browser. The pages show what is broken, and
-the share of each class beside the share that is expected. They show which claims
-wait, and why a claim got its class. The page "What if" predicts a change, as classbind
+the actual and the expected share of each class. They show which claims wait, and why a
+claim got its class. The page "What if" predicts the effect of a change, as classbind
 simulate does.
 
 The command serves the page on this machine, and prints its URL. It reads the cluster
-with your kubeconfig and your rights, and changes nothing. Everything ends with the
-command.
+with your kubeconfig and your rights, and changes nothing. The page works until the
+command ends.
 
-Whoever knows the URL can read what you may read. It works once for each browser,
-which keeps its token in a cookie. An address that other machines reach needs
+Anyone who knows the URL can read what you may read. A browser opens it once, then
+keeps its token in a cookie. An address that other machines reach needs
 --allow-remote, and the connection is not encrypted.
 
-The command reads all claims of the registered kinds, page by page, while somebody
-looks. It waits longer between two reads than a read takes.`
+While a browser shows the page, the command reads all claims of the registered kinds,
+page by page. It waits longer between two reads than a read takes.`
 
 	examples = `  # Show the cluster of the current context:
   classbind ui
@@ -81,7 +81,7 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.address, "address", "127.0.0.1", "`IP` address to serve on")
-	c.Flags().Uint16Var(&o.port, "port", 0, "`port` to serve on; 0 is a free one")
+	c.Flags().Uint16Var(&o.port, "port", 0, "`port` to serve on; 0 chooses a free port")
 	c.Flags().BoolVar(&o.allowRemote, "allow-remote", false, "allow an address that other machines reach")
 	o.cluster.Add(c)
 	o.cluster.AddOwn(c, "`namespace` of classbind itself")
