@@ -38,12 +38,12 @@ func TestRender(t *testing.T) {
 		outages: [2]outage{{failed: 12, unbound: 3, lasted: 1250 * time.Millisecond}},
 	}}
 	policy := &contender{name: "policy", result: result{unmatched: "no such key"}}
-	nobody := &contender{name: "nobody", result: result{creates: [2]creates{took(2)}}}
-	table := render(Settings{Draws: 2000, Repeated: 100}, []*contender{nobody, asked, policy})
+	baseline := &contender{name: "baseline", result: result{creates: [2]creates{took(2)}}}
+	table := render(Settings{Draws: 2000, Repeated: 100}, []*contender{baseline, asked, policy})
 	for _, want := range []string{
-		"| measured | nobody | asked | policy | by |\n|---|---|---|---|---|\n",
+		"| measured | baseline | asked | policy | by |\n|---|---|---|---|---|\n",
 		"| create, one client: p50 and p99 in ms | 2.00, 2.0 | 4.00, 9.0 | 0.00, 0.0 | [`creates.go`](../e2e/compare/creates.go) |\n",
-		"asked | 1.50 | 1.50 | 0.00 |", " |  | 12, 3, 1.2 | no process |", " |  | 8.2 | 0.0 |", " |  | 100 | 0 |", " |  | 99 | 0 |",
+		"baseline | 1.50 | 1.50 | 0.00 |", " |  | 12, 3, 1.2 | no process |", " |  | 8.2 | 0.0 |", " |  | 100 | 0 |", " |  | 99 | 0 |",
 		"```text\nasked:\nno class matches\n\npolicy:\nno such key\n```\n",
 	} {
 		assert.Contains(t, table, want, "We should write what was measured.")

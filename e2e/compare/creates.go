@@ -24,7 +24,7 @@ const (
 type creates struct {
 	took []time.Duration // each, sorted in the end
 	p50  []float64       // of each turn, in ms
-	// ratio of the p50 of a turn to that of the turn beside it in which nobody is asked, the median.
+	// ratio of the p50 of a turn to that of the turn beside it of the baseline, the median.
 	ratio float64
 }
 
@@ -48,7 +48,7 @@ func (w *world) measureCreates(ctx context.Context, i, clients int) error {
 	for _, c := range all {
 		of := &c.creates[i]
 		slices.Sort(of.took)
-		of.ratio = load.Ratio(of.p50, w.nobody.creates[i].p50, func(p50 float64) float64 { return p50 })
+		of.ratio = load.Ratio(of.p50, w.baseline.creates[i].p50, func(p50 float64) float64 { return p50 })
 		w.say("  creates, clients %d: %s: %s ms, ratio %.2f", clients, c.name, of.quantiles(), of.ratio)
 	}
 	return nil
@@ -69,7 +69,7 @@ func (w *world) createTurn(ctx context.Context, c *contender, clients int, names
 		begin := time.Now()
 		class, err := w.createClaim(ctx, c, bodies[i])
 		took[i] = time.Since(begin)
-		if err == nil && (class != "") != (c != w.nobody) {
+		if err == nil && (class != "") != (c != w.baseline) {
 			err = fmt.Errorf("a claim has the class %q", class)
 		}
 		return err

@@ -61,7 +61,7 @@ func rows(s Settings) (rows []row) {
 			fmt.Sprintf("create, %s: p50 and p99 in ms", plural(clients, "client")), "creates.go",
 			func(c *contender) string { return c.creates[i].quantiles() },
 		}, row{
-			"the p50 as a multiple of that with nobody asked", "creates.go",
+			"p50 as a multiple of the baseline", "creates.go",
 			func(c *contender) string { return fmt.Sprintf("%.2f", c.creates[i].ratio) },
 		})
 	}
@@ -100,7 +100,7 @@ func (c *creates) quantiles() string {
 	return fmt.Sprintf("%.2f, %.1f", c.quantile(.5), c.quantile(.99))
 }
 
-// render the table, and below it what authors read. Of the first, which is nobody, only creates are measured.
+// render the table, and below it what authors read. Of the baseline, which comes first, only creates are measured.
 func render(s Settings, contenders []*contender) string {
 	var text strings.Builder
 	line := func(cells ...string) { text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }

@@ -47,7 +47,7 @@ type world struct {
 	classbind, kyverno, kyvernoSource string
 
 	client     *rest.RESTClient
-	nobody     *contender
+	baseline   *contender
 	contenders []*contender
 	services   []*service
 }
@@ -77,7 +77,7 @@ func (w *world) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w.nobody = &contender{name: "nobody asked", kind: "FreeClaim"}
+	w.baseline = &contender{name: "baseline", kind: "FreeClaim"}
 	w.contenders = []*contender{
 		{name: "classbind", kind: "ClassbindClaim", server: ofClassbind},
 		{name: "Kyverno, listing", kind: "ListClaim", server: ofKyverno},
@@ -119,8 +119,8 @@ func (w *world) kinds() string {
 	return strings.Join(manifest, "")
 }
 
-// all contenders, after nobody.
-func (w *world) all() []*contender { return append([]*contender{w.nobody}, w.contenders...) }
+// all contenders, after the baseline.
+func (w *world) all() []*contender { return append([]*contender{w.baseline}, w.contenders...) }
 
 func (c *contender) resource() string { return strings.ToLower(c.kind) + "s" }
 
