@@ -24,7 +24,7 @@ const (
 type creates struct {
 	took []time.Duration // each, sorted in the end
 	p50  []float64       // of each turn, in ms
-	// ratio of the p50 of a turn to that of the turn beside it of the baseline, the median.
+	// ratio of the p50 of a turn to that of the baseline in the same round, the median.
 	ratio float64
 }
 
