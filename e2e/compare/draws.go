@@ -94,7 +94,6 @@ func (w *world) measureRepeats(ctx context.Context, c *contender) error {
 
 // measureUnmatched keeps what the author reads of a claim that no class matches.
 func (w *world) measureUnmatched(ctx context.Context, c *contender) error {
-	c.unmatched = "(nothing: the claim is stored without a class)"
 	if _, err := w.createClaim(ctx, c, claim(c.kind, "orders", "pool-99"), metav1.DryRunAll); err != nil {
 		c.unmatched = err.Error()
 	}

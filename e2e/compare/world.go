@@ -152,14 +152,10 @@ func weight(i int) int {
 
 // await until claims of the contender are bound: the API server learns a little later of what it has stored.
 func (w *world) await(ctx context.Context, c *contender) error {
-	var class string
-	why := errors.New("a claim is stored without a class")
+	var why error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if class, err = w.createClaim(ctx, c, claim(c.kind, "probe", "pool-0"), metav1.DryRunAll); err != nil {
-			why = err
-		}
-		return class != "", nil
+		_, why = w.createClaim(ctx, c, claim(c.kind, "probe", "pool-0"), metav1.DryRunAll)
+		return why == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("no claim is bound: %w: %w", err, why)
@@ -187,7 +183,9 @@ func spec(pool string) map[string]any {
 	}
 }
 
-// createClaim and return the class in the answer, or nothing.
+var errUnbound = errors.New("the claim is stored without a class")
+
+// createClaim and return the class in the answer. Only the baseline may have none.
 func (w *world) createClaim(ctx context.Context, c *contender, body []byte, dryRun ...string) (class string, err error) {
 	request := w.client.Post().Namespace(namespace).Resource(c.resource()).Body(body).SetHeader("Content-Type", "application/json")
 	for _, d := range dryRun {
@@ -204,7 +202,10 @@ func (w *world) createClaim(ctx context.Context, c *contender, body []byte, dryR
 	_, after, _ := bytes.Cut(answer, []byte(`"classRef":`))
 	_, after, _ = bytes.Cut(after, []byte(`"name":"`))
 	name, _, _ := bytes.Cut(after, []byte(`"`))
-	return string(name), nil
+	if len(name) == 0 && c != w.baseline {
+		err = errUnbound
+	}
+	return string(name), err
 }
 
 func (w *world) kubectl(ctx context.Context, in string, args ...string) error {
