@@ -45,8 +45,7 @@ func errVersion(k *v1beta1.ClaimKind, written, sent string) error {
 type Binder struct {
 	// Snapshot returns what is known now; nil means nothing yet.
 	Snapshot func() selector.Snapshot
-	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not
-	// have, nil if there is none.
+	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not have, nil if there is none.
 	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Decider decides on the claims.
 	Decider *selector.Decider
@@ -56,11 +55,10 @@ type Binder struct {
 	Metrics *Metrics
 }
 
-// Review binds a claim that is being created, by the ClaimKind of this name, and keeps one
-// bound that is updated. It leaves alone any other operation, and a claim kind that is not
-// registered any more; fails before all classes are known; waits for a kind that this replica
-// has not heard of yet; and leaves the rest to the Decider. To read a claim from an API server
-// cannot fail. The review is logged and counted afterwards.
+// Review binds a claim that is being created, by the ClaimKind of this name, and keeps one bound that is updated. It leaves alone any other
+// operation, and a claim kind that is not registered any more; fails before all classes are known; waits for a kind that this replica has
+// not heard of yet; and leaves the rest to the Decider. To read a claim from an API server cannot fail. The review is logged and counted
+// afterwards.
 func (b *Binder) Review(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
 ) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {
@@ -134,9 +132,8 @@ func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.Group
 	return b.await(ctx, claimKind, claims)
 }
 
-// await waits for the view of a claim kind that was just registered: the leader, which
-// added the webhook, may have heard of it before this replica. It is nil for a kind that
-// is not registered, and fails for claims of a version that is not read.
+// await waits for the view of a claim kind that was just registered: the leader, which added the webhook, may have heard of it before this
+// replica. It is nil for a kind that is not registered, and fails for claims of a version that is not read.
 func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
@@ -217,8 +214,8 @@ func auditAnnotations(d *selector.Decision) map[string]string {
 	return annotations
 }
 
-// verdict is the outcome of a claim's review, and how it came about. It is told after the
-// answer: while the claim waits, to log it would take as long as to choose its class.
+// verdict is the outcome of a claim's review, and how it came about. It is told after the answer: while the claim waits, to log it would
+// take as long as to choose its class.
 type verdict struct {
 	metrics *Metrics
 	log     logr.Logger
@@ -252,9 +249,8 @@ func isDryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }
 
-// restored answers the update of a claim: it puts back a class reference that the update
-// removes, and leaves alone all else. It asks for no class, so it does not matter whether
-// these are known. What a forger says of the old object only comes back to him.
+// restored answers the update of a claim: it puts back a class reference that the update removes, and leaves alone all else. It asks for no
+// class, so it does not matter whether these are known. What a forger says of the old object only comes back to him.
 func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 	request, kind := v.request, v.view.Kind
 	if len(request.OldObject.Raw) == 0 {
@@ -274,8 +270,7 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 	return response, nil
 }
 
-// requestFacts is what expressions see as request: the userInfo of an AdmissionRequest, with
-// the fields that are set.
+// requestFacts is what expressions see as request: the userInfo of an AdmissionRequest, with the fields that are set.
 func requestFacts(userInfo []byte) (map[string]any, error) {
 	user, err := decodeUser(userInfo)
 	if err != nil {

@@ -34,8 +34,8 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// TestReviewGuards has a row for each guard clause, in their order. Each row
-// would also be caught by the guard after it, so a guard that moves shows.
+// TestReviewGuards has a row for each guard clause, in their order. Each row would also be caught by the guard after it, so a guard that
+// moves shows.
 func TestReviewGuards(t *testing.T) {
 	closed := selector.NewInventory()
 	closed.SetClaimKind(newClaimKind())
@@ -261,8 +261,8 @@ func TestReviewRefusesMalformedClaims(t *testing.T) {
 	assert.Equal(t, metav1.CauseTypeFieldValueInvalid, status.Details.Causes[0].Type)
 }
 
-// TestReviewInConflict has a replica that knows two ClaimKinds with the same reference. The
-// leader has the API server ask by the entry of one of them, and may know better which.
+// TestReviewInConflict has a replica that knows two ClaimKinds with the same reference. The leader has the API server ask by the entry of
+// one of them, and may know better which.
 func TestReviewInConflict(t *testing.T) {
 	const second = "z-second"
 	later := newRegistration(func(s *v1beta1.ClaimKindSpec) { s.Claims.Resource = claimKindName })
@@ -281,8 +281,8 @@ func TestReviewInConflict(t *testing.T) {
 	}
 }
 
-// TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim
-// by the schema of the version in which it was sent.
+// TestReviewOfConvertedClaims leaves to the API server what it refuses: it validates a claim by the schema of the version in which it was
+// sent.
 func TestReviewOfConvertedClaims(t *testing.T) {
 	requiring := newClaimKind()
 	requiring.SetPaths(selector.PathsCheck{Required: []v1beta1.FieldPath{".spec.classRef"}})
@@ -310,8 +310,7 @@ func TestReviewOfUnmatchedClaims(t *testing.T) {
 		kind := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.WhenUnmatched = whenUnmatched })
 		golds := []string{"cordoned tier=gold @classbind.io/cordoned=true", "none tier=gold @weight=0"}
 		binder := newBinder(t, newInventory(kind, index(sqlClasses, append(golds, "silver tier=silver")...)))
-		// The API server selects, so the live view has the matches alone; the
-		// message should still say among how many classes we looked.
+		// The API server selects, so the live view has the matches alone; the message should still say among how many classes we looked.
 		binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, golds...)}))
 		response, err := byResource(binder)(t.Context(), newRequest(wantsGold))
 		require.NoError(t, err)
@@ -446,8 +445,7 @@ func TestExpressionOutcomes(t *testing.T) {
 
 // result of a claim.
 type result struct {
-	// refused says that the claim is malformed, or, with unmatched, that there is no
-	// class for it.
+	// refused says that the claim is malformed, or, with unmatched, that there is no class for it.
 	refused, unmatched bool
 	// class as a log has it; empty if the claim gets none.
 	class string
@@ -470,8 +468,8 @@ func (r result) allows(got result) bool {
 	return r.class == got.class
 }
 
-// decide on a claim as docs/claims.md says, slowly and with none of the product's code:
-// Kubernetes' own code reads and matches the selector.
+// decide on a claim as docs/claims.md says, slowly and with none of the product's code: Kubernetes' own code reads and matches the
+// selector.
 func (w *world) decide(c fuzzedClaim) result {
 	name := c.name
 	if c.which&generated != 0 {
@@ -535,8 +533,7 @@ func (w *world) choose(c fuzzedClaim, selector labels.Selector) result {
 	return best
 }
 
-// candidates before weights count. A claim without a selector gets a default of its own
-// namespace, if there is one that it may get.
+// candidates before weights count. A claim without a selector gets a default of its own namespace, if there is one that it may get.
 func (w *world) candidates(c fuzzedClaim, selector labels.Selector) (all []*plainClass) {
 	namespace, kind := valid(c.namespace), w.claimKinds[c.claimKind()]
 	var own []*plainClass

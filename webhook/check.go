@@ -15,11 +15,10 @@ import (
 // CheckPattern is the pattern of the paths that check what claims name.
 const CheckPattern = v1beta1.CheckPath + "{" + nameInPath + "}"
 
-// Check refuses a claim that names a class which it may not have, when it is created and when its reference
-// changes, and reserves what a claim uses of a class whose capacity is enforced. The API server asks after all
-// mutating webhooks, so what another one writes is checked, too, and so is what we wrote just before.
-// It leaves alone any other operation, and a claim kind that is not registered any more. It does not check a claim
-// that is not ours to bind. There is nothing to do afterwards.
+// Check refuses a claim that names a class which it may not have, when it is created and when its reference changes, and reserves what a
+// claim uses of a class whose capacity is enforced. The API server asks after all mutating webhooks, so what another one writes is checked,
+// too, and so is what we wrote just before. It leaves alone any other operation, and a claim kind that is not registered any more. It does
+// not check a claim that is not ours to bind. There is nothing to do afterwards.
 func (b *Binder) Check(
 	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
 ) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {

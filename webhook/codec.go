@@ -19,8 +19,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// decodedReview is what is read of an AdmissionReview, field by field. Everything
-// else, such as the options, is skipped.
+// decodedReview is what is read of an AdmissionReview, field by field. Everything else, such as the options, is skipped.
 type decodedReview struct {
 	body             []byte
 	apiVersion, kind string
@@ -107,8 +106,7 @@ func readKind(from *jsontext.Decoder, last string, group, version, kind *string)
 	})
 }
 
-// readObject calls read for each field of an object, to read or skip its value; null has
-// none.
+// readObject calls read for each field of an object, to read or skip its value; null has none.
 func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 	switch from.PeekKind() {
 	case jsontext.KindBeginObject:
@@ -141,8 +139,7 @@ func readObject(from *jsontext.Decoder, read func(name []byte) error) error {
 	return err
 }
 
-// readText reads a string; null leaves it as it is. A text longer than any name is
-// refused before it is copied.
+// readText reads a string; null leaves it as it is. A text longer than any name is refused before it is copied.
 func readText[T ~string](from *jsontext.Decoder, to *T) error {
 	switch from.PeekKind() {
 	case jsontext.KindString:
@@ -211,9 +208,8 @@ func skip(from *jsontext.Decoder) error {
 // answerCapacity is more than the bytes of most answers.
 const answerCapacity = 768
 
-// encode writes the answer as an AdmissionReview, as encoding/json would. That takes
-// several times as long, because it has to find the fields. Here are all of them, in
-// the order of the API; a test fails when the API gets another.
+// encode writes the answer as an AdmissionReview, as encoding/json would. That takes several times as long, because it has to find the
+// fields. Here are all of them, in the order of the API; a test fails when the API gets another.
 func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 	b := append(make([]byte, 0, answerCapacity), `{"kind":"AdmissionReview","apiVersion":`...)
 	b = fields.AppendText(b, apiVersion)
@@ -253,8 +249,8 @@ func encode(r *admissionv1.AdmissionResponse) ([]byte, error) {
 	return append(b, "}}"...), nil
 }
 
-// makePrintable escapes what a client, a terminal or a log shows of an answer, which has parts of
-// claims and classes. The API server drops a warning with a control character.
+// makePrintable escapes what a client, a terminal or a log shows of an answer, which has parts of claims and classes. The API server drops
+// a warning with a control character.
 func makePrintable(r *admissionv1.AdmissionResponse) {
 	for i, warning := range r.Warnings {
 		r.Warnings[i] = truncate.Printable(warning)

@@ -13,8 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// awkward texts to write as JSON: quotes, control characters, what is not ASCII,
-// invalid UTF-8, and what encoding/json escapes for HTML.
+// awkward texts to write as JSON: quotes, control characters, what is not ASCII, invalid UTF-8, and what encoding/json escapes for HTML.
 var awkward = []string{
 	"", " ", `"`, `\`, `\u0041`, "'", "\x00\x01\x1f\x7f", "\b\f\n\r\t", "a\nb", "{}[],:", "<a href='b'>&amp;</a>", "\u2028\u2029",
 	"Größe", "世界", "\U0001f600", "\ufffd", "\xff", "a\xc3", "\xed\xa0\x80", "\xf0\x9f\x98",

@@ -17,23 +17,19 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Deletion answers whoever deletes a class that claims have, as its ClassKind says. It counts no
-// claims: their numbers are in memory.
+// Deletion answers whoever deletes a class that claims have, as its ClassKind says. It counts no claims: their numbers are in memory.
 type Deletion struct {
 	// ClassKind returns a class kind as it is registered now; nil if it is not.
 	ClassKind func(ctx context.Context, name string) (*inventory.ClassKind, error)
-	// Claims are how many claims have a class, by claim kind. missing is why there may be
-	// more, nil if all are counted.
+	// Claims are how many claims have a class, by claim kind. missing is why there may be more, nil if all are counted.
 	Claims func(*inventory.Class) (claims map[string]int64, missing error)
 }
 
-// Review leaves alone any operation but a deletion, a class kind that is not registered, and one
-// with Allow. With Deny, it refuses the deletion of a class that claims are known to have, and fails
-// if there may be claims that are not known. Otherwise, it admits the deletion, with a warning if
-// claims are known to have the class.
+// Review leaves alone any operation but a deletion, a class kind that is not registered, and one with Allow. With Deny, it refuses the
+// deletion of a class that claims are known to have, and fails if there may be claims that are not known. Otherwise, it admits the
+// deletion, with a warning if claims are known to have the class.
 //
-// As in Guard.Review, a review may come from anybody. A made-up one learns how many
-// claims have a class, and nothing else.
+// As in Guard.Review, a review may come from anybody. A made-up one learns how many claims have a class, and nothing else.
 func (d *Deletion) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if request.Operation != admissionv1.Delete || request.SubResource != "" {
 		return untouched("NotADeletion"), nil

@@ -25,8 +25,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// costlyFits walk lists and maps of the claim and of the class, and call what costs the most for a
-// string.
+// costlyFits walk lists and maps of the claim and of the class, and call what costs the most for a string.
 var costlyFits = []string{
 	"claim.spec.a.exists(z, z in class.spec.list)",
 	"claim.spec.a.all(x, class.spec.list.exists(y, x == y))",
@@ -46,8 +45,8 @@ var costlyFits = []string{
 	"url(claim.spec.b).getQuery() == class.spec.map || claim.spec.b.findAll('.').size() > class.spec.n",
 }
 
-// fitsWorld has 10,000 classes, some of them with fields as long as they may be, and a claim kind
-// for each of costlyFits: one that draws, and one that scores.
+// fitsWorld has 10,000 classes, some of them with fields as long as they may be, and a claim kind for each of costlyFits: one that draws,
+// and one that scores.
 var fitsWorld = sync.OnceValue(func() *world {
 	w := &world{inventory: selector.NewInventory()}
 	list, entries := make([]any, 990), map[string]any{}
@@ -87,8 +86,7 @@ var fitsWorld = sync.OnceValue(func() *world {
 	return w
 })
 
-// FuzzFits puts values that expressions walk into a claim, and measures what that costs with 10,000
-// classes.
+// FuzzFits puts values that expressions walk into a claim, and measures what that costs with 10,000 classes.
 func FuzzFits(f *testing.F) {
 	for which := range byte(2 * len(costlyFits)) { //nolint:gosec // There are few.
 		f.Add([]byte(`["a1","a2"]`), []byte(`"aab"`), byte(1), which)
@@ -137,12 +135,11 @@ type plainClass struct {
 	isDefault, cordoned, terminating     bool
 }
 
-// world has the classes for fuzzed reviews: class kinds of both scopes, whose classes
-// differ in everything that a filter or a selector looks at.
+// world has the classes for fuzzed reviews: class kinds of both scopes, whose classes differ in everything that a filter or a selector
+// looks at.
 type world struct {
 	claimKinds map[string]v1beta1.ClaimKindSpec // by plural
-	// from which namespaces the claims of a kind are offered classes: All, the claim's
-	// own, or one by its name.
+	// from which namespaces the claims of a kind are offered classes: All, the claim's own, or one by its name.
 	from      map[string]string
 	classes   []plainClass
 	inventory *selector.Inventory
@@ -184,8 +181,8 @@ func newWorld(classes int) *world {
 	return w
 }
 
-// servedBy returns the claim kinds that a class kind serves: all, except that only the
-// namespaced class kind serves the one whose reference names no kind.
+// servedBy returns the claim kinds that a class kind serves: all, except that only the namespaced class kind serves the one whose reference
+// names no kind.
 func servedBy(classKind string) (links []v1beta1.ClaimKindLink) {
 	for _, plural := range worldClaimKinds {
 		if plural != "locals" || classKind == "cs" {
@@ -233,8 +230,8 @@ func (w *world) register(plural string) {
 	w.inventory.SetClaimKind(kind)
 }
 
-// randomClass has labels of few keys and values, so that selectors match them. Some
-// classes have many labels whose keys take long to compare.
+// randomClass has labels of few keys and values, so that selectors match them. Some classes have many labels whose keys take long to
+// compare.
 func randomClass(random *rand.Rand, i, of int) plainClass {
 	plural := []string{"as", "as", "bs", "cs"}[random.IntN(4)]
 	c := plainClass{
@@ -275,8 +272,7 @@ func (c *plainClass) meta() *metav1.ObjectMeta {
 	return m
 }
 
-// The worlds are made once: one for the reference implementation, and one to measure
-// in.
+// The worlds are made once: one for the reference implementation, and one to measure in.
 var (
 	smallWorld = sync.OnceValue(func() *world { return newWorld(60) })
 	largeWorld = sync.OnceValue(func() *world { return newWorld(10_000) })
@@ -358,8 +354,8 @@ func FuzzBind(f *testing.F) {
 	})
 }
 
-// FuzzBindClaim puts what the author of a claim chooses into a review. It measures the
-// cost with 10,000 classes, and compares the answer for 60 classes with the reference.
+// FuzzBindClaim puts what the author of a claim chooses into a review. It measures the cost with 10,000 classes, and compares the answer
+// for 60 classes with the reference.
 func FuzzBindClaim(f *testing.F) {
 	for _, c := range bindSeeds() {
 		if len(c.selector)+len(c.annotation) < 4<<10 || !cost.Fuzzing() {

@@ -33,8 +33,7 @@ type Guard struct {
 	Snapshot func() selector.Snapshot
 	// ClassKind returns a class kind as it is registered now; nil if it is not.
 	ClassKind func(ctx context.Context, name string) (*inventory.ClassKind, error)
-	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not have,
-	// nil if there is none.
+	// ClaimKind asks the API server itself for a ClaimKind that the snapshot does not have, nil if there is none.
 	ClaimKind func(ctx context.Context, name string) (*v1beta1.ClaimKind, error)
 	// Class reads a class as it is stored now; nil if there is none.
 	Class func(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error)
@@ -53,20 +52,15 @@ type Guard struct {
 	limiter *fair.Limiter // once
 }
 
-// Review validates a class before it is created or updated. In this order, it
-// leaves alone any other operation, a class kind that is not registered any more,
-// and a class that is being deleted; refuses a malformed weight, unless the class
-// has it already, or it is of an expression, which may look at what is not there yet, such
-// as the status; warns of that, and of a mark that is neither true nor false; leaves alone a
-// class that is not default, or was before and looks the same to expressions; fails before
-// all classes are known; waits for a turn; refuses a class that becomes default if nobody can
-// tell its seat; leaves alone a class that takes no seat, because no claim is offered it, or
-// none beside those that it has; answers as the API server would if the namespace is
-// missing, if the class to create exists, or if the class to update has changed; and admits
-// the class if the seats that it takes have no other default, and none in flight.
+// Review validates a class before it is created or updated. In this order, it leaves alone any other operation, a class kind that is not
+// registered any more, and a class that is being deleted; refuses a malformed weight, unless the class has it already, or it is of an
+// expression, which may look at what is not there yet, such as the status; warns of that, and of a mark that is neither true nor false;
+// leaves alone a class that is not default, or was before and looks the same to expressions; fails before all classes are known; waits for
+// a turn; refuses a class that becomes default if nobody can tell its seat; leaves alone a class that takes no seat, because no claim is
+// offered it, or none beside those that it has; answers as the API server would if the namespace is missing, if the class to create exists,
+// or if the class to update has changed; and admits the class if the seats that it takes have no other default, and none in flight.
 //
-// Anybody who reaches the server can send any review. Its content is trusted only
-// for the answer, which goes to its sender.
+// Anybody who reaches the server can send any review. Its content is trusted only for the answer, which goes to its sender.
 func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, err error) {
 	var kind *inventory.ClassKind
 	defer func() {
@@ -188,8 +182,7 @@ func nameOf(c *inventory.Class) onedefault.Class {
 	return onedefault.Class{Kind: c.Kind.Name, Namespace: c.Namespace, Name: c.Name}
 }
 
-// allKnown returns an error unless the snapshot has every registered claim kind
-// that the class kind serves, with all of its classes.
+// allKnown returns an error unless the snapshot has every registered claim kind that the class kind serves, with all of its classes.
 func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *inventory.ClassKind) error {
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
@@ -210,8 +203,8 @@ func (g *Guard) allKnown(ctx context.Context, snapshot selector.Snapshot, kind *
 	return nil
 }
 
-// takes sets the seats that a class takes beside those that it has. There is a response if
-// the class takes none, or if they cannot be determined.
+// takes sets the seats that a class takes beside those that it has. There is a response if the class takes none, or if they cannot be
+// determined.
 func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *onedefault.Request) (*admissionv1.AdmissionResponse, error) {
 	seats, untold, err := seatsOf(snapshot, class)
 	if err != nil {
@@ -244,17 +237,15 @@ func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *oned
 	return response, nil
 }
 
-// isLinked says that classes of a kind are read with all that the expressions of ClaimKinds
-// look at, as far as we know.
+// isLinked says that classes of a kind are read with all that the expressions of ClaimKinds look at, as far as we know.
 func isLinked(snapshot selector.Snapshot, kind *inventory.ClassKind) bool {
 	return !slices.ContainsFunc(kind.ClaimKinds, func(name string) bool {
 		return snapshot[name] != nil && snapshot[name].Kind.Unlinked(kind) != nil
 	})
 }
 
-// seatsOf returns the seats of a default class, in the same order for all classes, and why
-// others cannot be determined, nil if all are. It fails if the class was read
-// without what expressions look at.
+// seatsOf returns the seats of a default class, in the same order for all classes, and why others cannot be determined, nil if all are. It
+// fails if the class was read without what expressions look at.
 func seatsOf(snapshot selector.Snapshot, class *inventory.Class) (seats []inventory.Seat, untold, err error) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(class.Kind.ClaimKinds))) {
 		view := snapshot[name]
@@ -301,8 +292,7 @@ func (g *Guard) live(ctx context.Context, snapshot selector.Snapshot, c onedefau
 	return live, err
 }
 
-// decodeClasses returns the class, the old class, which is empty for a creation, and
-// the request to the protocol, without its seats.
+// decodeClasses returns the class, the old class, which is empty for a creation, and the request to the protocol, without its seats.
 func decodeClasses(
 	kind *inventory.ClassKind, request *admissionv1.AdmissionRequest,
 ) (class, before *inventory.Class, ask *onedefault.Request, err error) {

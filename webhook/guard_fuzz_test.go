@@ -45,8 +45,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// FuzzGuardClass puts what the author of a class chooses into a review. It measures the
-// cost with 10,000 classes, and compares the answer for 60 classes with the reference.
+// FuzzGuardClass puts what the author of a class chooses into a review. It measures the cost with 10,000 classes, and compares the answer
+// for 60 classes with the reference.
 func FuzzGuardClass(f *testing.F) {
 	for _, c := range guardSeeds() {
 		f.Add(c.name, c.namespace, c.mark, c.oldMark, c.weight, c.oldWeight, c.which)
@@ -109,8 +109,7 @@ type fuzzedClass struct {
 const (
 	updated  = 1 << 3
 	deleting = 1 << 4
-	// raced by another write: the class to create is stored already, and the class to
-	// update has another version.
+	// raced by another write: the class to create is stored already, and the class to update has another version.
 	raced = 1 << 7
 )
 
@@ -190,8 +189,7 @@ func badWeight(weight string) bool {
 	return weight != "" && (err != nil || n < 0 || n > 1_000_000 || strconv.Itoa(n) != weight)
 }
 
-// sameWeight says that both look the same in an error: it shows the beginning of a long
-// weight, and an even longer one is not read.
+// sameWeight says that both look the same in an error: it shows the beginning of a long weight, and an even longer one is not read.
 func sameWeight(a, b string) bool {
 	if unread(a) || unread(b) {
 		return unread(a) && unread(b)
@@ -256,8 +254,7 @@ func (w *world) seat(claimKind string, c *plainClass) string {
 	return "of all"
 }
 
-// plainAPI is an API server that stores the classes of a world, the reviewed class as it
-// was, and Leases.
+// plainAPI is an API server that stores the classes of a world, the reviewed class as it was, and Leases.
 type plainAPI struct {
 	*apiServer
 	world  *world

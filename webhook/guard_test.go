@@ -29,8 +29,8 @@ import (
 	"github.com/classbind/classbind/webhook/onedefault"
 )
 
-// TestGuardLeavesAlone has a row for each guard clause, in their order. A later clause
-// would also catch each row, so a clause that moves fails the test.
+// TestGuardLeavesAlone has a row for each guard clause, in their order. A later clause would also catch each row, so a clause that moves
+// fails the test.
 func TestGuardLeavesAlone(t *testing.T) {
 	malformed := object("gold", `,"annotations":{"default":"true","weight":"much"}`, "")
 	for name, tc := range map[string]struct {
@@ -767,8 +767,7 @@ func partitionLease(partition string) string {
 	return onedefault.LeaseName(inventory.Seat{ClaimKind: claimKindName, Partition: partition})
 }
 
-// TestGuardOfSeats moves a class between the partitions of tenants a and b. The class gold
-// is the default of b.
+// TestGuardOfSeats moves a class between the partitions of tenants a and b. The class gold is the default of b.
 func TestGuardOfSeats(t *testing.T) {
 	const (
 		inA, inB, inC = `"tenant":"a","database":true`, `"tenant":"b","database":true`, `"tenant":"c","database":true`
@@ -942,8 +941,7 @@ func TestGuardOfWeightExpressions(t *testing.T) {
 	assert.Empty(t, response.Warnings, "We should not repeat it.")
 }
 
-// TestGuardOfUnreadFields does not judge a class that was read without what the expressions
-// of a new ClaimKind look at.
+// TestGuardOfUnreadFields does not judge a class that was read without what the expressions of a new ClaimKind look at.
 func TestGuardOfUnreadFields(t *testing.T) {
 	w := newTenants()
 	i := w.inventory(t)
@@ -958,8 +956,7 @@ func TestGuardOfUnreadFields(t *testing.T) {
 	require.ErrorContains(t, err, "are being read again", "We should not take a field for unchanged that we did not read.")
 }
 
-// leased is a world in which the class gold is the default of partition b, and was that of
-// other partitions before.
+// leased is a world in which the class gold is the default of partition b, and was that of other partitions before.
 type leased struct {
 	*tenants
 	inventory *selector.Inventory

@@ -93,8 +93,8 @@ func seatTexts(seats []inventory.Seat) []string {
 	return texts
 }
 
-// moveCommand moves the default of a claim kind from other to the class. It names every claim kind whose
-// default changes with it, without which set-default would refuse.
+// moveCommand moves the default of a claim kind from other to the class. It names every claim kind whose default changes with it, without
+// which set-default would refuse.
 func (g *Guard) moveCommand(class, other *inventory.Class, claimKind string) string {
 	snapshot := g.Snapshot()
 	seats, _, _ := seatsOf(snapshot, class)
@@ -132,8 +132,8 @@ func flags(flag string, values []string) string {
 	return flag + strings.Join(slices.Compact(slices.Sorted(slices.Values(values))), flag)
 }
 
-// wayOut says how to move the default with classbind, or remove it with kubectl. The command
-// of classbind moves marks, and to the seat of the class as it is stored.
+// wayOut says how to move the default with classbind, or remove it with kubectl. The command of classbind moves marks, and to the seat of
+// the class as it is stored.
 func (g *Guard) wayOut(request *admissionv1.AdmissionRequest, class, before, other *inventory.Class, seat inventory.Seat) string {
 	update := request.Operation == admissionv1.Update
 	stored := []inventory.Seat{seat}

@@ -16,17 +16,15 @@ import (
 // collectInterval is the pause between two rounds of collecting Leases.
 const collectInterval = 10 * time.Second
 
-// CollectLeases deletes the Leases of seats that have no default class any more, until the
-// context ends. The leader runs it. The guard does not need it: it takes what is no longer
-// used. But a tenant can move a class through any number of partitions, and each leaves a Lease.
+// CollectLeases deletes the Leases of seats that have no default class any more, until the context ends. The leader runs it. The guard does
+// not need it: it takes what is no longer used. But a tenant can move a class through any number of partitions, and each leaves a Lease.
 func (g *Guard) CollectLeases(ctx context.Context) error {
 	wait.UntilWithContext(ctx, g.collectLeases, collectInterval)
 	return nil
 }
 
-// collectLeases reads at most MaxLeasesCollected Leases: those whose writes are over, if the
-// seat has no default as far as the snapshot tells. The rest is for the next round. What it
-// reads live decides.
+// collectLeases reads at most MaxLeasesCollected Leases: those whose writes are over, if the seat has no default as far as the snapshot
+// tells. The rest is for the next round. What it reads live decides.
 func (g *Guard) collectLeases(ctx context.Context) {
 	snapshot := g.Snapshot()
 	if snapshot == nil {
@@ -60,8 +58,8 @@ func (g *Guard) collectLeases(ctx context.Context) {
 	}
 }
 
-// collectLease keeps the Leases of a claim kind whose classes are not all known: a class
-// that is not known cannot be its default, as far as the snapshot tells.
+// collectLease keeps the Leases of a claim kind whose classes are not all known: a class that is not known cannot be its default, as far as
+// the snapshot tells.
 func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cluster *onedefault.Cluster, name string) (bool, error) {
 	claimKind := onedefault.ClaimKindOf(name)
 	switch view := snapshot[claimKind]; {

@@ -16,8 +16,8 @@ var (
 )
 
 var (
-	// guardLimits are for the reviews that ask the API server about default classes. A key
-	// is that of the classes of one kind and namespace.
+	// guardLimits are for the reviews that ask the API server about default classes. A key is that of the classes of one kind and
+	// namespace.
 	guardLimits = fair.Limits{
 		Running: v1beta1.MaxGuardReviews, RunningOfKey: v1beta1.MaxGuardReviewsOfNamespace,
 		Waiting: v1beta1.MaxWaitingGuardReviews, WaitingOfKey: v1beta1.MaxWaitingGuardReviewsOfNamespace,
@@ -35,8 +35,8 @@ func CostlyDecisions() func(ctx context.Context, namespace string) (done func(),
 	return costlyDecisions(decisionLimits)
 }
 
-// LateDecisions returns the same for late binding. Namespaces take turns there already, and a worker that
-// waits until one has rested would bind no other's claims.
+// LateDecisions returns the same for late binding. Namespaces take turns there already, and a worker that waits until one has rested would
+// bind no other's claims.
 func LateDecisions() func(ctx context.Context, namespace string) (done func(), err error) {
 	limits := decisionLimits
 	limits.Rest = 0

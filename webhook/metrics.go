@@ -42,8 +42,7 @@ var readOutcomes = map[selector.LiveRead]string{
 	selector.ReadFound: "found", selector.ReadNone: "none", selector.ReadFailed: "failed",
 }
 
-// guardOutcomes by the reason in the audit annotation. Every other reason means
-// that the class is left alone.
+// guardOutcomes by the reason in the audit annotation. Every other reason means that the class is left alone.
 var guardOutcomes = map[string]string{
 	"OneDefault": "admitted", "SecondDefault": "second_default", "DefaultInFlight": "in_flight",
 	"AlreadyExists": "already_exists", "Conflict": "conflict", "NoNamespace": "no_namespace", "MalformedWeight": "malformed_weight",
@@ -64,13 +63,11 @@ const (
 	reservationFailed = "failed"
 )
 
-// Metrics count what the two webhooks answer. They leave out dry runs, and requests
-// that no API server sends. Authors of claims cannot make up values of labels: all
-// kinds that nobody registered are the kind "".
+// Metrics count what the two webhooks answer. They leave out dry runs, and requests that no API server sends. Authors of claims cannot make
+// up values of labels: all kinds that nobody registered are the kind "".
 //
-// They count after the answer has been sent, and their durations are of what came before
-// it. So a claim may be stored a moment before it is counted. Reservations are counted at
-// once, because they wait for a write anyway.
+// They count after the answer has been sent, and their durations are of what came before it. So a claim may be stored a moment before it is
+// counted. Reservations are counted at once, because they wait for a write anyway.
 //
 // A nil *Metrics counts nothing.
 type Metrics struct {
@@ -84,8 +81,8 @@ type Metrics struct {
 	guarded   *prometheus.CounterVec
 	reserved  *prometheus.CounterVec
 
-	// kinds keep the counters of each claim kind, because finding one by its labels
-	// takes a lock. The map is copied for each change: once for each registration.
+	// kinds keep the counters of each claim kind, because finding one by its labels takes a lock. The map is copied for each change: once
+	// for each registration.
 	kinds atomic.Pointer[map[string]*kindMetrics]
 	mu    sync.Mutex // held while kinds changes
 }
@@ -156,8 +153,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect includes every counter of every registered kind: a counter that appears
-// with the value 1 shows no increase.
+// Collect includes every counter of every registered kind: a counter that appears with the value 1 shows no increase.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, view := range m.snapshot() {
 		m.forKind(view.Kind)
@@ -222,8 +218,8 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 	return k
 }
 
-// reviewed counts the answer to a claim, and how it came about. The view is nil for an
-// unknown kind, and the decision has no view if none was made.
+// reviewed counts the answer to a claim, and how it came about. The view is nil for an unknown kind, and the decision has no view if none
+// was made.
 func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome) {
 	if m == nil {
 		return

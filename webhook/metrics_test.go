@@ -26,8 +26,7 @@ import (
 	"github.com/classbind/classbind/webhook/capacity"
 )
 
-// counted returns the scraped values that are not 0; for a histogram, the number of
-// observations.
+// counted returns the scraped values that are not 0; for a histogram, the number of observations.
 func counted(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	all := scraped(t, m)

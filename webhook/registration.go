@@ -23,8 +23,8 @@ import (
 // errTooManyRegistrations says that other reviews of registrations come first.
 var errTooManyRegistrations = errors.New("too many registrations are being reviewed")
 
-// Registration warns of what is wrong with a ClaimKind or a ClassKind that is created or updated. It refuses only what
-// can never work: an expression that does not compile, unless an update leaves it as it was.
+// Registration warns of what is wrong with a ClaimKind or a ClassKind that is created or updated. It refuses only what can never work: an
+// expression that does not compile, unless an update leaves it as it was.
 type Registration struct {
 	// ClaimKind and ClassKind return what is wrong, the gravest first.
 	ClaimKind func(context.Context, *v1beta1.ClaimKind) []string
@@ -43,8 +43,8 @@ func NewRegistration(
 	})}
 }
 
-// Review admits or refuses a registration. It leaves alone any other operation and resource. As in Guard.Review, a
-// review may come from anybody: a made-up one learns what the API server serves, and whether classbind may read it.
+// Review admits or refuses a registration. It leaves alone any other operation and resource. As in Guard.Review, a review may come from
+// anybody: a made-up one learns what the API server serves, and whether classbind may read it.
 func (r *Registration) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update || request.SubResource != "" ||
 		request.Resource.Group != v1beta1.GroupVersion.Group {

@@ -24,9 +24,9 @@ import (
 // closedSeconds are after how many a claim is tried again whose class has yet to be counted.
 const closedSeconds = 5
 
-// reserve room for a claim in each class that its reference may mean, if the capacity of that is enforced, before the
-// claim is stored with it. It reserves what an update uses more. A refusal leaves what was reserved in another class until its
-// window is over. The answer is nil if there is room.
+// reserve room for a claim in each class that its reference may mean, if the capacity of that is enforced, before the claim is stored with
+// it. It reserves what an update uses more. A refusal leaves what was reserved in another class until its window is over. The answer is nil
+// if there is room.
 func (b *Binder) reserve(
 	ctx context.Context, view *selector.View, request *admissionv1.AdmissionRequest, before, object map[string]any,
 ) (*admissionv1.AdmissionResponse, error) {

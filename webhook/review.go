@@ -1,6 +1,5 @@
-// Package webhook answers the API server: it decodes an AdmissionReview, asks
-// the selector to decide, and encodes the answer. If a request cannot be granted,
-// the form of the answer depends on who is at fault:
+// Package webhook answers the API server: it decodes an AdmissionReview, asks the selector to decide, and encodes the answer. If a request
+// cannot be granted, the form of the answer depends on who is at fault:
 //
 //   - the author of the request: HTTP 200, not allowed, with the 4xx status that
 //     says why;
@@ -35,13 +34,11 @@ import (
 
 var apiVersion = admissionv1.SchemeGroupVersion.String()
 
-// Reviewer answers one admission request. An error is classbind's fault, unless it is
-// a badRequest. Calls to others are made WithDeadline.
+// Reviewer answers one admission request. An error is classbind's fault, unless it is a badRequest. Calls to others are made WithDeadline.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// NamedReviewer answers a request that came to the path of a registration. It also returns
-// what to do afterwards, such as to log the answer: that is never nil, and is called once,
-// when the answer has been sent or could not be.
+// NamedReviewer answers a request that came to the path of a registration. It also returns what to do afterwards, such as to log the
+// answer: that is never nil, and is called once, when the answer has been sent or could not be.
 type NamedReviewer func(
 	ctx context.Context, registration string, request *admissionv1.AdmissionRequest,
 ) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error)
@@ -54,8 +51,7 @@ func (r Reviewer) Unnamed() NamedReviewer {
 	}
 }
 
-// BindPattern is the pattern of the paths that bind claims. The wildcard is the name of a
-// ClaimKind.
+// BindPattern is the pattern of the paths that bind claims. The wildcard is the name of a ClaimKind.
 const BindPattern = v1beta1.BindPath + "{" + nameInPath + "}"
 
 const nameInPath = "name"
@@ -63,9 +59,8 @@ const nameInPath = "name"
 // Handler serves the answers of a reviewer.
 type Handler struct {
 	Review NamedReviewer
-	// BodyBudget limits the memory for the bodies of the reviews that a replica reads and answers, in bytes; nil
-	// means no limit. The free bytes of each body do not count, so a typical review never waits. Bytes count when
-	// they arrive, not when a header announces them.
+	// BodyBudget limits the memory for the bodies of the reviews that a replica reads and answers, in bytes; nil means no limit. The free
+	// bytes of each body do not count, so a typical review never waits. Bytes count when they arrive, not when a header announces them.
 	BodyBudget *semaphore.Weighted
 	// Log is in the context of every review. controller-runtime's logger takes a lock.
 	Log logr.Logger
@@ -85,8 +80,7 @@ func malformed(format string, args ...any) *badRequest {
 
 // ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// A review that has begun is answered, even if the context of its request ends
-	// because the server shuts down.
+	// A review that has begun is answered, even if the context of its request ends because the server shuts down.
 	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
 
 	reserved := reservation{ctx: ctx, budget: h.BodyBudget}
@@ -113,9 +107,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.reply(w, r, http.StatusOK, body)
 }
 
-// reply sends an answer without waiting for the handler to return. A client of HTTP/1.1 has
-// all of it then. One of HTTP/2 waits for the end of the stream, which is only sent when the
-// handler returns; so nothing is sent before that, since it would take two packets.
+// reply sends an answer without waiting for the handler to return. A client of HTTP/1.1 has all of it then. One of HTTP/2 waits for the end
+// of the stream, which is only sent when the handler returns; so nothing is sent before that, since it would take two packets.
 func (h *Handler) reply(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -151,8 +144,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 	}
 }
 
-// unavailable answers with a Status: the API server shows its message to the author of
-// the claim, and would not show plain text.
+// unavailable answers with a Status: the API server shows its message to the author of the claim, and would not show plain text.
 func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + truncate.Error(err).Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -207,8 +199,7 @@ func isJSON(contentType string) bool {
 	return media == "application/json"
 }
 
-// deadline is shorter than the API server's, so that our answer comes before its
-// timeout.
+// deadline is shorter than the API server's, so that our answer comes before its timeout.
 const deadline = v1beta1.WebhookTimeoutSeconds*time.Second - 500*time.Millisecond
 
 // arrivalKey finds the arrival of a request in the context of its review.
@@ -217,8 +208,7 @@ type arrivalKey struct{}
 // arrival is what is known of a request beside what an AdmissionRequest has.
 type arrival struct {
 	at time.Time
-	// user is the userInfo of the AdmissionRequest as JSON, which is decoded where an
-	// expression looks at it.
+	// user is the userInfo of the AdmissionRequest as JSON, which is decoded where an expression looks at it.
 	user []byte
 }
 
@@ -234,9 +224,8 @@ func arrivalOf(ctx context.Context) *arrival {
 	return &arrival{}
 }
 
-// WithDeadline is for calls to others, such as the API server. The context ends at the
-// deadline of the request, or of one that arrives now if ctx has none. A review calls
-// it just before it asks: most claims are bound from memory and need no timer.
+// WithDeadline is for calls to others, such as the API server. The context ends at the deadline of the request, or of one that arrives now
+// if ctx has none. A review calls it just before it asks: most claims are bound from memory and need no timer.
 func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	at := arrivalOf(ctx).at
 	if at.IsZero() {
@@ -255,8 +244,7 @@ type reservation struct {
 	bytes  int64
 }
 
-// grow reserves total bytes beyond the free ones. It may wait for other reviews,
-// until the deadline.
+// grow reserves total bytes beyond the free ones. It may wait for other reviews, until the deadline.
 func (r *reservation) grow(total int) error {
 	more := int64(total) - r.bytes
 	if r.budget == nil || more <= 0 {
@@ -277,12 +265,10 @@ func (r *reservation) release() {
 	}
 }
 
-// read returns the body, or an error at the deadline. The server's own ReadTimeout
-// would start when a connection opens, and a client may open one long before it
-// sends anything.
+// read returns the body, or an error at the deadline. The server's own ReadTimeout would start when a connection opens, and a client may
+// open one long before it sends anything.
 func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte, error) {
-	// A deadline set beforehand, or a read in several pieces, would wake the goroutine
-	// of an HTTP/2 connection for every request.
+	// A deadline set beforehand, or a read in several pieces, would wake the goroutine of an HTTP/2 connection for every request.
 	ended := make(chan struct{})
 	timer := time.AfterFunc(deadline, func() {
 		defer close(ended)
@@ -305,8 +291,7 @@ func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte
 
 var errTooLarge = errors.New("too large")
 
-// freeBytes is how many bytes of a body do not count. The streams of an HTTP/2
-// connection share what one HTTP/1.1 connection has.
+// freeBytes is how many bytes of a body do not count. The streams of an HTTP/2 connection share what one HTTP/1.1 connection has.
 func freeBytes(r *http.Request) int {
 	if r.ProtoMajor == 2 {
 		return v1beta1.FreeReviewBytes / v1beta1.MaxStreams

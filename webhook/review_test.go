@@ -628,8 +628,7 @@ func unanswered(ctx context.Context) error {
 	}
 }
 
-// A request is answered by its deadline, whatever the answer waits for, even if the
-// body took part of the time.
+// A request is answered by its deadline, whatever the answer waits for, even if the body took part of the time.
 func TestReviewsEndInTime(t *testing.T) {
 	require.Less(t, deadline, v1beta1.WebhookTimeoutSeconds*time.Second, "We should give up before the API server does.")
 	live := func(ctx context.Context, _ *selector.View, _ claim.Claim) (*selector.View, error) {
@@ -806,8 +805,7 @@ func forged(kind *inventory.ClassKind, metadata, rest string, many int) []*admis
 	return requests
 }
 
-// TestGuardReviewsTakeTurns floods the guard with forged reviews while the seat is held,
-// so that each would wait for the holder.
+// TestGuardReviewsTakeTurns floods the guard with forged reviews while the seat is held, so that each would wait for the holder.
 func TestGuardReviewsTakeTurns(t *testing.T) {
 	const many = v1beta1.MaxWaitingGuardReviewsOfNamespace - 1
 	for name, tc := range map[string]struct {
@@ -859,8 +857,7 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestGuardReviewsBeyondThoseThatWait are refused at once, so that waiting reviews do not
-// take all connections.
+// TestGuardReviewsBeyondThoseThatWait are refused at once, so that waiting reviews do not take all connections.
 func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason           string
@@ -944,8 +941,8 @@ func TestGuardReviewsThatWait(t *testing.T) {
 	})
 }
 
-// TestCostlyDecisions of a namespace that has more than its share: to answer that we cannot
-// would let its claims pass without a class under Ignore.
+// TestCostlyDecisions of a namespace that has more than its share: to answer that we cannot would let its claims pass without a class under
+// Ignore.
 func TestCostlyDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inventory := newInventory(newClaimKind(), index(sqlClasses))

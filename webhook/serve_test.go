@@ -46,8 +46,7 @@ const wholeReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1
 	`"spec":{"classSelector":{"matchLabels":{"tier":"gold","region":"us-east-1"}},"engineVersion":"16","storageGB":20,"writeConnectionSecretToRef":{"name":"gitlab-database"}}},` +
 	`"oldObject":null,"dryRun":false,"options":{"kind":"PatchOptions","apiVersion":"meta.k8s.io/v1","force":true,"fieldManager":"kustomize-controller"}}}`
 
-// newHandler binds claims as the command does: with several classes, metrics, and a log
-// line in the same form for each.
+// newHandler binds claims as the command does: with several classes, metrics, and a log line in the same form for each.
 func newHandler(log io.Writer) *Handler {
 	classes := []string{"silver tier=silver region=us-east-1"}
 	for i := range 10 {
@@ -144,9 +143,8 @@ func contended(t *testing.T, h *Handler) (stacks []string) {
 	return stacks
 }
 
-// waits counts how often requests have ever waited for a lock, by the stack of its
-// holder. It leaves out the runtime's own locks, of its allocator and its timers, and
-// that of pools, which each takes once after a garbage collection.
+// waits counts how often requests have ever waited for a lock, by the stack of its holder. It leaves out the runtime's own locks, of its
+// allocator and its timers, and that of pools, which each takes once after a garbage collection.
 func waits(t *testing.T) map[string]int64 {
 	t.Helper()
 	records := make([]runtime.BlockProfileRecord, 10_000)
@@ -185,8 +183,7 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 	assert.NotEmpty(t, contended(t, h), "We should see a lock if there were one.")
 }
 
-// The garbage of one claim takes time from others. The bound is today's number, and
-// some more for other releases of Go.
+// The garbage of one claim takes time from others. The bound is today's number, and some more for other releases of Go.
 func TestServeHTTPAllocatesLittle(t *testing.T) {
 	a := postTo(newHandler(io.Discard))
 	assert.LessOrEqual(t, cost.Allocs(func() { a.ask(wholeReview) }), 93.0)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// idleTimeout is longer than the API server's, 90 s. If we closed a connection
-	// first, a review might be on its way, and it would not be sent again.
+	// idleTimeout is longer than the API server's, 90 s. If we closed a connection first, a review might be on its way, and it would not be
+	// sent again.
 	idleTimeout = 3 * time.Minute
 	// writeTimeout is longer than it takes to read a review and to answer it.
 	writeTimeout = 4 * deadline
@@ -40,8 +40,8 @@ type ServerOptions struct {
 	Log            logr.Logger
 }
 
-// Server serves the webhooks. It takes the handlers and their metrics from
-// controller-runtime's server, which limits neither connections nor their time.
+// Server serves the webhooks. It takes the handlers and their metrics from controller-runtime's server, which limits neither connections
+// nor their time.
 type Server struct {
 	webhookserver.Server
 
@@ -94,9 +94,8 @@ func (s *Server) serve(ctx context.Context, tcp net.Listener) error {
 	return nil
 }
 
-// newHTTPServer limits what a client may take. The handler limits the time to send a
-// review, because ReadTimeout would start when the connection opens. Connections that
-// are idle, or have sent nothing yet, are closed only if their place is needed.
+// newHTTPServer limits what a client may take. The handler limits the time to send a review, because ReadTimeout would start when the
+// connection opens. Connections that are idle, or have sent nothing yet, are closed only if their place is needed.
 func (s *Server) newHTTPServer() *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -118,12 +117,10 @@ func (s *Server) newHTTPServer() *http.Server {
 	}
 }
 
-// connections is a listener that limits open connections. At the limit, it closes one
-// for the next: the oldest of those without a review, if they are many, or else the
-// one idle the longest since its review. So a client that holds all connections locks
-// nobody out: a new connection has time for its first review, however many have had
-// theirs, and those stay open, however many are new. x/net/netutil instead makes the
-// next connection wait: there, a client with idle connections locks out all others.
+// connections is a listener that limits open connections. At the limit, it closes one for the next: the oldest of those without a review,
+// if they are many, or else the one idle the longest since its review. So a client that holds all connections locks nobody out: a new
+// connection has time for its first review, however many have had theirs, and those stay open, however many are new. x/net/netutil instead
+// makes the next connection wait: there, a client with idle connections locks out all others.
 type connections struct {
 	net.Listener
 
@@ -254,8 +251,7 @@ func connectionOf(c net.Conn) *connection {
 	return accepted
 }
 
-// markAnswering keeps the connection open for the answer: the request has arrived
-// completely.
+// markAnswering keeps the connection open for the answer: the request has arrived completely.
 func markAnswering(ctx context.Context) {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		c.answering.Store(true)

@@ -2,363 +2,293 @@ package v1beta1
 
 import "time"
 
-// Limits on what others send us. Each comment says what the limit protects and what
-// happens beyond it. Authors of claims and of classes count as hostile here, and so does
-// every pod that reaches our port; docs/security.md lists who can do what. Each limit is
-// checked before the work that it bounds.
+// Limits on what others send us. Each comment says what the limit protects and what happens beyond it. Authors of claims and of classes
+// count as hostile here, and so does every pod that reaches our port; docs/security.md lists who can do what. Each limit is checked before
+// the work that it bounds.
 const (
-	// MaxSelectorBytes limits a class selector as it is written, as JSON or as text. It
-	// protects the CPU that parses selectors. Beyond it, the claim is refused (422).
+	// MaxSelectorBytes limits a class selector as it is written, as JSON or as text. It protects the CPU that parses selectors. Beyond it,
+	// the claim is refused (422).
 	MaxSelectorBytes = 16 << 10
-	// MaxSelectorRequirements limits the requirements of a class selector, labels and
-	// expressions together. It protects the CPU that matches classes. Beyond it, the claim
-	// is refused (422).
+	// MaxSelectorRequirements limits the requirements of a class selector, labels and expressions together. It protects the CPU that
+	// matches classes. Beyond it, the claim is refused (422).
 	MaxSelectorRequirements = 64
-	// MaxSelectorValues limits the values of all requirements of a class selector
-	// together. It protects the same CPU. Beyond it, the claim is refused (422).
+	// MaxSelectorValues limits the values of all requirements of a class selector together. It protects the same CPU. Beyond it, the claim
+	// is refused (422).
 	MaxSelectorValues = 1024
-	// MaxSelectorWordBytes limits a key, an operator or a value in a class selector. It is
-	// the length of the longest valid key, prefix/name. It protects the memory of the
-	// regular expressions that check keys and values. Beyond it, the claim is refused (422).
+	// MaxSelectorWordBytes limits a key, an operator or a value in a class selector. It is the length of the longest valid key,
+	// prefix/name. It protects the memory of the regular expressions that check keys and values. Beyond it, the claim is refused (422).
 	MaxSelectorWordBytes = 253 + len("/") + 63
-	// MaxSelectorComparisons limits the comparisons of numbers (Gt, Lt) in a class
-	// selector. They read the text of a label, where other requirements read values side
-	// by side in memory, and cost several times the CPU. Beyond it, the claim is refused
-	// (422).
+	// MaxSelectorComparisons limits the comparisons of numbers (Gt, Lt) in a class selector. They read the text of a label, where other
+	// requirements read values side by side in memory, and cost several times the CPU. Beyond it, the claim is refused (422).
 	MaxSelectorComparisons = 8
-	// MaxReferenceBytes limits a class reference that is put back after an update removed
-	// it, as JSON. It protects the memory for answers. Beyond it, the update is left alone,
-	// and its author is warned.
+	// MaxReferenceBytes limits a class reference that is put back after an update removed it, as JSON. It protects the memory for answers.
+	// Beyond it, the update is left alone, and its author is warned.
 	MaxReferenceBytes = 16 << 10
-	// MaxShownBytes limits a text from outside in an error, such as the wrong value of a
-	// field. It protects the length of answers, logs and events. Beyond it, the text ends
-	// in three dots.
+	// MaxShownBytes limits a text from outside in an error, such as the wrong value of a field. It protects the length of answers, logs and
+	// events. Beyond it, the text ends in three dots.
 	MaxShownBytes = 100
-	// MaxMessageBytes limits an error from elsewhere, such as from the API server, that an
-	// answer, a condition, an event or a log repeats. It protects their length. Beyond it,
-	// the message ends in three dots.
+	// MaxMessageBytes limits an error from elsewhere, such as from the API server, that an answer, a condition, an event or a log repeats.
+	// It protects their length. Beyond it, the message ends in three dots.
 	MaxMessageBytes = 512
-	// MaxErrors limits the errors in one answer. It protects the length of answers, logs
-	// and events. Beyond it, the answer says that there are more.
+	// MaxErrors limits the errors in one answer. It protects the length of answers, logs and events. Beyond it, the answer says that there
+	// are more.
 	MaxErrors = 10
 
-	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim.
-	// A unit is at most 50 ns of CPU: this is 6 ms, and half as much more where classes are
-	// read live. It protects the claims of others. Beyond it, the classes that are left are
-	// not judged. A claim that could get only one of these is refused (422) if it has a long
-	// field, and gets 503 if it has none.
+	// MaxExpressionCost limits the cost of all expressions that are evaluated for one claim. A unit is at most 50 ns of CPU: this is 6 ms,
+	// and half as much more where classes are read live. It protects the claims of others. Beyond it, the classes that are left are not
+	// judged. A claim that could get only one of these is refused (422) if it has a long field, and gets 503 if it has none.
 	MaxExpressionCost = 120_000
-	// MaxClassExpressionCost limits the same for one class, when it changes and for each
-	// claim, and for each evaluation: 1 ms of CPU. It protects the watch of the other
-	// classes, and the claims. Beyond it, the class is offered to no claim. A claim with
-	// longer fields is refused (422) if no other class fits.
+	// MaxClassExpressionCost limits the same for one class, when it changes and for each claim, and for each evaluation: 1 ms of CPU. It
+	// protects the watch of the other classes, and the claims. Beyond it, the class is offered to no claim. A claim with longer fields is
+	// refused (422) if no other class fits.
 	MaxClassExpressionCost = 20_000
-	// LongExpressionCost is what a claim or a class costs to go through once if its fields
-	// are long: they have some 60 elements, or 600 bytes. It protects the other classes: where
-	// not all can be judged, those with long fields are judged last.
+	// LongExpressionCost is what a claim or a class costs to go through once if its fields are long: they have some 60 elements, or 600
+	// bytes. It protects the other classes: where not all can be judged, those with long fields are judged last.
 	LongExpressionCost = 64
-	// FreeExpressionCost is the part of the cost for one claim that needs no turn: 1 ms of
-	// CPU.
+	// FreeExpressionCost is the part of the cost for one claim that needs no turn: 1 ms of CPU.
 	FreeExpressionCost = 20_000
-	// MaxCostlyDecisions limits the concurrent decisions that cost more. It protects the
-	// CPU of a replica. Beyond it, a claim waits its turn until its deadline, and gets 503.
+	// MaxCostlyDecisions limits the concurrent decisions that cost more. It protects the CPU of a replica. Beyond it, a claim waits its
+	// turn until its deadline, and gets 503.
 	MaxCostlyDecisions = 2
-	// MaxCostlyDecisionsOfNamespace limits them for the claims of one namespace. It protects
-	// the claims of other namespaces. Beyond it, a claim waits its turn until its deadline, and
-	// is refused (429), which its client tries again.
+	// MaxCostlyDecisionsOfNamespace limits them for the claims of one namespace. It protects the claims of other namespaces. Beyond it, a
+	// claim waits its turn until its deadline, and is refused (429), which its client tries again.
 	MaxCostlyDecisionsOfNamespace = 1
-	// CostlyDecisionRest is how many times as long as such a decision took the next one of its
-	// namespace waits. It protects the CPU: for what is not free, one namespace gets at most 1/32
-	// of one CPU of a replica.
+	// CostlyDecisionRest is how many times as long as such a decision took the next one of its namespace waits. It protects the CPU: for
+	// what is not free, one namespace gets at most 1/32 of one CPU of a replica.
 	CostlyDecisionRest = 31
 	// MaxCostlyDecisionRest limits that wait where the CPU is scarce, and each decision takes long.
 	MaxCostlyDecisionRest = 250 * time.Millisecond
-	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one.
-	// It protects the connections: a connection with a waiting review is not closed for
-	// another. Beyond it, a claim gets 503 at once.
+	// MaxWaitingCostlyDecisions limits the decisions that have such a turn or wait for one. It protects the connections: a connection with
+	// a waiting review is not closed for another. Beyond it, a claim gets 503 at once.
 	MaxWaitingCostlyDecisions = MaxConnections / 4
-	// MaxWaitingCostlyDecisionsOfNamespace is the same limit for the claims of one
-	// namespace. It protects the claims of other namespaces. Beyond it, a claim is refused (429)
-	// at once.
+	// MaxWaitingCostlyDecisionsOfNamespace is the same limit for the claims of one namespace. It protects the claims of other namespaces.
+	// Beyond it, a claim is refused (429) at once.
 	MaxWaitingCostlyDecisionsOfNamespace = MaxWaitingCostlyDecisions / 4
-	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an
-	// expression looks at, as JSON. It protects the memory of every replica. Beyond it, a
-	// claim is refused (422), and a field of another object is an error for the expression.
+	// MaxExpressionValueBytes limits a field of a claim, a class or a related object that an expression looks at, as JSON. It protects the
+	// memory of every replica. Beyond it, a claim is refused (422), and a field of another object is an error for the expression.
 	MaxExpressionValueBytes = 16 << 10
-	// MaxExpressionElements limits the elements of lists and the entries of maps in one of
-	// these fields, all together. It protects the CPU that goes through them, and the same
-	// memory. Beyond it, the same happens.
+	// MaxExpressionElements limits the elements of lists and the entries of maps in one of these fields, all together. It protects the CPU
+	// that goes through them, and the same memory. Beyond it, the same happens.
 	MaxExpressionElements = 1000
 
-	// MaxUsage limits how much of the capacity of its class one claim uses. It protects the sums
-	// of what is used. Beyond it, the claim is refused (422).
+	// MaxUsage limits how much of the capacity of its class one claim uses. It protects the sums of what is used. Beyond it, the claim is
+	// refused (422).
 	MaxUsage = 1 << 53
 
-	// MaxClassLabels limits the labels of one class. It protects the memory of every
-	// replica, which holds the labels of all classes. Beyond it, the class is offered to
-	// no claim.
+	// MaxClassLabels limits the labels of one class. It protects the memory of every replica, which holds the labels of all classes. Beyond
+	// it, the class is offered to no claim.
 	MaxClassLabels = 64
-	// MaxClassLabelBytes limits the keys and values of one class's labels together. It
-	// protects the same memory. Beyond it, the class is offered to no claim.
+	// MaxClassLabelBytes limits the keys and values of one class's labels together. It protects the same memory. Beyond it, the class is
+	// offered to no claim.
 	MaxClassLabelBytes = 8 << 10
-	// MaxRefusals limits the classes that gates refuse one claim. It protects those whom
-	// the gates ask. Beyond it, the claim gets 503: whether a class is left is not known.
+	// MaxRefusals limits the classes that gates refuse one claim. It protects those whom the gates ask. Beyond it, the claim gets 503:
+	// whether a class is left is not known.
 	MaxRefusals = 100
-	// MaxUnlikelyRefusals limits the same for the classes that no role allows, where roles and bindings
-	// are known. Beyond it, the claim gets none of the classes that are left.
+	// MaxUnlikelyRefusals limits the same for the classes that no role allows, where roles and bindings are known. Beyond it, the claim
+	// gets none of the classes that are left.
 	MaxUnlikelyRefusals = 16
-	// MaxAllowedShown limits the classes that a refused claim is told it may use, and
-	// the access reviews for them. It protects the length of answers, and the API server.
+	// MaxAllowedShown limits the classes that a refused claim is told it may use, and the access reviews for them. It protects the length
+	// of answers, and the API server.
 	MaxAllowedShown = 10
-	// MaxAccessReviews limits the concurrent SubjectAccessReviews of a replica. It protects the
-	// API server. Beyond it, a claim waits its turn until its deadline, and gets 503.
+	// MaxAccessReviews limits the concurrent SubjectAccessReviews of a replica. It protects the API server. Beyond it, a claim waits its
+	// turn until its deadline, and gets 503.
 	MaxAccessReviews = 64
-	// MaxAccessReviewsOfNamespace limits them for the claims of one namespace. It protects the
-	// claims of other namespaces, also where an authorizer hangs.
+	// MaxAccessReviewsOfNamespace limits them for the claims of one namespace. It protects the claims of other namespaces, also where an
+	// authorizer hangs.
 	MaxAccessReviewsOfNamespace = MaxAccessReviews / 8
-	// MaxWaitingAccessReviews limits the access reviews that run or wait. It protects the connections.
-	// Beyond it, a claim gets 503 at once.
+	// MaxWaitingAccessReviews limits the access reviews that run or wait. It protects the connections. Beyond it, a claim gets 503 at once.
 	MaxWaitingAccessReviews = MaxConnections / 4
 	// MaxWaitingAccessReviewsOfNamespace is the same limit for the claims of one namespace.
 	MaxWaitingAccessReviewsOfNamespace = MaxWaitingAccessReviews / 4
-	// MaxAccessAnswers limits the answers to access reviews that a replica keeps. It protects memory:
-	// 5 MB. Beyond it, the oldest is forgotten.
+	// MaxAccessAnswers limits the answers to access reviews that a replica keeps. It protects memory: 5 MB. Beyond it, the oldest is
+	// forgotten.
 	MaxAccessAnswers = 16 << 10
 	// AccessAnswerLifetime is how long such an answer is kept.
 	AccessAnswerLifetime = 5 * time.Second
-	// MaxTurns limits the classes whose last turn RoundRobin remembers for one claim kind,
-	// also those that are gone. It protects the memory of every replica: 15 MB. Beyond it,
-	// the older half is forgotten.
+	// MaxTurns limits the classes whose last turn RoundRobin remembers for one claim kind, also those that are gone. It protects the memory
+	// of every replica: 15 MB. Beyond it, the older half is forgotten.
 	MaxTurns = 1 << 17
 
-	// MaxReviewBytes limits an AdmissionReview. The API server takes a request of 3 MiB
-	// and stores an object of 1.5 MiB; Go's JSON writes up to six bytes for one of them.
-	// It protects memory. Beyond it, the review is refused (413).
+	// MaxReviewBytes limits an AdmissionReview. The API server takes a request of 3 MiB and stores an object of 1.5 MiB; Go's JSON writes
+	// up to six bytes for one of them. It protects memory. Beyond it, the review is refused (413).
 	MaxReviewBytes = 28 << 20
-	// MaxNameBytes limits each name and other short text in an AdmissionReview. The API
-	// server's longest has 253. It protects memory and the log. Beyond it, the review is
-	// refused (400).
+	// MaxNameBytes limits each name and other short text in an AdmissionReview. The API server's longest has 253. It protects memory and
+	// the log. Beyond it, the review is refused (400).
 	MaxNameBytes = 512
-	// MaxUserInfoBytes limits the userInfo of an AdmissionReview, as JSON, where expressions
-	// look at it. It protects the CPU that decodes it. Beyond it, the review is refused (400).
+	// MaxUserInfoBytes limits the userInfo of an AdmissionReview, as JSON, where expressions look at it. It protects the CPU that decodes
+	// it. Beyond it, the review is refused (400).
 	MaxUserInfoBytes = 64 << 10
-	// FreeReviewBytes is the part of a review that does not count as in flight, so that
-	// the usual review never waits: MaxConnections limits these parts. With HTTP/2, each
-	// of the MaxStreams reviews of a connection gets an equal share of it.
+	// FreeReviewBytes is the part of a review that does not count as in flight, so that the usual review never waits: MaxConnections limits
+	// these parts. With HTTP/2, each of the MaxStreams reviews of a connection gets an equal share of it.
 	FreeReviewBytes = 64 << 10
-	// MaxReviewBytesInFlight limits all reviews that a replica holds. It protects memory.
-	// Beyond it, a review waits until its deadline, and gets 503.
+	// MaxReviewBytesInFlight limits all reviews that a replica holds. It protects memory. Beyond it, a review waits until its deadline, and
+	// gets 503.
 	MaxReviewBytesInFlight = 64 << 20
 
-	// MaxConnections limits the connections to the webhook server. It protects the memory
-	// for the connections and for FreeReviewBytes of each. Beyond it, a new connection
-	// replaces one that is not answering a review, and waits if there is none. Up to a
-	// quarter of the places stay with connections that have not carried a review yet.
+	// MaxConnections limits the connections to the webhook server. It protects the memory for the connections and for FreeReviewBytes of
+	// each. Beyond it, a new connection replaces one that is not answering a review, and waits if there is none. Up to a quarter of the
+	// places stay with connections that have not carried a review yet.
 	MaxConnections = 1000
-	// MaxStreams limits the HTTP/2 streams of one connection, with --http2. It protects
-	// memory: each is a request of its own. Beyond it, a stream is refused, and Go's
-	// client sends it again on another connection, at once or a second later.
+	// MaxStreams limits the HTTP/2 streams of one connection, with --http2. It protects memory: each is a request of its own. Beyond it, a
+	// stream is refused, and Go's client sends it again on another connection, at once or a second later.
 	MaxStreams = 8
-	// MaxHeaderBytes limits the header of a request to the webhook server. It protects
-	// memory. Beyond it, the request is refused (431).
+	// MaxHeaderBytes limits the header of a request to the webhook server. It protects memory. Beyond it, the request is refused (431).
 	MaxHeaderBytes = 16 << 10
 
-	// MaxLiveReads limits the concurrent reads of the API server for claims that no known
-	// class matches, or that name an object which is not known. It protects the API server.
-	// Beyond it, a claim waits its turn until its deadline, and gets 503.
+	// MaxLiveReads limits the concurrent reads of the API server for claims that no known class matches, or that name an object which is
+	// not known. It protects the API server. Beyond it, a claim waits its turn until its deadline, and gets 503.
 	MaxLiveReads = 8
-	// MaxLiveReadsOfNamespace limits the concurrent live reads for the claims of one
-	// namespace. It protects the claims of other namespaces. Beyond it, a claim waits as
-	// above.
-	MaxLiveReadsOfNamespace = MaxLiveReads / 2
-	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all kinds of one API group.
-	// It protects claims that need none of the group, when its API server does not answer.
+	// MaxLiveReadsOfNamespace limits the concurrent live reads for the claims of one namespace. It protects the claims of other namespaces.
 	// Beyond it, a claim waits as above.
+	MaxLiveReadsOfNamespace = MaxLiveReads / 2
+	// MaxLiveReadsOfAPIGroup limits the concurrent live reads of all kinds of one API group. It protects claims that need none of the
+	// group, when its API server does not answer. Beyond it, a claim waits as above.
 	MaxLiveReadsOfAPIGroup = MaxLiveReads / 2
-	// MaxWaitingLiveReads limits the waiting live reads for the claims of one namespace. A
-	// claim needs one for each class kind that serves it, and one for each unknown object
-	// that it names. It protects memory: far fewer can finish in the time that a claim has.
-	// Beyond it, a claim gets 503 at once.
+	// MaxWaitingLiveReads limits the waiting live reads for the claims of one namespace. A claim needs one for each class kind that serves
+	// it, and one for each unknown object that it names. It protects memory: far fewer can finish in the time that a claim has. Beyond it,
+	// a claim gets 503 at once.
 	MaxWaitingLiveReads = 512
-	// MaxClaimsInLiveReads limits the claims whose live reads run or wait. It protects the
-	// connections: a connection with a waiting review is not closed for another. Beyond
-	// it, a claim gets 503 at once.
+	// MaxClaimsInLiveReads limits the claims whose live reads run or wait. It protects the connections: a connection with a waiting review
+	// is not closed for another. Beyond it, a claim gets 503 at once.
 	MaxClaimsInLiveReads = MaxConnections / 4
-	// MaxClaimsInLiveReadsOfNamespace is the same limit for the claims of one namespace.
-	// It protects the claims of other namespaces.
+	// MaxClaimsInLiveReadsOfNamespace is the same limit for the claims of one namespace. It protects the claims of other namespaces.
 	MaxClaimsInLiveReadsOfNamespace = MaxClaimsInLiveReads / 2
-	// MaxRegistrationReads limits the concurrent reads of the API server for claims and
-	// classes of kinds that this replica does not know, and for the namespaces of new
-	// default classes. It protects the API server from made-up reviews. Beyond it, a
-	// review waits as above.
+	// MaxRegistrationReads limits the concurrent reads of the API server for claims and classes of kinds that this replica does not know,
+	// and for the namespaces of new default classes. It protects the API server from made-up reviews. Beyond it, a review waits as above.
 	MaxRegistrationReads = 8
-	// MaxWaitingRegistrationReads limits the registration reads that run or wait. It
-	// protects the connections, as above. Beyond it, a review gets 503 at once.
+	// MaxWaitingRegistrationReads limits the registration reads that run or wait. It protects the connections, as above. Beyond it, a
+	// review gets 503 at once.
 	MaxWaitingRegistrationReads = MaxConnections / 8
-	// MaxRegistrationReviews limits the concurrent reviews of ClaimKinds and ClassKinds. It
-	// protects the CPU that compiles their expressions, and the API server, from made-up
-	// reviews. Beyond it, a review waits as above.
+	// MaxRegistrationReviews limits the concurrent reviews of ClaimKinds and ClassKinds. It protects the CPU that compiles their
+	// expressions, and the API server, from made-up reviews. Beyond it, a review waits as above.
 	MaxRegistrationReviews = 2
-	// MaxWaitingRegistrationReviews limits the reviews that have such a turn or wait for one.
-	// It protects the connections, as above. Beyond it, a review gets 503 at once, so the
-	// registration is stored without warnings.
+	// MaxWaitingRegistrationReviews limits the reviews that have such a turn or wait for one. It protects the connections, as above. Beyond
+	// it, a review gets 503 at once, so the registration is stored without warnings.
 	MaxWaitingRegistrationReviews = 16
-	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its
-	// CRD does. It protects the same CPU. Beyond it, the review is refused (400): no API
-	// server sends it.
+	// MaxRegistrationParts limits the fits, and the related objects, of a registration, as its CRD does. It protects the same CPU. Beyond
+	// it, the review is refused (400): no API server sends it.
 	MaxRegistrationParts = 8
-	// MaxRegistrationLinks limits the names of other registrations in one, as its CRD does. It
-	// protects the same CPU, and the review is refused likewise.
+	// MaxRegistrationLinks limits the names of other registrations in one, as its CRD does. It protects the same CPU, and the review is
+	// refused likewise.
 	MaxRegistrationLinks = 64
-	// MaxWarningBytes limits one warning about a registration. It protects the length of
-	// answers. Beyond it, the warning ends in three dots.
+	// MaxWarningBytes limits one warning about a registration. It protects the length of answers. Beyond it, the warning ends in three
+	// dots.
 	MaxWarningBytes = 1 << 10
-	// MaxWarningsBytes limits all warnings about a registration. It protects their ends: an
-	// API server cuts each to 256 characters if all have more than 4096. Beyond it, the last
-	// one counts those that are left out.
+	// MaxWarningsBytes limits all warnings about a registration. It protects their ends: an API server cuts each to 256 characters if all
+	// have more than 4096. Beyond it, the last one counts those that are left out.
 	MaxWarningsBytes = 3 << 10
-	// LiveReadPage is how many classes one answer of a live read holds. It protects
-	// memory: only the classes of a page that the claim asks for are kept.
+	// LiveReadPage is how many classes one answer of a live read holds. It protects memory: only the classes of a page that the claim asks
+	// for are kept.
 	LiveReadPage = 500
-	// MaxPushedSelectorBytes limits a selector that the API server evaluates for a live
-	// read, as it is written in a URL, which proxies cut off at 8 KiB. Beyond it, the
-	// classes are listed without the selector and matched here.
+	// MaxPushedSelectorBytes limits a selector that the API server evaluates for a live read, as it is written in a URL, which proxies cut
+	// off at 8 KiB. Beyond it, the classes are listed without the selector and matched here.
 	MaxPushedSelectorBytes = 4 << 10
 
-	// MaxDepth limits the nesting of objects and arrays in an API server's answer about
-	// claims and classes. Decoders refuse ten times this depth, and with it the whole
-	// list. It protects the other claims and classes of the kind. Beyond it, an object or
-	// an array is read as empty.
+	// MaxDepth limits the nesting of objects and arrays in an API server's answer about claims and classes. Decoders refuse ten times this
+	// depth, and with it the whole list. It protects the other claims and classes of the kind. Beyond it, an object or an array is read as
+	// empty.
 	MaxDepth = 1000
-	// MaxDiscoveryBytes limits an API server's answer about the kinds in one version of a
-	// group, or about their schemas. It protects memory. Beyond it, these kinds are not
-	// looked up, or their paths not compared with the schema.
+	// MaxDiscoveryBytes limits an API server's answer about the kinds in one version of a group, or about their schemas. It protects
+	// memory. Beyond it, these kinds are not looked up, or their paths not compared with the schema.
 	MaxDiscoveryBytes = 8 << 20
-	// MaxSchemaReferences limits the references from schema to schema that are followed for
-	// one field of a claim. It protects the leader from a circle. Beyond it, nothing is
-	// known of the field.
+	// MaxSchemaReferences limits the references from schema to schema that are followed for one field of a claim. It protects the leader
+	// from a circle. Beyond it, nothing is known of the field.
 	MaxSchemaReferences = 8
-	// MaxCheckedSchemas limits the schemas with which the expressions of one registration are
-	// compared. It protects memory. Beyond it, nothing is known of the others, and they call no
-	// expression wrong.
+	// MaxCheckedSchemas limits the schemas with which the expressions of one registration are compared. It protects memory. Beyond it,
+	// nothing is known of the others, and they call no expression wrong.
 	MaxCheckedSchemas = 16
 
-	// MaxEntryBytes limits one entry of a webhook configuration, counted as in
-	// MaxEntriesBytes. It protects the other entries of the configuration. Beyond it, the
-	// registration gets no entry, and its status says so.
+	// MaxEntryBytes limits one entry of a webhook configuration, counted as in MaxEntriesBytes. It protects the other entries of the
+	// configuration. Beyond it, the registration gets no entry, and its status says so.
 	MaxEntryBytes = 72 << 10
-	// MaxEntriesBytes limits all entries of a webhook configuration, as JSON and with what
-	// the API server records of their fields. An entry with deep paths counts as what the
-	// paths take to compile, if that is more. It protects the configuration: etcd
-	// takes 1.5 MiB. It also protects its writes, to which the API server gives 34 s:
-	// compiling takes it about 5 s of CPU at most. Beyond it, registrations that have no entry yet get
-	// none, those whose names come last, and their status says so.
+	// MaxEntriesBytes limits all entries of a webhook configuration, as JSON and with what the API server records of their fields. An entry
+	// with deep paths counts as what the paths take to compile, if that is more. It protects the configuration: etcd takes 1.5 MiB. It also
+	// protects its writes, to which the API server gives 34 s: compiling takes it about 5 s of CPU at most. Beyond it, registrations that
+	// have no entry yet get none, those whose names come last, and their status says so.
 	MaxEntriesBytes = 1 << 20
-	// MaxGrownEntryBytes is MaxEntryBytes for an entry that the configuration already has,
-	// so that a CA bundle that grows in a rotation does not remove it.
+	// MaxGrownEntryBytes is MaxEntryBytes for an entry that the configuration already has, so that a CA bundle that grows in a rotation
+	// does not remove it.
 	MaxGrownEntryBytes = MaxEntryBytes + MaxEntryBytes/4
-	// MaxGrownEntriesBytes is MaxEntriesBytes for the entries that the configuration
-	// already has.
+	// MaxGrownEntriesBytes is MaxEntriesBytes for the entries that the configuration already has.
 	MaxGrownEntriesBytes = MaxEntriesBytes + MaxEntriesBytes/4
 
-	// StartPatience is how long a starting replica waits for a class kind that was served
-	// before. It protects all other claim kinds. Beyond it, only the claims that the
-	// missing class kind serves get 503.
+	// StartPatience is how long a starting replica waits for a class kind that was served before. It protects all other claim kinds. Beyond
+	// it, only the claims that the missing class kind serves get 503.
 	StartPatience = 30 * time.Second
 
-	// MaxScrapes limits the concurrent answers to /metrics, with --metrics-secure. It
-	// protects memory. Beyond it, the answer is 429.
+	// MaxScrapes limits the concurrent answers to /metrics, with --metrics-secure. It protects memory. Beyond it, the answer is 429.
 	MaxScrapes = 10
-	// MaxUnknownScrapes limits the scrapes that wait, with --metrics-secure, for the API
-	// server to review a token that is not among the last 10 that this replica let read.
-	// It protects memory, and the scrapes of those 10. Beyond it, the answer is 429.
-	// Anybody who reaches the port can make up tokens, and keep new ones out for as long
-	// as the flood lasts.
+	// MaxUnknownScrapes limits the scrapes that wait, with --metrics-secure, for the API server to review a token that is not among the
+	// last 10 that this replica let read. It protects memory, and the scrapes of those 10. Beyond it, the answer is 429. Anybody who
+	// reaches the port can make up tokens, and keep new ones out for as long as the flood lasts.
 	MaxUnknownScrapes = 10
-	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own.
-	// It protects Prometheus from whoever creates classes. Beyond it, the classes with the
-	// most claims have one, and all others have one together. Metrics of capacities have none
-	// of these others.
+	// MaxClassSeries limits the classes of one kind whose claims have a metric of their own. It protects Prometheus from whoever creates
+	// classes. Beyond it, the classes with the most claims have one, and all others have one together. Metrics of capacities have none of
+	// these others.
 	MaxClassSeries = 100
-	// MaxTokenReviewRate is how often in a second a replica asks the API server about tokens
-	// that read its metrics, and twice as often in a burst. It asks as often about those that
-	// it let read before as about all others. It protects the API server. Beyond it, the
-	// answer waits, or is 503 after 10 seconds.
+	// MaxTokenReviewRate is how often in a second a replica asks the API server about tokens that read its metrics, and twice as often in a
+	// burst. It asks as often about those that it let read before as about all others. It protects the API server. Beyond it, the answer
+	// waits, or is 503 after 10 seconds.
 	MaxTokenReviewRate = 5
-	// DefaultLateMemory is the default of --late-binding-memory, in bytes. It protects the
-	// memory of each replica. A quarter of it at most holds the selectors of one
-	// namespace. Beyond it, claims wait without their selectors.
+	// DefaultLateMemory is the default of --late-binding-memory, in bytes. It protects the memory of each replica. A quarter of it at most
+	// holds the selectors of one namespace. Beyond it, claims wait without their selectors.
 	DefaultLateMemory = 64 << 20
-	// LateReads limits the reads of claims that wait without their selectors, in each
-	// round of half a second, by claim kind. It protects the API server. Beyond it, the
-	// claims wait their turn.
+	// LateReads limits the reads of claims that wait without their selectors, in each round of half a second, by claim kind. It protects
+	// the API server. Beyond it, the claims wait their turn.
 	LateReads = 10
-	// LateListPage is how many claims one answer to a list holds, of 1.5 MiB at most. It
-	// protects the memory of the API server: a replica holds one at a time.
+	// LateListPage is how many claims one answer to a list holds, of 1.5 MiB at most. It protects the memory of the API server: a replica
+	// holds one at a time.
 	LateListPage = 100
-	// LateEvents limits the events on claims that have yet to be created, of 2 KiB at
-	// most. It protects the leader's memory. One namespace holds at most three times the
-	// free places. Beyond it, events about a bound claim are left out, and events about
-	// why a claim waits come later.
+	// LateEvents limits the events on claims that have yet to be created, of 2 KiB at most. It protects the leader's memory. One namespace
+	// holds at most three times the free places. Beyond it, events about a bound claim are left out, and events about why a claim waits
+	// come later.
 	LateEvents = 20_000
-	// MaxPendingDefaults limits the writes of one class, possibly in flight, that a Lease
-	// records. It protects the size of a Lease. Beyond it, a request to make the same
-	// class default is refused until the first write is over.
+	// MaxPendingDefaults limits the writes of one class, possibly in flight, that a Lease records. It protects the size of a Lease. Beyond
+	// it, a request to make the same class default is refused until the first write is over.
 	MaxPendingDefaults = 8
-	// MaxGuardReviews limits the concurrent reviews that ask the API server, for classes
-	// that are to become default. It protects the API server. Beyond it, a review waits
-	// its turn until its deadline, and gets 503, and none waits for another's class to be
-	// stored.
+	// MaxGuardReviews limits the concurrent reviews that ask the API server, for classes that are to become default. It protects the API
+	// server. Beyond it, a review waits its turn until its deadline, and gets 503, and none waits for another's class to be stored.
 	MaxGuardReviews = 64
-	// MaxGuardReviewsOfNamespace limits these reviews for classes of one kind and
-	// namespace. It protects the default classes of the others. Beyond it, a review waits
-	// as above. Anybody who reaches the port without a client certificate can make up the
-	// kind and the namespace, and hold up default classes for as long as the flood lasts.
+	// MaxGuardReviewsOfNamespace limits these reviews for classes of one kind and namespace. It protects the default classes of the others.
+	// Beyond it, a review waits as above. Anybody who reaches the port without a client certificate can make up the kind and the namespace,
+	// and hold up default classes for as long as the flood lasts.
 	MaxGuardReviewsOfNamespace = MaxGuardReviews / 2
-	// MaxWaitingGuardReviews limits the reviews that have such a turn or wait for one. It
-	// protects the connections: a connection with a waiting review is not closed for
-	// another. Beyond it, a review gets 503 at once.
+	// MaxWaitingGuardReviews limits the reviews that have such a turn or wait for one. It protects the connections: a connection with a
+	// waiting review is not closed for another. Beyond it, a review gets 503 at once.
 	MaxWaitingGuardReviews = MaxConnections / 2
-	// MaxWaitingGuardReviewsOfNamespace is the same limit for classes of one kind and
-	// namespace. It protects the default classes of the others.
-	MaxWaitingGuardReviewsOfNamespace = MaxWaitingGuardReviews / 4
-	// MaxPendingBytes limits the JSON in which a Lease records its pending writes;
-	// classbind writes less. It protects memory from a Lease that somebody edited. Beyond
-	// it, reading the Lease is an error that says how to delete it.
-	MaxPendingBytes = 8 << 10
-	// MaxGuardCalls limits the concurrent calls of the API server for one default class.
-	// It protects the API server. Beyond it, the calls wait for each other.
-	MaxGuardCalls = 16
-	// MaxStoredDefaults limits the default classes that a replica remembers to have seen
-	// stored. It protects memory. Beyond it, the one seen first is forgotten, and the next
-	// default after it waits for the in-flight window.
-	MaxStoredDefaults = 1024
-	// MaxSeatLeases limits the Leases of partitions and of single namespaces whose last
-	// default class is of one kind and namespace. It protects etcd, and the memory of every
-	// replica, from whoever moves a default class through partitions. The Leases of one kind
-	// and namespace take about 1 MiB of etcd, and less than 1 MiB of each replica. What one
-	// namespace uses up refuses no other. Beyond it, a class that would be the first default of its
-	// partition gets 503, until the leader has deleted Leases that have no default any more. Anybody who
-	// reaches the port without a client certificate can make up the kind and the namespace.
-	MaxSeatLeases = 1_000
-	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete
-	// those that have no default any more. It protects the API server. Beyond it, they are
-	// deleted later.
-	MaxLeasesCollected = 500
-	// MaxLedgerBytes limits the JSON of a Ledger: what is counted by namespace, and the reservations of some 500 claims
-	// that are not seen stored yet. It protects etcd, and the time that a write takes. Beyond it, a claim gets 429.
-	MaxLedgerBytes = 100 << 10
-	// MaxLedgerBytesOfNamespace is the same limit for the reservations of one namespace. It protects the claims of the
+	// MaxWaitingGuardReviewsOfNamespace is the same limit for classes of one kind and namespace. It protects the default classes of the
 	// others.
+	MaxWaitingGuardReviewsOfNamespace = MaxWaitingGuardReviews / 4
+	// MaxPendingBytes limits the JSON in which a Lease records its pending writes; classbind writes less. It protects memory from a Lease
+	// that somebody edited. Beyond it, reading the Lease is an error that says how to delete it.
+	MaxPendingBytes = 8 << 10
+	// MaxGuardCalls limits the concurrent calls of the API server for one default class. It protects the API server. Beyond it, the calls
+	// wait for each other.
+	MaxGuardCalls = 16
+	// MaxStoredDefaults limits the default classes that a replica remembers to have seen stored. It protects memory. Beyond it, the one
+	// seen first is forgotten, and the next default after it waits for the in-flight window.
+	MaxStoredDefaults = 1024
+	// MaxSeatLeases limits the Leases of partitions and of single namespaces whose last default class is of one kind and namespace. It
+	// protects etcd, and the memory of every replica, from whoever moves a default class through partitions. The Leases of one kind and
+	// namespace take about 1 MiB of etcd, and less than 1 MiB of each replica. What one namespace uses up refuses no other. Beyond it, a
+	// class that would be the first default of its partition gets 503, until the leader has deleted Leases that have no default any more.
+	// Anybody who reaches the port without a client certificate can make up the kind and the namespace.
+	MaxSeatLeases = 1_000
+	// MaxLeasesCollected limits the Leases that the leader reads in ten seconds, to delete those that have no default any more. It protects
+	// the API server. Beyond it, they are deleted later.
+	MaxLeasesCollected = 500
+	// MaxLedgerBytes limits the JSON of a Ledger: what is counted by namespace, and the reservations of some 500 claims that are not seen
+	// stored yet. It protects etcd, and the time that a write takes. Beyond it, a claim gets 429.
+	MaxLedgerBytes = 100 << 10
+	// MaxLedgerBytesOfNamespace is the same limit for the reservations of one namespace. It protects the claims of the others.
 	MaxLedgerBytesOfNamespace = MaxLedgerBytes / 2
-	// MaxWaitingReservations limits the claims that wait for one Ledger on one replica. It protects memory. They share one
-	// write. Beyond it, a claim gets 429.
+	// MaxWaitingReservations limits the claims that wait for one Ledger on one replica. It protects memory. They share one write. Beyond
+	// it, a claim gets 429.
 	MaxWaitingReservations = 500
-	// MaxReservationsRead limits the claims that the leader reads for one Ledger in a second, because their
-	// reservations were not used. It protects the API server. Beyond it, they are read later.
+	// MaxReservationsRead limits the claims that the leader reads for one Ledger in a second, because their reservations were not used. It
+	// protects the API server. Beyond it, they are read later.
 	MaxReservationsRead = 50
-	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records
-	// them. It protects the size of a Lease. Beyond it, the review is refused (400): no
-	// API server sends it.
+	// MaxUIDBytes limits the uid and the resourceVersion of a class, as a Lease records them. It protects the size of a Lease. Beyond it,
+	// the review is refused (400): no API server sends it.
 	MaxUIDBytes = 128
 )

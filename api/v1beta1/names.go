@@ -1,288 +1,251 @@
 package v1beta1
 
-// Names that other programs and people see. Each comment says who writes and who
-// reads the name.
+// Names that other programs and people see. Each comment says who writes and who reads the name.
 const (
-	// DefaultAnnotation, "true" on a class, marks it as the default, unless its ClassKind
-	// names another mark. Written by cluster admins and "classbind set-default", read by
-	// the selector and the guard.
+	// DefaultAnnotation, "true" on a class, marks it as the default, unless its ClassKind names another mark. Written by cluster admins and
+	// "classbind set-default", read by the selector and the guard.
 	DefaultAnnotation = "classbind.io/default"
 
-	// WeightAnnotation on a class is its weight, from 0 to 1000000, unless its ClassKind
-	// names another place. Written by cluster admins, read by the selector.
+	// WeightAnnotation on a class is its weight, from 0 to 1000000, unless its ClassKind names another place. Written by cluster admins,
+	// read by the selector.
 	WeightAnnotation = "classbind.io/weight"
 
-	// CapacityAnnotation on a class is how much its claims may use together, a quantity, if its
-	// ClassKind has spec.capacity and names no other place. Written by cluster admins, read by
-	// the selector.
+	// CapacityAnnotation on a class is how much its claims may use together, a quantity, if its ClassKind has spec.capacity and names no
+	// other place. Written by cluster admins, read by the selector.
 	CapacityAnnotation = "classbind.io/capacity"
 
-	// CrossplaneDefaultAnnotation and CrossplaneWeightAnnotation count beside these two. A
-	// class with either mark is the default; of two weights, that of WeightAnnotation
-	// counts. Written by cluster admins, for the classes of Crossplane 0.3, read by the
-	// selector and the guard.
+	// CrossplaneDefaultAnnotation and CrossplaneWeightAnnotation count beside these two. A class with either mark is the default; of two
+	// weights, that of WeightAnnotation counts. Written by cluster admins, for the classes of Crossplane 0.3, read by the selector and the
+	// guard.
 	CrossplaneDefaultAnnotation = "resourceclass.crossplane.io/is-default-class"
 	CrossplaneWeightAnnotation  = "resourceclass.crossplane.io/weight"
 
-	// CordonedAnnotation, "true" on a class, keeps it from new claims. Written by
-	// cluster admins, read by the selector.
+	// CordonedAnnotation, "true" on a class, keeps it from new claims. Written by cluster admins, read by the selector.
 	CordonedAnnotation = "classbind.io/cordoned"
 
-	// ClassSelectorAnnotation on a claim is its class selector in the syntax of
-	// kubectl's --selector, unless the ClaimKind names another annotation. Written by
-	// claim authors, mostly for claim kinds without a selector field, read by the
-	// selector.
+	// ClassSelectorAnnotation on a claim is its class selector in the syntax of kubectl's --selector, unless the ClaimKind names another
+	// annotation. Written by claim authors, mostly for claim kinds without a selector field, read by the selector.
 	ClassSelectorAnnotation = "classbind.io/class-selector"
 
-	// DecisionAnnotation on a claim says why it has its class, if its ClaimKind says so. It is JSON,
-	// with the reason in a word, the class, the strategy, the number of candidates and the time.
-	// Written by classbind when it binds the claim, read by people and "classbind explain".
+	// DecisionAnnotation on a claim says why it has its class, if its ClaimKind says so. It is JSON, with the reason in a word, the class,
+	// the strategy, the number of candidates and the time. Written by classbind when it binds the claim, read by people and "classbind
+	// explain".
 	DecisionAnnotation = "classbind.io/decision"
 
-	// PresetAnnotation on a registration or a role says of which preset it is a copy, and of
-	// which edition: PRESET@HASH. Written in the presets, read by "classbind check".
+	// PresetAnnotation on a registration or a role says of which preset it is a copy, and of which edition: PRESET@HASH. Written in the
+	// presets, read by "classbind check".
 	PresetAnnotation = "classbind.io/preset"
 
-	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last
-	// admitted as its default. Written and read by the guard.
+	// HolderUIDAnnotation on the Lease of a seat is the uid of the class last admitted as its default. Written and read by the guard.
 	HolderUIDAnnotation = "classbind.io/holder-uid"
 
-	// HolderPendingAnnotation on the same Lease lists, as JSON, the writes of that
-	// class that may be in flight: for each the id of the attempt that admitted it,
-	// and the resourceVersion that an update started from, absent for a create.
-	// Written and read by the guard.
+	// HolderPendingAnnotation on the same Lease lists, as JSON, the writes of that class that may be in flight: for each the id of the
+	// attempt that admitted it, and the resourceVersion that an update started from, absent for a create. Written and read by the guard.
 	HolderPendingAnnotation = "classbind.io/holder-pending"
 
-	// SeatAnnotation on the Lease of a seat with a partition says which one it is, since the
-	// name of the Lease has a hash in its place. Written by the guard, read by people.
+	// SeatAnnotation on the Lease of a seat with a partition says which one it is, since the name of the Lease has a hash in its place.
+	// Written by the guard, read by people.
 	SeatAnnotation = "classbind.io/seat"
 
-	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own
-	// role. Written by vendors beside their ClassKinds, read by the API server.
+	// AggregateLabel, "true" on a ClusterRole, adds its rules to classbind's own role. Written by vendors beside their ClassKinds, read by
+	// the API server.
 	AggregateLabel = "classbind.io/aggregate-to-classbind"
 
-	// FieldManager owns the entries of the webhook configurations, the status of
-	// ClaimKinds and ClassKinds, and the class references of claims bound later.
-	// Written by classbind's leader and "classbind bind".
+	// FieldManager owns the entries of the webhook configurations, the status of ClaimKinds and ClassKinds, and the class references of
+	// claims bound later. Written by classbind's leader and "classbind bind".
 	FieldManager = "classbind"
 
-	// CommandFieldManager owns the default marks that "classbind set-default" moves.
-	// Written by that command.
+	// CommandFieldManager owns the default marks that "classbind set-default" moves. Written by that command.
 	CommandFieldManager = "classbind-set-default"
 
-	// LastConfiguration and FirstConfiguration are the names of the two
-	// MutatingWebhookConfigurations that deploy/ ships without entries and classbind's
-	// leader fills with those of claims. The API server calls all webhooks in the order of
-	// the names of their configurations.
+	// LastConfiguration and FirstConfiguration are the names of the two MutatingWebhookConfigurations that deploy/ ships without entries
+	// and classbind's leader fills with those of claims. The API server calls all webhooks in the order of the names of their
+	// configurations.
 	LastConfiguration  = "zz-classbind"
 	FirstConfiguration = "00-classbind"
 
-	// ClassConfiguration is the name of the ValidatingWebhookConfiguration that deploy/
-	// ships and the leader fills likewise, with the entries of classes.
+	// ClassConfiguration is the name of the ValidatingWebhookConfiguration that deploy/ ships and the leader fills likewise, with the
+	// entries of classes.
 	ClassConfiguration = "classbind"
 
-	// BindSuffix follows the claim kind's name in the name of each entry of the
-	// MutatingWebhookConfigurations. Written by classbind's leader, read in API
-	// server errors.
+	// BindSuffix follows the claim kind's name in the name of each entry of the MutatingWebhookConfigurations. Written by classbind's
+	// leader, read in API server errors.
 	BindSuffix = ".bind.classbind.io"
 
-	// CheckSuffix follows the claim kind's name in the name of its entry in the
-	// ValidatingWebhookConfiguration, for claims that name a class themselves. Written by classbind's
-	// leader, read in API server errors.
+	// CheckSuffix follows the claim kind's name in the name of its entry in the ValidatingWebhookConfiguration, for claims that name a
+	// class themselves. Written by classbind's leader, read in API server errors.
 	CheckSuffix = ".check.classbind.io"
 
-	// GuardSuffix follows the class kind's name in the name of each entry of the
-	// ValidatingWebhookConfiguration. Written by classbind's leader, read in API
-	// server errors.
+	// GuardSuffix follows the class kind's name in the name of each entry of the ValidatingWebhookConfiguration. Written by classbind's
+	// leader, read in API server errors.
 	GuardSuffix = ".guard.classbind.io"
 
-	// DeletionSuffix follows the class kind's name in the name of its entry for deletions in
-	// the ValidatingWebhookConfiguration. Written by classbind's leader.
+	// DeletionSuffix follows the class kind's name in the name of its entry for deletions in the ValidatingWebhookConfiguration. Written by
+	// classbind's leader.
 	DeletionSuffix = ".deletion.classbind.io"
 
-	// RegistrationEntry is the name of the entry for ClaimKinds and ClassKinds themselves in the
-	// ValidatingWebhookConfiguration. Written by classbind's leader.
+	// RegistrationEntry is the name of the entry for ClaimKinds and ClassKinds themselves in the ValidatingWebhookConfiguration. Written by
+	// classbind's leader.
 	RegistrationEntry = "registrations.classbind.io"
 
-	// PolicySuffix follows the claim kind's name in the name of its MutatingAdmissionPolicy
-	// and of the binding. Written by classbind's leader, read in the API server's metrics.
+	// PolicySuffix follows the claim kind's name in the name of its MutatingAdmissionPolicy and of the binding. Written by classbind's
+	// leader, read in the API server's metrics.
 	PolicySuffix = ".default.classbind.io"
 
-	// UseSuffix follows the claim kind's name in the name of its ValidatingAdmissionPolicy, which checks
-	// who may use a class, and of the binding. Written by classbind's leader, read in API server errors.
+	// UseSuffix follows the claim kind's name in the name of its ValidatingAdmissionPolicy, which checks who may use a class, and of the
+	// binding. Written by classbind's leader, read in API server errors.
 	UseSuffix = ".use.classbind.io"
 
 	// UseVerb is the verb of the right to use a class. Written by admins, in roles.
 	UseVerb = "use"
 
-	// UseAccount is the name of the ServiceAccount that stands for a namespace when its right to use a
-	// class is asked for. There need be none: what counts are its groups.
+	// UseAccount is the name of the ServiceAccount that stands for a namespace when its right to use a class is asked for. There need be
+	// none: what counts are its groups.
 	UseAccount = "classbind.io"
 
-	// ManagedByLabel has the value ManagedBy on the admission policies of ClaimKinds and
-	// on their bindings, by which classbind's leader finds them.
+	// ManagedByLabel has the value ManagedBy on the admission policies of ClaimKinds and on their bindings, by which classbind's leader
+	// finds them.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "classbind"
 
-	// RegistrationsAnnotation on them has the revisions of the ClaimKind and of the ClassKind
-	// from which they were made. Written and read by classbind's leader.
+	// RegistrationsAnnotation on them has the revisions of the ClaimKind and of the ClassKind from which they were made. Written and read
+	// by classbind's leader.
 	RegistrationsAnnotation = "classbind.io/registrations"
 
-	// MemoryAnnotation of the ValidatingWebhookConfiguration has what was served, as JSON: the versions
-	// of claim kinds, and class kinds. Written by classbind's leader, read by every replica.
+	// MemoryAnnotation of the ValidatingWebhookConfiguration has what was served, as JSON: the versions of claim kinds, and class kinds.
+	// Written by classbind's leader, read by every replica.
 	MemoryAnnotation = "classbind.io/served"
 
-	// BindPath is the path that binds claims, called by the API server. The name of
-	// their ClaimKind follows it.
+	// BindPath is the path that binds claims, called by the API server. The name of their ClaimKind follows it.
 	BindPath = "/bind/"
 
-	// CheckPath is the path that validates the class references of claims, called by the API server.
-	// The name of their ClaimKind follows it.
+	// CheckPath is the path that validates the class references of claims, called by the API server. The name of their ClaimKind follows
+	// it.
 	CheckPath = "/check/"
 
 	// GuardPath is the path that validates classes, called by the API server.
 	GuardPath = "/guard"
 
-	// DeletionPath is the path that warns of the deletion of a class that claims have, or
-	// refuses it, called by the API server.
+	// DeletionPath is the path that warns of the deletion of a class that claims have, or refuses it, called by the API server.
 	DeletionPath = "/deletion"
 
-	// DeletionTimeoutSeconds is how long the API server waits for the warning. It is
-	// shorter than WebhookTimeoutSeconds, because a deletion goes on without a warning.
+	// DeletionTimeoutSeconds is how long the API server waits for the warning. It is shorter than WebhookTimeoutSeconds, because a deletion
+	// goes on without a warning.
 	DeletionTimeoutSeconds = 1
 
-	// RegistrationPath is the path that says what is wrong with ClaimKinds and ClassKinds,
-	// called by the API server.
+	// RegistrationPath is the path that says what is wrong with ClaimKinds and ClassKinds, called by the API server.
 	RegistrationPath = "/registration"
 
 	// WebhookTimeoutSeconds is how long the API server waits for an answer.
 	WebhookTimeoutSeconds = 3
 
-	// CASecret holds the self-signed certificate authority that the replicas share,
-	// in classbind's own namespace. Written by the first replica.
+	// CASecret holds the self-signed certificate authority that the replicas share, in classbind's own namespace. Written by the first
+	// replica.
 	CASecret = "classbind-ca"
 
-	// TLSSecret holds the certificate of all replicas and its CA, in classbind's own
-	// namespace, if cert-manager issues it. Written by cert-manager.
+	// TLSSecret holds the certificate of all replicas and its CA, in classbind's own namespace, if cert-manager issues it. Written by
+	// cert-manager.
 	TLSSecret = "classbind-tls" //nolint:gosec // The name of a Secret, not its content.
 
 	// EventController reports the events on claims. Written by classbind's leader.
 	EventController = "classbind.io/late-binding"
 
-	// LeaderLease names the leader among the replicas, in classbind's own
-	// namespace. The Leases of default classes there have names with a dot.
+	// LeaderLease names the leader among the replicas, in classbind's own namespace. The Leases of default classes there have names with a
+	// dot.
 	LeaderLease = "classbind-leader"
 )
 
-// Condition types and reasons in the status of ClaimKinds and ClassKinds,
-// written by classbind's leader.
+// Condition types and reasons in the status of ClaimKinds and ClassKinds, written by classbind's leader.
 const (
-	// ConditionReady is True for a ClassKind whose classes are offered to claims,
-	// and for a ClaimKind whose claims are bound.
+	// ConditionReady is True for a ClassKind whose classes are offered to claims, and for a ClaimKind whose claims are bound.
 	ConditionReady = "Ready"
-	// ConditionSingleDefault is False for a ClaimKind with more than one default
-	// class, for all namespaces or for one.
+	// ConditionSingleDefault is False for a ClaimKind with more than one default class, for all namespaces or for one.
 	ConditionSingleDefault = "SingleDefault"
-	// ConditionGuarded is True for a ClassKind if the API server asks classbind before it
-	// stores a default class of it.
+	// ConditionGuarded is True for a ClassKind if the API server asks classbind before it stores a default class of it.
 	ConditionGuarded = "Guarded"
-	// ConditionWeightsValid is False for a ClassKind if a class has a malformed
-	// weight, which counts as 1, or as 0 if it is negative.
+	// ConditionWeightsValid is False for a ClassKind if a class has a malformed weight, which counts as 1, or as 0 if it is negative.
 	ConditionWeightsValid = "WeightsValid"
-	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is
-	// malformed, so that it holds nothing.
+	// ConditionCapacitiesValid is False for a ClassKind with a capacity if that of a class is malformed, so that it holds nothing.
 	ConditionCapacitiesValid = "CapacitiesValid"
-	// ConditionCapacityEnforced is False for a ClassKind with an enforced capacity while the API server
-	// does not ask about all claims. It is False, too, while a class is given to no claim, because claims have yet to be counted.
+	// ConditionCapacityEnforced is False for a ClassKind with an enforced capacity while the API server does not ask about all claims. It
+	// is False, too, while a class is given to no claim, because claims have yet to be counted.
 	ConditionCapacityEnforced = "CapacityEnforced"
-	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels,
-	// and so is offered to no claim.
+	// ConditionLabelsHeld is False for a ClassKind if a class has too many labels, and so is offered to no claim.
 	ConditionLabelsHeld = "LabelsHeld"
-	// ConditionMarksValid is False for a ClassKind if a class has a mark, for default or
-	// cordoned, that is neither true nor false. It counts as false.
+	// ConditionMarksValid is False for a ClassKind if a class has a mark, for default or cordoned, that is neither true nor false. It
+	// counts as false.
 	ConditionMarksValid = "MarksValid"
-	// ConditionClaimKindsRegistered is False for a ClassKind that serves no ClaimKind, or
-	// names one that does not exist.
+	// ConditionClaimKindsRegistered is False for a ClassKind that serves no ClaimKind, or names one that does not exist.
 	ConditionClaimKindsRegistered = "ClaimKindsRegistered"
-	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not
-	// have what the paths and the form of reference need, and Unknown without a schema.
+	// ConditionPathsValid is False for a ClaimKind if the schema of its claims does not have what the paths and the form of reference need,
+	// and Unknown without a schema.
 	ConditionPathsValid = "PathsValid"
-	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind serves it whose classes
-	// have never been read, or if it names a ClassKind that does not exist. Claims are
-	// decided on without them.
+	// ConditionClassKindsRead is False for a ClaimKind if a ClassKind serves it whose classes have never been read, or if it names a
+	// ClassKind that does not exist. Claims are decided on without them.
 	ConditionClassKindsRead = "ClassKindsRead"
-	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where
-	// there is a default StorageClass: the API server gives it to claims before we are
-	// asked.
+	// ConditionSelectorsHeeded is False for the ClaimKind of PersistentVolumeClaims where there is a default StorageClass: the API server
+	// gives it to claims before we are asked.
 	ConditionSelectorsHeeded = "SelectorsHeeded"
-	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting
-	// claims are bound when a class matches them.
+	// ConditionLateBinding is True for a ClaimKind with BindLater whose waiting claims are bound when a class matches them.
 	ConditionLateBinding = "LateBinding"
-	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims, or served by a ClassKind
-	// with a capacity or onDelete Deny, whose claims are counted.
+	// ConditionClaimsCounted is True for a ClaimKind with LeastClaims, or served by a ClassKind with a capacity or onDelete Deny, whose
+	// claims are counted.
 	ConditionClaimsCounted = "ClaimsCounted"
 
-	// ConditionExpressionsValid is False for a ClaimKind or ClassKind if an expression does
-	// not compile, or fails for a class.
+	// ConditionExpressionsValid is False for a ClaimKind or ClassKind if an expression does not compile, or fails for a class.
 	ConditionExpressionsValid = "ExpressionsValid"
-	// ConditionRelatedKnown is False for a ClaimKind if objects that its claims name cannot
-	// be watched.
+	// ConditionRelatedKnown is False for a ClaimKind if objects that its claims name cannot be watched.
 	ConditionRelatedKnown = "RelatedKnown"
 
-	// ConditionDefaultedByPolicy is True for a ClaimKind with the defaulting Policy if the API
-	// server itself gives the default class to claims without a selector.
+	// ConditionDefaultedByPolicy is True for a ClaimKind with the defaulting Policy if the API server itself gives the default class to
+	// claims without a selector.
 	ConditionDefaultedByPolicy = "DefaultedByPolicy"
 
-	// ConditionUseEnforced is True for a ClaimKind with classes.use if the API server itself checks
-	// who may use the class that a claim names.
+	// ConditionUseEnforced is True for a ClaimKind with classes.use if the API server itself checks who may use the class that a claim
+	// names.
 	ConditionUseEnforced = "UseEnforced"
 
 	// ReasonServed says that claims are bound, or classes offered, as registered.
 	ReasonServed = "Served"
 	// ReasonNotInstalled says that the API server serves no such resource.
 	ReasonNotInstalled = "NotInstalled"
-	// ReasonUnsuitable says that the resource is served, but cannot be created
-	// (a claim kind) or listed and watched (a class kind). Or the API server itself
-	// decides on the reference before it asks webhooks.
+	// ReasonUnsuitable says that the resource is served, but cannot be created (a claim kind) or listed and watched (a class kind). Or the
+	// API server itself decides on the reference before it asks webhooks.
 	ReasonUnsuitable = "Unsuitable"
-	// ReasonVersionNotServed says that the API server does not serve the version of the
-	// claims for which the paths of the ClaimKind are written.
+	// ReasonVersionNotServed says that the API server does not serve the version of the claims for which the paths of the ClaimKind are
+	// written.
 	ReasonVersionNotServed = "VersionNotServed"
 	// ReasonConflict says that a ClaimKind whose name comes first has the same resource and reference.
 	ReasonConflict = "Conflict"
 	// ReasonNotPermitted says that classbind may not list and watch the resource.
 	ReasonNotPermitted = "NotPermitted"
-	// ReasonNotSynced says that the API server has not listed the classes yet, or
-	// that the webhook of the claim kind is not configured yet.
+	// ReasonNotSynced says that the API server has not listed the classes yet, or that the webhook of the claim kind is not configured yet.
 	ReasonNotSynced = "NotSynced"
-	// ReasonStale says that the API server listed the classes once and no longer
-	// answers, and that the last known classes are still offered.
+	// ReasonStale says that the API server listed the classes once and no longer answers, and that the last known classes are still
+	// offered.
 	ReasonStale = "Stale"
-	// ReasonAmbiguousReference says that the classes of a class kind are not offered to a
-	// claim kind: its form of reference cannot tell them from those of one whose name comes first.
+	// ReasonAmbiguousReference says that the classes of a class kind are not offered to a claim kind: its form of reference cannot tell
+	// them from those of one whose name comes first.
 	ReasonAmbiguousReference = "AmbiguousReference"
-	// ReasonUnknownValue says that a field of the ClaimKind has a value that another
-	// release of classbind accepted and this one does not know.
+	// ReasonUnknownValue says that a field of the ClaimKind has a value that another release of classbind accepted and this one does not
+	// know.
 	ReasonUnknownValue = "UnknownValue"
 
-	// ReasonClassKindMissing says that a class kind that serves the claim kind was
-	// served before, and that this replica does not know its classes yet.
+	// ReasonClassKindMissing says that a class kind that serves the claim kind was served before, and that this replica does not know its
+	// classes yet.
 	ReasonClassKindMissing = "ClassKindMissing"
 
-	// ReasonRelatedMissing says that objects that claims name are not known on this replica,
-	// so that expressions have no result.
+	// ReasonRelatedMissing says that objects that claims name are not known on this replica, so that expressions have no result.
 	ReasonRelatedMissing = "RelatedMissing"
 
-	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile,
-	// ReasonMistypedExpression that one fails by the schema of what it looks at, and
-	// ReasonExpressionFailed that one fails for some class.
+	// ReasonExpressionsValid and ReasonInvalidExpression report whether all expressions compile, ReasonMistypedExpression that one fails by
+	// the schema of what it looks at, and ReasonExpressionFailed that one fails for some class.
 	ReasonExpressionsValid   = "ExpressionsValid"
 	ReasonInvalidExpression  = "InvalidExpression"
 	ReasonMistypedExpression = "MistypedExpression"
 	ReasonExpressionFailed   = "ExpressionFailed"
 
-	// ReasonTooLarge says that the webhook configuration has no room for the kind's
-	// entry, so the API server does not ask classbind.
+	// ReasonTooLarge says that the webhook configuration has no room for the kind's entry, so the API server does not ask classbind.
 	ReasonTooLarge = "TooLarge"
 
 	// ReasonOneDefault, ReasonNoDefault and ReasonSeveralDefaults count a claim kind's default classes.
@@ -290,18 +253,16 @@ const (
 	ReasonNoDefault       = "NoDefault"
 	ReasonSeveralDefaults = "SeveralDefaults"
 
-	// ReasonPolicyNotServed says that the API server does not know the kind of policy, and
-	// ReasonPolicyRefused that it does not take that of classbind. ReasonNeedsWebhook says that it cannot
-	// tell the default class of a claim. ReasonWeightZero says that the default class has the
-	// weight 0, so no claim gets it.
+	// ReasonPolicyNotServed says that the API server does not know the kind of policy, and ReasonPolicyRefused that it does not take that
+	// of classbind. ReasonNeedsWebhook says that it cannot tell the default class of a claim. ReasonWeightZero says that the default class
+	// has the weight 0, so no claim gets it.
 	ReasonPolicyNotServed = "PolicyNotServed"
 	ReasonPolicyRefused   = "PolicyRefused"
 	ReasonNeedsWebhook    = "NeedsWebhook"
 	ReasonWeightZero      = "WeightZero"
 
-	// ReasonEnforced says that the API server has the policy that checks who may use a class, or that no class is given
-	// more claims than it holds.
-	// ReasonNoNamespace says that claims have no namespace whose right to use a class could count.
+	// ReasonEnforced says that the API server has the policy that checks who may use a class, or that no class is given more claims than it
+	// holds. ReasonNoNamespace says that claims have no namespace whose right to use a class could count.
 	ReasonEnforced    = "Enforced"
 	ReasonNoNamespace = "NoNamespace"
 
@@ -313,12 +274,11 @@ const (
 
 	// ReasonClassKindsRead says that the classes of every installed class kind are known.
 	ReasonClassKindsRead = "ClassKindsRead"
-	// ReasonNoClassKind says that no class kind serves a claim kind that was never served,
-	// so it has no entry in the webhook configuration yet.
+	// ReasonNoClassKind says that no class kind serves a claim kind that was never served, so it has no entry in the webhook configuration
+	// yet.
 	ReasonNoClassKind = "NoClassKind"
 
-	// ReasonConfigured and ReasonNotConfigured report whether the webhook
-	// configuration has an entry for the kind.
+	// ReasonConfigured and ReasonNotConfigured report whether the webhook configuration has an entry for the kind.
 	ReasonConfigured    = "Configured"
 	ReasonNotConfigured = "NotConfigured"
 
@@ -330,8 +290,7 @@ const (
 	ReasonCapacitiesValid   = "CapacitiesValid"
 	ReasonMalformedCapacity = "MalformedCapacity"
 
-	// ReasonNotCounted says that the claims of a class have yet to be counted, and ReasonFull that they use all that a
-	// class holds.
+	// ReasonNotCounted says that the claims of a class have yet to be counted, and ReasonFull that they use all that a class holds.
 	ReasonNotCounted = "NotCounted"
 	ReasonFull       = "Full"
 
@@ -343,30 +302,27 @@ const (
 	ReasonMarksValid    = "MarksValid"
 	ReasonMalformedMark = "MalformedMark"
 
-	// ReasonRegistered, ReasonNotRegistered and ReasonNoClaimKinds report whether every claim
-	// kind that a class kind names is registered, and whether it serves one.
+	// ReasonRegistered, ReasonNotRegistered and ReasonNoClaimKinds report whether every claim kind that a class kind names is registered,
+	// and whether it serves one.
 	ReasonRegistered    = "Registered"
 	ReasonNotRegistered = "NotRegistered"
 	ReasonNoClaimKinds  = "NoClaimKinds"
 
 	// ReasonPathsValid says that the schema of the claims has all that is needed.
 	ReasonPathsValid = "PathsValid"
-	// ReasonReferencePruned says that claims would be stored without their reference, or
-	// without fields of it, so none is bound, or that they were.
+	// ReasonReferencePruned says that claims would be stored without their reference, or without fields of it, so none is bound, or that
+	// they were.
 	ReasonReferencePruned = "ReferencePruned"
-	// ReasonPathsInvalid says what else is wrong with a path or the form of reference, so no
-	// claim is bound.
+	// ReasonPathsInvalid says what else is wrong with a path or the form of reference, so no claim is bound.
 	ReasonPathsInvalid = "PathsInvalid"
-	// ReasonReferenceRefused says that the schema refuses the references to classes of some
-	// kinds. Other claims are bound.
+	// ReasonReferenceRefused says that the schema refuses the references to classes of some kinds. Other claims are bound.
 	ReasonReferenceRefused = "ReferenceRefused"
 	// ReasonAllReferencesRefused says that the schema refuses the references to all classes.
 	ReasonAllReferencesRefused = "AllReferencesRefused"
 	// ReasonSchemaUnknown says that the schema allows anything, or that there is none.
 	ReasonSchemaUnknown = "SchemaUnknown"
 
-	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server
-	// gives claims a StorageClass.
+	// ReasonNoDefaultStorageClass and ReasonDefaultStorageClass report whether the API server gives claims a StorageClass.
 	ReasonNoDefaultStorageClass = "NoDefaultStorageClass"
 	ReasonDefaultStorageClass   = "DefaultStorageClass"
 )
@@ -375,8 +331,7 @@ const (
 const (
 	// EventBoundToClass names the class that a waiting claim was bound to.
 	EventBoundToClass = "BoundToClass"
-	// EventReferenceRemoved says, once, that the API server stored a claim without the
-	// reference to its class.
+	// EventReferenceRemoved says, once, that the API server stored a claim without the reference to its class.
 	EventReferenceRemoved = "ReferenceRemoved"
 	// EventNoMatchingClass says, once, why a claim waits.
 	EventNoMatchingClass = "NoMatchingClass"

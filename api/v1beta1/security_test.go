@@ -72,8 +72,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// limitsTable returns a table with a row for each constant in limits.go: its name,
-// its number and its comment.
+// limitsTable returns a table with a row for each constant in limits.go: its name, its number and its comment.
 func limitsTable(t *testing.T) string {
 	t.Helper()
 	files := token.NewFileSet()

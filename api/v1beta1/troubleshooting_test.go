@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTroubleshooting finds each condition, each reason, each event and each alert in
-// docs/troubleshooting.md.
+// TestTroubleshooting finds each condition, each reason, each event and each alert in docs/troubleshooting.md.
 func TestTroubleshooting(t *testing.T) {
 	b, err := os.ReadFile("../../docs/troubleshooting.md")
 	require.NoError(t, err)

@@ -10,18 +10,15 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// The exploration runs every interleaving of a few requests on a model of an API server: creations, growth
-// and other updates of claims, deletions, forged reviews, two leaders that recount, a capacity that is
-// lowered, and ledgers that somebody deletes. A request asks for its ledgers, one read and one write after
-// the other. It is then in flight until its write is stored, fails, or finds another version and is
-// reviewed again. Replicas die between any two steps.
+// The exploration runs every interleaving of a few requests on a model of an API server: creations, growth and other updates of claims,
+// deletions, forged reviews, two leaders that recount, a capacity that is lowered, and ledgers that somebody deletes. A request asks for
+// its ledgers, one read and one write after the other. It is then in flight until its write is stored, fails, or finds another version and
+// is reviewed again. Replicas die between any two steps.
 //
-// Time is modelled by what a leader may believe: that the window of a reservation is over, unless the write
-// may really yet be stored. A leader's view of the claims is any version that was, and never goes back. That
-// of the next leader may be behind.
+// Time is modelled by what a leader may believe: that the window of a reservation is over, unless the write may really yet be stored. A
+// leader's view of the claims is any version that was, and never goes back. That of the next leader may be behind.
 
-// protocol has the rules that the exploration can switch off, to show that it would notice. They are broken
-// around the Ledger, not in it.
+// protocol has the rules that the exploration can switch off, to show that it would notice. They are broken around the Ledger, not in it.
 type protocol struct {
 	precondition        bool // of the write of a reservation
 	recountPrecondition bool // of the write of a recount
@@ -424,8 +421,8 @@ func (e *exploration) refused(w *world, i, k int, refusal *Refusal) {
 	}
 }
 
-// lead does the next step of a leader: it reads a ledger, then whether writes were stored whose window is over,
-// then writes what its view shows.
+// lead does the next step of a leader: it reads a ledger, then whether writes were stored whose window is over, then writes what its view
+// shows.
 func (e *exploration) lead(w *world, i int, push pusher) {
 	s, p := e.scripts[i], w.processes[i]
 	switch p.state {

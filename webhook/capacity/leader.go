@@ -27,8 +27,8 @@ const (
 
 // Claims are those of all claim kinds that class kinds with a capacity serve.
 type Claims interface {
-	// Usage of a class as the watches show it, and which of these writes they show. known is false until all claim kinds
-	// that its kind serves have been listed.
+	// Usage of a class as the watches show it, and which of these writes they show. known is false until all claim kinds that its kind
+	// serves have been listed.
 	Usage(c *inventory.Class, writes []selector.Write) (usage selector.Usage, known bool)
 	// List all claims now. It returns the usage of each class.
 	List(context.Context, *inventory.ClassKind) (func(*inventory.Class) selector.Usage, error)

@@ -13,8 +13,7 @@ import (
 // Limits of a class, each inventory.Unlimited or at least 0, in the unit of its capacity.
 type Limits struct{ Total, PerNamespace int64 }
 
-// Ledger says how much of one class is taken: by the claims that the leader counted, and by writes
-// of claims that may yet be stored.
+// Ledger says how much of one class is taken: by the claims that the leader counted, and by writes of claims that may yet be stored.
 type Ledger struct {
 	// Version is its resourceVersion, empty if there is no ledger.
 	Version string
@@ -81,8 +80,8 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// Reserve an amount for a write, or say why not. The same write may ask again, if the API server does:
-// its reservation then begins anew, because it may have been forged, or made long before.
+// Reserve an amount for a write, or say why not. The same write may ask again, if the API server does: its reservation then begins anew,
+// because it may have been forged, or made long before.
 func (l *Ledger) Reserve(w selector.Write, amount int64) *Refusal {
 	if !l.Open {
 		return &Refusal{Reason: Closed}
@@ -175,8 +174,8 @@ type Count struct {
 	Complete bool
 }
 
-// Recount takes what a view shows in place of what was counted before, and of the reservations that it shows. It
-// reports whether anything changed. A view that is behind the last one changes nothing.
+// Recount takes what a view shows in place of what was counted before, and of the reservations that it shows. It reports whether anything
+// changed. A view that is behind the last one changes nothing.
 func (l *Ledger) Recount(c *Count) (changed bool) {
 	for kind, version := range c.Versions {
 		if version < l.Counted[kind] {

@@ -24,16 +24,16 @@ import (
 const (
 	// changeTimeout limits one round of changes of a ledger.
 	changeTimeout = 3 * time.Second
-	// settling is how long after a ledger was filled a claim may still have been given the class by a replica that did
-	// not know: it is told to try again, and is then given another.
+	// settling is how long after a ledger was filled a claim may still have been given the class by a replica that did not know: it is told
+	// to try again, and is then given another.
 	settling = 5 * time.Second
 )
 
 // ErrCrowded says that too many claims wait for one ledger.
 var ErrCrowded = errors.New("too many claims wait for one class")
 
-// Ledgers are those of all classes, as this replica knows them. It changes one by compare-and-swap: all claims
-// that wait for a ledger by one write.
+// Ledgers are those of all classes, as this replica knows them. It changes one by compare-and-swap: all claims that wait for a ledger by
+// one write.
 type Ledgers struct {
 	// Client writes, and Live reads what is stored.
 	Client client.Client
@@ -309,8 +309,8 @@ func (l *Ledgers) recount(ctx context.Context, c *inventory.Class, count *Count)
 	return l.change(ctx, nameOf(c), func(ledger *Ledger) bool { return ledger.Recount(count) })
 }
 
-// Open the ledger of a class of which claims use so much. They must have been listed when no write without a reservation
-// could be in flight.
+// Open the ledger of a class of which claims use so much. They must have been listed when no write without a reservation could be in
+// flight.
 func (l *Ledgers) Open(ctx context.Context, c *inventory.Class, usage selector.Usage) error {
 	count := newCount(c, usage)
 	count.Complete = true

@@ -68,8 +68,8 @@ func limit(amount int64) *int64 {
 	return &amount
 }
 
-// seal of what is in an object. The API server gives each object its own uid, and each change of its spec a
-// generation of its own, so what was written before, or elsewhere, has another seal.
+// seal of what is in an object. The API server gives each object its own uid, and each change of its spec a generation of its own, so what
+// was written before, or elsewhere, has another seal.
 func seal(o *v1beta1.Ledger, generation int64) string {
 	spec := o.Spec
 	spec.Seal = ""
@@ -107,8 +107,8 @@ func decode(o *v1beta1.Ledger) *Ledger {
 // noBase stands for the version that a creation does not update.
 const noBase = "-"
 
-// String is how a ledger has it. A string costs the API server least, and reservations are most of what it decodes and
-// validates of a ledger. NAMESPACE/NAME comes last, because it may have spaces in a review that somebody forged.
+// String is how a ledger has it. A string costs the API server least, and reservations are most of what it decodes and validates of a
+// ledger. NAMESPACE/NAME comes last, because it may have spaces in a review that somebody forged.
 func (r *Reservation) String() string {
 	return strings.Join([]string{
 		strconv.FormatInt(r.Amount, 10), strconv.FormatInt(r.Turn, 10),

@@ -34,10 +34,9 @@ const (
 	WriteLease
 )
 
-// Attempt takes one request through the Leases of its seats. First it reads all
-// of them, then all classes that may stand in the way, and judges. Then it writes the Leases in
-// their order. If somebody else has written a Lease meanwhile, it reads and judges that one again,
-// and its classes, always after the Lease that names them.
+// Attempt takes one request through the Leases of its seats. First it reads all of them, then all classes that may stand in the way, and
+// judges. Then it writes the Leases in their order. If somebody else has written a Lease meanwhile, it reads and judges that one again, and
+// its classes, always after the Lease that names them.
 //
 // An Attempt is a value: every method returns the changed one.
 type Attempt struct {
@@ -59,8 +58,7 @@ type progress struct {
 	already bool
 	// inFlight are the writes of the same class that the Lease keeps.
 	inFlight []Pending
-	// toTakeOut says that the attempt's write is to be taken out, and reread that the
-	// Lease was read again for that.
+	// toTakeOut says that the attempt's write is to be taken out, and reread that the Lease was read again for that.
 	toTakeOut, reread bool
 }
 
@@ -88,8 +86,7 @@ func Begin(r *Request, id string) Attempt {
 	return a
 }
 
-// Next returns all operations that can be done now, in any order or at once; none
-// if the attempt is over.
+// Next returns all operations that can be done now, in any order or at once; none if the attempt is over.
 func (a Attempt) Next() []Op {
 	var ops []Op
 	switch a.phase {
@@ -229,8 +226,7 @@ func (a Attempt) write() Attempt {
 	return a
 }
 
-// worse reports whether r is to be reported rather than o: first what does not pass by
-// waiting, then what takes longer.
+// worse reports whether r is to be reported rather than o: first what does not pass by waiting, then what takes longer.
 func (r *Refusal) worse(o *Refusal) bool {
 	switch {
 	case o == nil:
@@ -276,8 +272,7 @@ func (a Attempt) claimed(at int) Lease {
 	}
 }
 
-// LeaseWritten goes on after the write of an operation. If the Lease did not have the
-// version that was read, it was not written.
+// LeaseWritten goes on after the write of an operation. If the Lease did not have the version that was read, it was not written.
 func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
 	a.seats = slices.Clone(a.seats)
 	p := &a.seats[op.at]
@@ -329,17 +324,14 @@ func (a Attempt) takenOut() Attempt {
 	return a
 }
 
-// Request asks that a class may become default. None of it is trusted: a review can
-// be forged.
+// Request asks that a class may become default. None of it is trusted: a review can be forged.
 type Request struct {
 	Holder
 	// Base is the resourceVersion of the object to update; empty for a creation.
 	Base string
-	// Seats that the class is to take, each once, in the same order for all requests. It
-	// may have some of them already.
+	// Seats that the class is to take, each once, in the same order for all requests. It may have some of them already.
 	Seats []inventory.Seat
-	// Known defaults of each seat, which may be older than any Lease. A class that is
-	// no longer default does no harm.
+	// Known defaults of each seat, which may be older than any Lease. A class that is no longer default does no harm.
 	Known map[inventory.Seat][]Class
 	// DryRun writes nothing.
 	DryRun bool
@@ -348,8 +340,7 @@ type Request struct {
 // Refusal says what stands in the way.
 type Refusal struct {
 	Reason Reason
-	// Seat that is taken, and the class that has it. If the reason is the request's
-	// own class, there is no seat.
+	// Seat that is taken, and the class that has it. If the reason is the request's own class, there is no seat.
 	Seat  inventory.Seat
 	Class Class
 	// RetryAfter is how long a write may yet be InFlight.

@@ -82,9 +82,8 @@ var (
 	}
 )
 
-// requests returns how many requests run at once: three, or two in short mode. Where there are
-// accidents or a forger, too, it is one less. With a forger it is at most two: three had taken
-// 13 GiB when the exploration was stopped.
+// requests returns how many requests run at once: three, or two in short mode. Where there are accidents or a forger, too, it is one less.
+// With a forger it is at most two: three had taken 13 GiB when the exploration was stopped.
 func requests(t *testing.T) int {
 	t.Helper()
 	usual := "3"

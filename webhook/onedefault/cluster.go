@@ -64,8 +64,8 @@ func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
 	return l, nil
 }
 
-// WriteLease creates the Lease if it has no Version. It counts the Lease at once: a
-// replica that does not see the others' Leases limits at least its own.
+// WriteLease creates the Lease if it has no Version. It counts the Lease at once: a replica that does not see the others' Leases limits at
+// least its own.
 func (c *Cluster) WriteLease(ctx context.Context, seat inventory.Seat, l Lease) error {
 	if l.Holder.UID == "" {
 		return c.delete(ctx, LeaseName(seat), l)
@@ -148,8 +148,7 @@ func encode(seat inventory.Seat, l Lease) (*coordinationv1.Lease, error) {
 	return object, nil
 }
 
-// decode a Lease, which somebody may have edited. A malformed one is an error: to
-// take it for free might make two defaults.
+// decode a Lease, which somebody may have edited. A malformed one is an error: to take it for free might make two defaults.
 func decode(object *coordinationv1.Lease) (Lease, error) {
 	l := Lease{Version: object.ResourceVersion, UID: object.UID}
 	if object.Spec.HolderIdentity == nil {

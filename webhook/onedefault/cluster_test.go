@@ -251,8 +251,7 @@ func TestClusterWriteLease(t *testing.T) {
 	}
 }
 
-// TestTooManySeats proves that whoever moves a default class through partitions fills
-// neither etcd nor our memory, and refuses nobody else.
+// TestTooManySeats proves that whoever moves a default class through partitions fills neither etcd nor our memory, and refuses nobody else.
 func TestTooManySeats(t *testing.T) {
 	cluster, f := newCluster(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}, nil)
 	of := func(n int) inventory.Seat {

@@ -13,22 +13,18 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// The exploration runs every interleaving of a few requests on a model of an API
-// server. Each request that makes a class default takes an Attempt through its
-// operations, one per transition. It is then in flight until its write is stored,
-// fails, or finds another version and is reviewed again. A class may be default
-// already, and move to other seats, or take more. Disturbances come at any moment:
-// un-defaults, deletions, other updates, the end of the replica in the middle of an
-// attempt, and forged reviews, which say anything and are never stored.
+// The exploration runs every interleaving of a few requests on a model of an API server. Each request that makes a class default takes an
+// Attempt through its operations, one per transition. It is then in flight until its write is stored, fails, or finds another version and
+// is reviewed again. A class may be default already, and move to other seats, or take more. Disturbances come at any moment: un-defaults,
+// deletions, other updates, the end of the replica in the middle of an attempt, and forged reviews, which say anything and are never
+// stored.
 //
-// Time and sightings are modelled by what a replica may believe when it reads a Lease:
-// that the window of a write is over, unless the write may really yet be stored; and
-// that the holder was seen stored, if it ever was.
+// Time and sightings are modelled by what a replica may believe when it reads a Lease: that the window of a write is over, unless the write
+// may really yet be stored; and that the holder was seen stored, if it ever was.
 
 const window = 90 * time.Second
 
-// rules of the protocol that the exploration can switch off, to show that it would
-// notice. They are broken around the Attempt, not in it.
+// rules of the protocol that the exploration can switch off, to show that it would notice. They are broken around the Attempt, not in it.
 type rules struct {
 	precondition, takeOutPrecondition bool // of the write of a Lease
 	uid                               bool // of a class, as it is read
@@ -430,8 +426,7 @@ func (e *exploration) forged(i int) bool {
 	return k == forge || k == echo || k == invent
 }
 
-// forge a review with any uid that is stored, in flight or made up; of a creation, or
-// of an update from any version.
+// forge a review with any uid that is stored, in flight or made up; of a creation, or of an update from any version.
 func (e *exploration) forge(w *world, i int, push pusher) {
 	o := w.objects[e.scripts[i].class]
 	seats := e.taking[e.scripts[i].class]
@@ -466,9 +461,8 @@ func (e *exploration) forge(w *world, i int, push pusher) {
 	}
 }
 
-// step does the next operation of an attempt. Operations that could be done at once are
-// done in their order: each rule is about one Lease and the classes that it names, so
-// the order among several seats does not matter.
+// step does the next operation of an attempt. Operations that could be done at once are done in their order: each rule is about one Lease
+// and the classes that it names, so the order among several seats does not matter.
 func (e *exploration) step(w *world, i int, push pusher) {
 	p := &w.processes[i]
 	ops := p.attempt.Next()
@@ -545,9 +539,8 @@ func (e *exploration) store(w *world, i int, push pusher) {
 	}
 }
 
-// sightings are what replicas may believe of a Lease: those that have just seen it, those
-// that have seen the holder stored, and those that have seen it for so long that all
-// windows that can be over are over.
+// sightings are what replicas may believe of a Lease: those that have just seen it, those that have seen the holder stored, and those that
+// have seen it for so long that all windows that can be over are over.
 func (e *exploration) sightings(w *world, l *Lease) []Lease {
 	if len(l.Pending) == 0 {
 		return []Lease{*l}
@@ -648,8 +641,8 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 	}
 }
 
-// stuck makes later requests for a default of each seat, once all windows are over. It is
-// an error if anything but a default of that seat stands in the way.
+// stuck makes later requests for a default of each seat, once all windows are over. It is an error if anything but a default of that seat
+// stands in the way.
 func (e *exploration) stuck(w world) error {
 	for _, seat := range []inventory.Seat{seatX, seatY} {
 		free := true

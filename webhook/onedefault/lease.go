@@ -41,8 +41,7 @@ type Pending struct {
 	ID string `json:"id"`
 	// Base is the resourceVersion of the object to update; empty for a creation.
 	Base string `json:"from,omitempty"`
-	// Left is how long it may yet be in flight, as far as the replica that reads the
-	// Lease knows; 0 means over. It is not stored.
+	// Left is how long it may yet be in flight, as far as the replica that reads the Lease knows; 0 means over. It is not stored.
 	Left time.Duration `json:"-"`
 }
 
@@ -51,12 +50,10 @@ type Lease struct {
 	// Version is the Lease's resourceVersion, and UID its uid; empty if there is no Lease.
 	Version string
 	UID     types.UID
-	// Holder is empty if the Lease is free, and has a Pending write otherwise. A Lease that
-	// is free is as good as none, and deleted.
+	// Holder is empty if the Lease is free, and has a Pending write otherwise. A Lease that is free is as good as none, and deleted.
 	Holder  Holder
 	Pending []Pending
-	// Landed says that the replica that reads the Lease has seen the holder stored
-	// with its uid. It is not stored.
+	// Landed says that the replica that reads the Lease has seen the holder stored with its uid. It is not stored.
 	Landed bool
 }
 
@@ -69,9 +66,8 @@ type Live struct {
 	Seats []inventory.Seat
 }
 
-// settled says that a write of the holder can no longer make the class default,
-// given that it is not default now. A uid is created once, and an update is stored
-// only over its base.
+// settled says that a write of the holder can no longer make the class default, given that it is not default now. A uid is created once,
+// and an update is stored only over its base.
 func (l *Lease) settled(p Pending, now Live) bool {
 	if p.Left <= 0 {
 		return true
@@ -82,8 +78,7 @@ func (l *Lease) settled(p Pending, now Live) bool {
 	return now.UID != l.Holder.UID || now.Version != p.Base
 }
 
-// inFlight are the writes that may yet make the holder default, given that it is
-// not default now.
+// inFlight are the writes that may yet make the holder default, given that it is not default now.
 func (l *Lease) inFlight(now Live) []Pending {
 	var pending []Pending
 	for _, p := range l.Pending {
@@ -94,9 +89,8 @@ func (l *Lease) inFlight(now Live) []Pending {
 	return pending
 }
 
-// unused reports whether the holder is not default, and can no longer become it by a write
-// that the Lease records. So the Lease is as good as none. The holder must have been read
-// after the Lease.
+// unused reports whether the holder is not default, and can no longer become it by a write that the Lease records. So the Lease is as good
+// as none. The holder must have been read after the Lease.
 func (l *Lease) unused(now Live, isSeat func(inventory.Seat) bool) bool {
 	return !slices.ContainsFunc(now.Seats, isSeat) && len(l.inFlight(now)) == 0
 }
@@ -106,8 +100,7 @@ func (l *Lease) has(id string) bool {
 	return slices.ContainsFunc(l.Pending, func(p Pending) bool { return p.ID == id })
 }
 
-// without returns the Lease without the write of an attempt, which was not admitted
-// after all. A Lease without any write is free.
+// without returns the Lease without the write of an attempt, which was not admitted after all. A Lease without any write is free.
 func (l *Lease) without(id string) Lease {
 	next := Lease{Version: l.Version, UID: l.UID}
 	for _, p := range l.Pending {
@@ -119,8 +112,8 @@ func (l *Lease) without(id string) Lease {
 	return next
 }
 
-// Prefixes of Lease names. No namespace and no hash has a dot, so a name has only one
-// reading, and the name of the leader's Lease has no dot at all.
+// Prefixes of Lease names. No namespace and no hash has a dot, so a name has only one reading, and the name of the leader's Lease has no
+// dot at all.
 const (
 	clusterPrefix   = "default."
 	namespacePrefix = "default-in."
@@ -130,9 +123,8 @@ const (
 // hashBytes of a partition are so many that nobody finds two with the same.
 const hashBytes = 16
 
-// LeaseName of a seat: default.CLAIMKIND, default-in.NAMESPACE.CLAIMKIND, or, with a
-// partition, default-of.HASH.CLAIMKIND, because a partition may be any text. Of the
-// 253 characters that a name may have, 178 are left for the claim kind's.
+// LeaseName of a seat: default.CLAIMKIND, default-in.NAMESPACE.CLAIMKIND, or, with a partition, default-of.HASH.CLAIMKIND, because a
+// partition may be any text. Of the 253 characters that a name may have, 178 are left for the claim kind's.
 func LeaseName(s inventory.Seat) string {
 	switch {
 	case s.Partition != "":

@@ -13,8 +13,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// FuzzLease reads a Lease that somebody edited: either it is refused, or it is the same
-// when it is written and read again.
+// FuzzLease reads a Lease that somebody edited: either it is refused, or it is the same when it is written and read again.
 func FuzzLease(f *testing.F) {
 	for _, holder := range []string{"sqlclasses.example.org/gold", "rdsclasses.example.org/aws/gold", "", "/", "//", "a/b/c/d", "a//b", "\xff/a", "a/\u2028"} {
 		f.Add(holder, "1", `[{"id":"A","from":"10"}]`, byte(7))

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// maxWait is how long a request waits for another that is in flight. That one is
-	// mostly stored within milliseconds, and the author then learns who won instead
-	// of having to try again.
+	// maxWait is how long a request waits for another that is in flight. That one is mostly stored within milliseconds, and the author then
+	// learns who won instead of having to try again.
 	maxWait = 500 * time.Millisecond
 	// firstWait is the first pause. Each pause is twice as long as the one before.
 	firstWait = 10 * time.Millisecond
@@ -27,13 +26,12 @@ const (
 // ErrConflict says that a Lease does not have the version to replace.
 var ErrConflict = errors.New("the Lease has changed")
 
-// Store reads and writes Leases and reads classes. Reads return what the API server
-// has stored, not a cache. All methods are called concurrently.
+// Store reads and writes Leases and reads classes. Reads return what the API server has stored, not a cache. All methods are called
+// concurrently.
 type Store interface {
 	// Lease of a seat; the zero value if there is none.
 	Lease(ctx context.Context, seat inventory.Seat) (Lease, error)
-	// WriteLease replaces the Lease that has its Version, or deletes it if the new one is
-	// free; or returns ErrConflict.
+	// WriteLease replaces the Lease that has its Version, or deletes it if the new one is free; or returns ErrConflict.
 	WriteLease(ctx context.Context, seat inventory.Seat, l Lease) error
 	// Class as it is stored now; the zero value if there is none.
 	Class(ctx context.Context, c Class) (Live, error)
@@ -42,13 +40,12 @@ type Store interface {
 // Protocol runs attempts on a Store.
 type Protocol struct {
 	Store Store
-	// Contended reports whether other requests wait for this one, which is refused then at once
-	// instead of waiting for what is in flight. Nil means that none waits.
+	// Contended reports whether other requests wait for this one, which is refused then at once instead of waiting for what is in flight.
+	// Nil means that none waits.
 	Contended func() bool
 }
 
-// Admit a request, or refuse it. A refused request leaves no write in flight behind,
-// unless the process or its connection ends on the way.
+// Admit a request, or refuse it. A refused request leaves no write in flight behind, unless the process or its connection ends on the way.
 func (p *Protocol) Admit(ctx context.Context, r *Request) (*Refusal, error) {
 	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, maxWait-waited-wait) {
 		refusal, err := p.attempt(ctx, r)
@@ -95,8 +92,7 @@ func (p *Protocol) takeOut(ctx context.Context, a Attempt) {
 	}
 }
 
-// do all operations that can be done now. On an error, the returned attempt knows
-// those that succeeded.
+// do all operations that can be done now. On an error, the returned attempt knows those that succeeded.
 func (p *Protocol) do(ctx context.Context, a Attempt) (Attempt, error) {
 	ops := a.Next()
 	results := make([]func(Attempt) Attempt, len(ops))

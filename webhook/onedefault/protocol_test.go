@@ -18,8 +18,8 @@ import (
 
 // memory is a Store with the API server's preconditions, which a test can make fail.
 type memory struct {
-	// disturb is called before each operation. count is the number of operations of its
-	// kind for the seat, with this one. Its error becomes the operation's.
+	// disturb is called before each operation. count is the number of operations of its kind for the seat, with this one. Its error becomes
+	// the operation's.
 	disturb func(ctx context.Context, op Op, count int) error
 	// latency of each operation.
 	latency time.Duration
@@ -265,8 +265,7 @@ func TestAdmitLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAdmitTogether makes several requests for one class. Each writes its first seat, and
-// is then refused for the second.
+// TestAdmitTogether makes several requests for one class. Each writes its first seat, and is then refused for the second.
 func TestAdmitTogether(t *testing.T) {
 	m := newMemory(nil)
 	m.classes[me] = Live{UID: "me-1", Version: "10"}
@@ -305,8 +304,7 @@ func TestAdmitTogether(t *testing.T) {
 	assert.Nil(t, refusal, "We should not have the next default wait.")
 }
 
-// TestAdmitManySeats admits a class that serves as many claim kinds as a ClassKind may,
-// with an API server that takes 15 ms per call.
+// TestAdmitManySeats admits a class that serves as many claim kinds as a ClassKind may, with an API server that takes 15 ms per call.
 func TestAdmitManySeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deadline = 2500 * time.Millisecond

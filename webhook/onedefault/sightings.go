@@ -19,9 +19,8 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Sightings are what this replica has seen itself, so that it need not trust other clocks: when
-// it first saw each write in a Lease, by its own monotonic clock, and which classes it saw
-// stored. Once a class is stored with its uid, its creation is over.
+// Sightings are what this replica has seen itself, so that it need not trust other clocks: when it first saw each write in a Lease, by its
+// own monotonic clock, and which classes it saw stored. Once a class is stored with its uid, its creation is over.
 type Sightings struct {
 	stored *lru.Cache // of Holders
 
@@ -42,8 +41,7 @@ type sighting struct {
 // share is whose Leases count together: the kind and the namespace of their holders.
 type share struct{ kind, namespace string }
 
-// shareOf a Lease. There are few Leases for all partitions and namespaces, which do not
-// count, as there are few ClaimKinds.
+// shareOf a Lease. There are few Leases for all partitions and namespaces, which do not count, as there are few ClaimKinds.
 func shareOf(name string, l *Lease) share {
 	if l.Holder.UID == "" || strings.HasPrefix(name, clusterPrefix) {
 		return share{}
@@ -64,8 +62,7 @@ func (s *Sightings) isStored(h Holder) bool {
 	return ok
 }
 
-// see notes the writes that a Lease records, and returns when each was first seen.
-// It forgets the writes that the Lease no longer records.
+// see notes the writes that a Lease records, and returns when each was first seen. It forgets the writes that the Lease no longer records.
 func (s *Sightings) see(name string, l *Lease, now time.Time) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +100,8 @@ func (s *Sightings) forget(name string) {
 	}
 }
 
-// mayTake reports whether the share of the new holder of a Lease has room for it. It asks
-// about Leases of other shares, too: otherwise two shares could grow by taking each other's.
+// mayTake reports whether the share of the new holder of a Lease has room for it. It asks about Leases of other shares, too: otherwise two
+// shares could grow by taking each other's.
 func (s *Sightings) mayTake(name string, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +109,7 @@ func (s *Sightings) mayTake(name string, l *Lease) bool {
 	return of == share{} || of == s.leases[name].share || s.counts[of] < v1beta1.MaxSeatLeases
 }
 
-// Quiet returns the names of the Leases that record no write, or none that was not seen for
-// this long, in random order.
+// Quiet returns the names of the Leases that record no write, or none that was not seen for this long, in random order.
 func (s *Sightings) Quiet(window time.Duration) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +145,8 @@ func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseIn
 // store is what a Reflector fills.
 type store struct{ sightings *Sightings }
 
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync. It skips
-// a malformed Lease: the request that reads it gets the error.
+// Add is called by the Reflector, as are Update, Delete, Replace and Resync. It skips a malformed Lease: the request that reads it gets the
+// error.
 func (s store) Add(object any) error {
 	l, ok := object.(*coordinationv1.Lease)
 	if !ok {
