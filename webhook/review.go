@@ -99,7 +99,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	response.UID = request.UID
 	makePrintable(response)
-	body, err := encode(response)
+	body, err := kjson.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: apiVersion}, Response: response,
+	})
 	if err != nil {
 		h.unavailable(w, r, err)
 		return
