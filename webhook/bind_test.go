@@ -69,30 +69,12 @@ func TestReviewGuards(t *testing.T) {
 		claimKind  string                        // in the path; without it, that of the resource
 		want       want
 	}{
-		"NotACreation": {
-			reason:    "We should leave a deletion alone, even before we know any class.",
-			inventory: closed, request: deletion, want: want{untouched: "NotACreation"},
-		},
-		"Subresource": {
-			reason:    "We should leave a subresource alone, even before we know any class.",
-			inventory: closed, request: subresource, want: want{untouched: "NotACreation"},
-		},
-		"Closed": {
-			reason:    "We should not decide on part of the classes.",
-			inventory: closed, want: want{err: "not all registered classes have been listed yet; try again in a moment"},
-		},
-		"Unknown": {
-			reason:  "We should not decide on a kind that another replica may know already.",
-			request: other, registered: registered, want: want{err: fmt.Sprintf(notYet, "mysqlinstances.database.example.org")},
-		},
-		"NeverRegistered": {
-			reason:  "We should leave claims alone whose kind is not registered.",
-			request: other, registered: unregistered, want: want{untouched: "NotRegistered"},
-		},
-		"OtherResource": {
-			reason:  "We should leave claims alone that are not those of the registration.",
-			request: other, registered: registered, claimKind: claimKindName, want: want{untouched: "NotRegistered"},
-		},
+		"NotACreation":    {reason: "We should leave a deletion alone, even before we know any class.", inventory: closed, request: deletion, want: want{untouched: "NotACreation"}},
+		"Subresource":     {reason: "We should leave a subresource alone, even before we know any class.", inventory: closed, request: subresource, want: want{untouched: "NotACreation"}},
+		"Closed":          {reason: "We should not decide on part of the classes.", inventory: closed, want: want{err: "not all registered classes have been listed yet; try again in a moment"}},
+		"Unknown":         {reason: "We should not decide on a kind that another replica may know already.", request: other, registered: registered, want: want{err: fmt.Sprintf(notYet, "mysqlinstances.database.example.org")}},
+		"NeverRegistered": {reason: "We should leave claims alone whose kind is not registered.", request: other, registered: unregistered, want: want{untouched: "NotRegistered"}},
+		"OtherResource":   {reason: "We should leave claims alone that are not those of the registration.", request: other, registered: registered, claimKind: claimKindName, want: want{untouched: "NotRegistered"}},
 		"OtherVersion": {
 			reason:    "We should not read a claim by paths that are written for another version, and say what helps.",
 			inventory: pinned,
@@ -102,45 +84,23 @@ func TestReviewGuards(t *testing.T) {
 			want: want{err: `claim kind "postgresqlinstances.database.example.org": its paths are written for version "v1beta1" of postgresqlinstances.database.example.org, ` +
 				`and the API server sends these claims as "v1": write the paths for a version that is served, and set spec.claims.version to it`},
 		},
-		"MalformedName": {
-			reason:    "We should ask nobody for a name that no ClaimKind can have.",
-			claimKind: "A b", want: want{err: "path: must end with the name of a ClaimKind", status: http.StatusBadRequest},
-		},
-		"NotToldWhether": {
-			reason:  "We should not say that a kind is not registered when we could not ask.",
-			request: other, registered: asClaimKind(false, errors.New("connection refused")), want: want{err: "connection refused"},
-		},
-		"Retired": {
-			reason:    "We should leave claims alone whose kind is registered no more.",
-			inventory: retired, registered: unregistered, want: want{untouched: "NotRegistered"},
-		},
-		"Back": {
-			reason:    "We should not decide on a kind that was registered again a moment ago.",
-			inventory: retired, registered: registered, want: want{err: fmt.Sprintf(notYet, claimKindName)},
-		},
+		"MalformedName":  {reason: "We should ask nobody for a name that no ClaimKind can have.", claimKind: "A b", want: want{err: "path: must end with the name of a ClaimKind", status: http.StatusBadRequest}},
+		"NotToldWhether": {reason: "We should not say that a kind is not registered when we could not ask.", request: other, registered: asClaimKind(false, errors.New("connection refused")), want: want{err: "connection refused"}},
+		"Retired":        {reason: "We should leave claims alone whose kind is registered no more.", inventory: retired, registered: unregistered, want: want{untouched: "NotRegistered"}},
+		"Back":           {reason: "We should not decide on a kind that was registered again a moment ago.", inventory: retired, registered: registered, want: want{err: fmt.Sprintf(notYet, claimKindName)}},
 		"Faulty": {
 			reason:    "We should not bind by a registration that we do not understand.",
 			inventory: faulty,
-			want: want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` +
-				`set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
+			want:      want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` + `set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
 		},
-		"NoObject": {
-			reason:  "We should tell a caller that sends no object.",
-			request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest},
-		},
-		"NotAnObject": {
-			reason:  "We should tell a caller that sends something else.",
-			request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest},
-		},
+		"NoObject":    {reason: "We should tell a caller that sends no object.", request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest}},
+		"NotAnObject": {reason: "We should tell a caller that sends something else.", request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
 		"BeingDeleted": {
 			reason:  "We should leave a claim alone that is being deleted, whatever it asks for.",
 			request: newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`),
 			want:    want{untouched: "BeingDeleted"},
 		},
-		"Explicit": {
-			reason:  "We should leave an explicit claim alone, whatever its selector says.",
-			request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`), want: want{untouched: "Settled"},
-		},
+		"Explicit": {reason: "We should leave an explicit claim alone, whatever its selector says.", request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`), want: want{untouched: "Settled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // It may wait.
@@ -165,9 +125,7 @@ func TestReviewGuards(t *testing.T) {
 				}
 				require.NoError(t, err, tc.reason)
 				assert.Zero(t, time.Since(begin), "We should not keep a claim waiting that we leave alone.")
-				assert.Equal(t, &admissionv1.AdmissionResponse{
-					Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want.untouched},
-				}, response, tc.reason)
+				assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want.untouched}}, response, tc.reason)
 			})
 		})
 	}
@@ -185,30 +143,12 @@ func TestReviewAwaits(t *testing.T) {
 		want    string // the patch, or the error
 		after   time.Duration
 	}{
-		"InAMoment": {
-			reason:  "We should bind a claim as soon as we have heard of its kind.",
-			heardOf: 50 * time.Millisecond, want: bound, after: 50 * time.Millisecond,
-		},
-		"InTheLastMoment": {
-			reason:  "We should wait while there is a good chance.",
-			heardOf: 980 * time.Millisecond, want: bound, after: 980 * time.Millisecond,
-		},
-		"TooLate": {
-			reason:  "We should not keep the API server waiting for longer than a second.",
-			heardOf: 1020 * time.Millisecond, want: notHeardOf, after: time.Second,
-		},
-		"Never": {
-			reason: "We should not take a kind that we have not heard of for one that nobody registered.",
-			want:   notHeardOf, after: time.Second,
-		},
-		"NoTime": {
-			reason:  "We should wait for no longer than the API server does.",
-			heardOf: 200 * time.Millisecond, timeout: 100 * time.Millisecond, want: notHeardOf, after: 100 * time.Millisecond,
-		},
-		"Fault": {
-			reason:  "We should not bind a claim whose registration is at fault, however late we hear of it.",
-			heardOf: 50 * time.Millisecond, fault: true, want: "does not know", after: 50 * time.Millisecond,
-		},
+		"InAMoment":       {reason: "We should bind a claim as soon as we have heard of its kind.", heardOf: 50 * time.Millisecond, want: bound, after: 50 * time.Millisecond},
+		"InTheLastMoment": {reason: "We should wait while there is a good chance.", heardOf: 980 * time.Millisecond, want: bound, after: 980 * time.Millisecond},
+		"TooLate":         {reason: "We should not keep the API server waiting for longer than a second.", heardOf: 1020 * time.Millisecond, want: notHeardOf, after: time.Second},
+		"Never":           {reason: "We should not take a kind that we have not heard of for one that nobody registered.", want: notHeardOf, after: time.Second},
+		"NoTime":          {reason: "We should wait for no longer than the API server does.", heardOf: 200 * time.Millisecond, timeout: 100 * time.Millisecond, want: notHeardOf, after: 100 * time.Millisecond},
+		"Fault":           {reason: "We should not bind a claim whose registration is at fault, however late we hear of it.", heardOf: 50 * time.Millisecond, fault: true, want: "does not know", after: 50 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -326,9 +266,7 @@ func TestReviewSaysWhy(t *testing.T) {
 
 	bound, err := byResource(binder)(logr.NewContext(t.Context(), log), newRequest(wantsGold))
 	require.NoError(t, err)
-	assert.Equal(t, map[string]string{
-		"class": "SQLClass/gold", "candidates": "1", "dropped": "Cordoned=1", "reason": "MatchingClass", "strategy": "WeightedRandom",
-	}, bound.AuditAnnotations, "We should say why in the audit log.")
+	assert.Equal(t, map[string]string{"class": "SQLClass/gold", "candidates": "1", "dropped": "Cordoned=1", "reason": "MatchingClass", "strategy": "WeightedRandom"}, bound.AuditAnnotations, "We should say why in the audit log.")
 	require.Len(t, lines, 1, "We should log one line a review, at the level debug.")
 	for _, part := range []string{`"class"="SQLClass/gold"`, `"reason"="MatchingClass"`, `"requestUID"="5e1f"`, `"outcome"="bound"`, `"dryRun"=false`} {
 		assert.Contains(t, lines[0], part, "We should say why in our log.")
@@ -389,11 +327,8 @@ func TestExpressionOutcomes(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		"True": {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
-		"False": {
-			"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK,
-			[]string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`},
-		},
+		"True":  {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
+		"False": {"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK, []string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`}},
 		"Absent": {
 			"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
 			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.classes.fits[Size].expression", "no such key: size", claimKindName},
@@ -408,11 +343,7 @@ func TestExpressionOutcomes(t *testing.T) {
 			http.StatusOK,
 			[]string{`"code":422`, "spec.n: Invalid value", "make it shorter"},
 		},
-		"Invalid": {
-			"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`,
-			http.StatusServiceUnavailable,
-			[]string{"spec.classes.fits[Size].expression: line 1, column"},
-		},
+		"Invalid": {"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`, http.StatusServiceUnavailable, []string{"spec.classes.fits[Size].expression: line 1, column"}},
 		"Selector": {
 			"We should refuse a selector that is none.",
 			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK,
@@ -609,10 +540,7 @@ func newRegistration(change ...func(*v1beta1.ClaimKindSpec)) *v1beta1.ClaimKind 
 func newClassKind(plural, kind string, namespaced bool) *inventory.ClassKind {
 	return inventory.NewClassKind(&v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.org"},
-		Spec: v1beta1.ClassKindSpec{
-			ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}},
-			Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
-		},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: claimKindName}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, namespaced)
 }
 
@@ -767,14 +695,8 @@ func TestReviewOfUpdates(t *testing.T) {
 			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
 			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
 		},
-		"NeverBound": {
-			reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")),
-			request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched",
-		},
-		"Changed": {
-			reason: "We should allow another class.", inventory: newInventory(newClaimKind()),
-			request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched",
-		},
+		"NeverBound": {reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")), request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched"},
+		"Changed":    {reason: "We should allow another class.", inventory: newInventory(newClaimKind()), request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched"},
 		"Allowed": {
 			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
 			inventory: newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind })),

@@ -56,10 +56,7 @@ func TestDeletion(t *testing.T) {
 			reason: "We should say whose class is gone, and what to do about it.", claims: map[string]int64{"sqls.example.org": 12}, want: "HasClaims",
 			warning: `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org` + stay + way,
 		},
-		"OneClaim": {
-			reason: "We should count in plain English.", claims: map[string]int64{"sqls.example.org": 1}, want: "HasClaims",
-			warning: `claims still refer to the class "SQLClass/silver": 1 claim of sqls.example.org` + stay + way,
-		},
+		"OneClaim": {reason: "We should count in plain English.", claims: map[string]int64{"sqls.example.org": 1}, want: "HasClaims", warning: `claims still refer to the class "SQLClass/silver": 1 claim of sqls.example.org` + stay + way},
 		"Kinds": {
 			reason: "We should name the kind with the most claims first.", claims: map[string]int64{"a.example.org": 1, "b.example.org": 3, "c.example.org": 1}, want: "HasClaims",
 			warning: `claims still refer to the class "SQLClass/silver": 3 claims of b.example.org, 1 claim of a.example.org, 1 claim of c.example.org` + stay + way,
@@ -91,18 +88,9 @@ func TestDeletion(t *testing.T) {
 			request: newDeletionRequest(sqlClasses, silver, func(r *admissionv1.AdmissionRequest) { r.Name = "" }), want: "HasClaims",
 			warning: `claims still refer to the class "SQLClass/silver": 12 claims of sqls.example.org` + stay + way,
 		},
-		"Another": {
-			reason: "We should not take one class for another.", claims: map[string]int64{"sqls.example.org": 12},
-			request: newDeletionRequest(sqlClasses, object("gold", "", "")), want: "NoClaims",
-		},
-		"AnotherKind": {
-			reason: "We should not take one kind for another.", claims: map[string]int64{"sqls.example.org": 12},
-			request: newDeletionRequest(pathClasses, silver), want: "NoClaims",
-		},
-		"Update": {
-			reason: "We should leave alone what is no deletion.", claims: map[string]int64{"sqls.example.org": 12},
-			request: newGuardRequest(sqlClasses, silver, silver), want: "NotADeletion",
-		},
+		"Another":     {reason: "We should not take one class for another.", claims: map[string]int64{"sqls.example.org": 12}, request: newDeletionRequest(sqlClasses, object("gold", "", "")), want: "NoClaims"},
+		"AnotherKind": {reason: "We should not take one kind for another.", claims: map[string]int64{"sqls.example.org": 12}, request: newDeletionRequest(pathClasses, silver), want: "NoClaims"},
+		"Update":      {reason: "We should leave alone what is no deletion.", claims: map[string]int64{"sqls.example.org": 12}, request: newGuardRequest(sqlClasses, silver, silver), want: "NotADeletion"},
 		"Subresource": {
 			reason: "We should leave a subresource alone, whose object may be of another kind.", claims: map[string]int64{"sqls.example.org": 12},
 			request: newDeletionRequest(sqlClasses, "{}", func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }), want: "NotADeletion",

@@ -164,10 +164,7 @@ func newWorld(classes int) *world {
 	for i, plural := range []string{"as", "bs", "cs"} {
 		kind := inventory.NewClassKind(&v1beta1.ClassKind{
 			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + worldGroup},
-			Spec: v1beta1.ClassKindSpec{
-				ClaimKinds: servedBy(plural),
-				Default:    v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"},
-			},
+			Spec:       v1beta1.ClassKindSpec{ClaimKinds: servedBy(plural), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
 		}, schema.GroupVersionKind{Group: worldGroup, Version: "v1", Kind: string(rune('A' + i))}, plural == "cs")
 		var of []*inventory.Class
 		for i := range w.classes {

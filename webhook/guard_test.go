@@ -58,26 +58,11 @@ func TestGuardLeavesAlone(t *testing.T) {
 			request: newGuardRequest(sqlClasses, silver, object("silver", beingDeleted+`,"annotations":{"default":"true","weight":"much"}`, "")),
 			want:    "BeingDeleted",
 		},
-		"NotDefault": {
-			reason:  "We should leave a class alone that is not marked, before we know any other.",
-			request: newGuardRequest(sqlClasses, "", object("gold", "", "")), want: "NotDefault",
-		},
-		"DefaultNoMore": {
-			reason:  "We should let a class be default no more, before we know any other.",
-			request: newGuardRequest(sqlClasses, silverMarked, silver), want: "NotDefault",
-		},
-		"DefaultAlready": {
-			reason:  "We should leave a class alone that was default before, so that two that there are can be mended.",
-			request: newGuardRequest(sqlClasses, silverMarked, silverMarked), want: "DefaultAlready",
-		},
-		"DefaultAlreadyByPath": {
-			reason:  "We should read the old object where the kind says.",
-			request: newGuardRequest(pathClasses, pathMarked, pathMarked), want: "DefaultAlready",
-		},
-		"DefaultAlreadyWithAMalformedWeight": {
-			reason:  "We should leave a weight alone that was malformed before.",
-			request: newGuardRequest(sqlClasses, malformed, malformed), want: "DefaultAlready",
-		},
+		"NotDefault":                         {reason: "We should leave a class alone that is not marked, before we know any other.", request: newGuardRequest(sqlClasses, "", object("gold", "", "")), want: "NotDefault"},
+		"DefaultNoMore":                      {reason: "We should let a class be default no more, before we know any other.", request: newGuardRequest(sqlClasses, silverMarked, silver), want: "NotDefault"},
+		"DefaultAlready":                     {reason: "We should leave a class alone that was default before, so that two that there are can be mended.", request: newGuardRequest(sqlClasses, silverMarked, silverMarked), want: "DefaultAlready"},
+		"DefaultAlreadyByPath":               {reason: "We should read the old object where the kind says.", request: newGuardRequest(pathClasses, pathMarked, pathMarked), want: "DefaultAlready"},
+		"DefaultAlreadyWithAMalformedWeight": {reason: "We should leave a weight alone that was malformed before.", request: newGuardRequest(sqlClasses, malformed, malformed), want: "DefaultAlready"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
@@ -146,12 +131,9 @@ func TestGuardWarnsOfMarks(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    []string
 	}{
-		"Cordoned": {"We should tell an admin whose class is not cordoned.", newGuardRequest(sqlClasses, "", yes), []string{fmt.Sprintf(warning, "classbind.io/cordoned", "yes")}},
-		"Default":  {"We should tell an admin whose class is not default.", newGuardRequest(sqlClasses, weighing(""), one), []string{fmt.Sprintf(warning, "default", "1")}},
-		"ByPath": {
-			"We should say which field it is.", newGuardRequest(pathClasses, "", object("path", "", `,"spec":{"isDefault":"True","weight":1}`)),
-			[]string{`spec.isDefault: Invalid value: "True": must be true or false, and counts as false`},
-		},
+		"Cordoned":  {"We should tell an admin whose class is not cordoned.", newGuardRequest(sqlClasses, "", yes), []string{fmt.Sprintf(warning, "classbind.io/cordoned", "yes")}},
+		"Default":   {"We should tell an admin whose class is not default.", newGuardRequest(sqlClasses, weighing(""), one), []string{fmt.Sprintf(warning, "default", "1")}},
+		"ByPath":    {"We should say which field it is.", newGuardRequest(pathClasses, "", object("path", "", `,"spec":{"isDefault":"True","weight":1}`)), []string{`spec.isDefault: Invalid value: "True": must be true or false, and counts as false`}},
 		"Unchanged": {"We should not tell it again.", newGuardRequest(sqlClasses, yes, yes), nil},
 		"False":     {"We should not complain of false.", newGuardRequest(sqlClasses, "", weighing(`,"default":"false","classbind.io/cordoned":"false"`)), nil},
 	} {
@@ -190,10 +172,7 @@ func TestGuardAdmits(t *testing.T) {
 		there   func(*apiServer)
 		want    []*coordinationv1.Lease // in the order in which they are taken
 	}{
-		"Creation": {
-			reason:  "We should record who is created as default.",
-			request: creation, want: created,
-		},
+		"Creation": {reason: "We should record who is created as default.", request: creation, want: created},
 		"Update": {
 			reason:  "We should record the version of the old object: the new one has what its author wrote, or none.",
 			request: newGuardRequest(sqlClasses, silver, strings.Replace(silverMarked, `"resourceVersion":"10",`, "", 1)), want: updated,
@@ -206,10 +185,7 @@ func TestGuardAdmits(t *testing.T) {
 		"SeveralClaimKinds": {
 			reason:  "We should take the Leases of all claim kinds in the order of their names.",
 			request: newGuardRequest(pathClasses, "", pathMarked),
-			want: []*coordinationv1.Lease{
-				newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", ""),
-				newLease(claimKindName, "pathclasses.example.org/path", "path-1", ""),
-			},
+			want:    []*coordinationv1.Lease{newLease(otherClaimKindName, "pathclasses.example.org/path", "path-1", ""), newLease(claimKindName, "pathclasses.example.org/path", "path-1", "")},
 		},
 		"OtherBeingDeleted": {
 			reason:  "We should not count a default that is being deleted, whoever names it.",
@@ -315,10 +291,7 @@ func TestGuardRefuses(t *testing.T) {
 			request: newGuardRequest(rdsClasses, object("bronze", `,"namespace":"aws"`, ""), object("bronze", markedInAWS, "")),
 			known:   []*inventory.Classes{index(rdsClasses, "gold @default=true")},
 			there:   func(s *apiServer) { s.classes["rdsclasses.example.org/aws/gold"] = object("gold", markedInAWS, "") },
-			want: want{
-				"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze",
-				"kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold",
-			},
+			want:    want{"rdsclasses", "bronze", "RDSClass/aws/gold", "run", "rdsclasses.example.org/aws/bronze", "kubectl annotate rdsclasses.example.org gold --namespace aws default-", "rdsclasses.example.org/aws/gold"},
 		},
 		"FromAField": {
 			reason:  "We should say how to remove a field, where that is the mark, however long ago it was set.",
@@ -524,27 +497,15 @@ func TestGuardCannotAnswer(t *testing.T) {
 			request: creation, closed: true, there: func(s *apiServer) { s.classes["pathclasses.example.org//path"] = path },
 			want: "not all registered classes have been listed yet; try again in a moment",
 		},
-		"ClassKind": {
-			reason:  "We should not leave a class alone of whose kind we cannot tell whether it is registered.",
-			request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused",
-		},
+		"ClassKind": {reason: "We should not leave a class alone of whose kind we cannot tell whether it is registered.", request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused"},
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
 			request: update, there: func(s *apiServer) { s.leases[leaseOf(claimKindName)].Annotations = map[string]string{} },
 			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": somebody else changed it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
 		},
-		"ClassKindOfTheOther": {
-			reason:  "We should not pass over another whose kind we cannot get.",
-			request: update, there: at(1, "get class kind", sqlClasses.Name, fail), want: unreadable,
-		},
-		"Other": {
-			reason:  "We should not pass over another that we cannot get.",
-			request: update, there: at(1, "get class", "gold", fail), want: unreadable,
-		},
-		"ClassKindForTheText": {
-			reason:  "We should not refuse without a way out.",
-			request: update, there: at(2, "get class kind", sqlClasses.Name, fail), want: "connection refused",
-		},
+		"ClassKindOfTheOther": {reason: "We should not pass over another whose kind we cannot get.", request: update, there: at(1, "get class kind", sqlClasses.Name, fail), want: unreadable},
+		"Other":               {reason: "We should not pass over another that we cannot get.", request: update, there: at(1, "get class", "gold", fail), want: unreadable},
+		"ClassKindForTheText": {reason: "We should not refuse without a way out.", request: update, there: at(2, "get class kind", sqlClasses.Name, fail), want: "connection refused"},
 		"ClassKindForTheTextIsGone": {
 			reason:  "We should not refuse for the sake of a class whose kind was deleted while we looked.",
 			request: update, want: `class kind "sqlclasses.example.org" was just deleted; try again`,
@@ -653,10 +614,7 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 		change func(*v1beta1.ClaimKindSpec)
 		fault  string
 	}{
-		"Alone": {
-			reason: "We should not decide without classes that may be default.",
-			change: func(*v1beta1.ClaimKindSpec) {}, fault: v1beta1.ReasonClassKindMissing,
-		},
+		"Alone": {reason: "We should not decide without classes that may be default.", change: func(*v1beta1.ClaimKindSpec) {}, fault: v1beta1.ReasonClassKindMissing},
 		"UnknownValue": {
 			reason: "We should not decide without them where no claim can be bound for another reason.",
 			change: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "Cheapest" }, fault: v1beta1.ReasonUnknownValue,
@@ -787,64 +745,36 @@ func TestGuardOfSeats(t *testing.T) {
 		before, after string
 		want          want
 	}{
-		"CreatedElsewhere": {
-			"We should let every partition have a default.", "", silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")},
-		},
+		"CreatedElsewhere": {"We should let every partition have a default.", "", silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")}},
 		"CreatedInTheSame": {
 			"We should let a partition have one default, and name it.", "", silver(marked, inB),
 			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + "to move the default, create this class without its mark, then run: " +
 				"classbind set-default tenantclasses.example.org/silver --for postgresqlinstances.database.example.org; " +
 				`to take it from "TenantClass/gold" and no more, run: kubectl annotate tenantclasses.example.org gold default-`},
 		},
-		"Marked": {
-			"We should let every partition have a default.", silver("", inA), silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")},
-		},
-		"MarkedAndMoved": {
-			"We should take the seat of the new object.", silver("", inB), silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")},
-		},
-		"Moved": {
-			"We should take a move to another partition for becoming default there.",
-			silver(marked, inA), silver(marked, inC),
-			want{reason: "OneDefault", lease: partitionLease("c")},
-		},
+		"Marked":         {"We should let every partition have a default.", silver("", inA), silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")}},
+		"MarkedAndMoved": {"We should take the seat of the new object.", silver("", inB), silver(marked, inA), want{reason: "OneDefault", lease: partitionLease("a")}},
+		"Moved":          {"We should take a move to another partition for becoming default there.", silver(marked, inA), silver(marked, inC), want{reason: "OneDefault", lease: partitionLease("c")}},
 		"MovedToTheSame": {
 			"We should refuse a move to a partition that has a default; set-default would leave the class where it is.", silver(marked, inA), silver(marked, inB),
-			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + `to take it from "TenantClass/gold", run: ` +
-				"kubectl annotate tenantclasses.example.org gold default-; then try again"},
+			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + `to take it from "TenantClass/gold", run: ` + "kubectl annotate tenantclasses.example.org gold default-; then try again"},
 		},
 		"MarkedAndMovedToTheSame": {
 			"We should not advise to move a default to where the class is no more.", silver("", inA), silver(marked, inB),
-			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + `to take it from "TenantClass/gold", run: ` +
-				"kubectl annotate tenantclasses.example.org gold default-; then try again"},
+			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken + `to take it from "TenantClass/gold", run: ` + "kubectl annotate tenantclasses.example.org gold default-; then try again"},
 		},
-		"Stays": {
-			"We should leave a default alone that stays in its seat, even if there are two.",
-			silver(marked, inB), silver(weighed, inB+`,"more":1`),
-			want{reason: "DefaultAlready"},
-		},
-		"Renamed": {
-			"We should leave a default alone of which something else changes.", silver(marked, inB), silver(marked+`,"labels":{"a":"b"}`, inB), want{reason: "DefaultAlready"},
-		},
-		"ServesNoMore": {
-			"We should let a class leave its seat.", silver(marked, inB), silver(marked, unfit), want{reason: "DefaultAlready"},
-		},
-		"ServesAgain": {
-			"We should refuse a marked class that comes to serve where there is a default.", silver(marked, unfit), silver(marked, inB),
-			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken},
-		},
-		"ServesNobody": {
-			"We should leave a class alone that serves nobody.", "", silver(marked, unfit), want{reason: "NoClaimKind"},
-		},
+		"Stays":        {"We should leave a default alone that stays in its seat, even if there are two.", silver(marked, inB), silver(weighed, inB+`,"more":1`), want{reason: "DefaultAlready"}},
+		"Renamed":      {"We should leave a default alone of which something else changes.", silver(marked, inB), silver(marked+`,"labels":{"a":"b"}`, inB), want{reason: "DefaultAlready"}},
+		"ServesNoMore": {"We should let a class leave its seat.", silver(marked, inB), silver(marked, unfit), want{reason: "DefaultAlready"}},
+		"ServesAgain":  {"We should refuse a marked class that comes to serve where there is a default.", silver(marked, unfit), silver(marked, inB), want{reason: "SecondDefault", code: http.StatusForbidden, message: taken}},
+		"ServesNobody": {"We should leave a class alone that serves nobody.", "", silver(marked, unfit), want{reason: "NoClaimKind"}},
 		"Unknown": {
 			"We should refuse a default nobody knows for whom.", "", silver(marked, nowhere),
 			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: `TenantClass.example.org "silver" is invalid: metadata.name: Invalid value: ` +
 				`it cannot become default, because the claims that it would serve cannot be determined: the expression spec.classes.partition.class of claim kind ` +
 				`"postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
-		"UnknownUpdate": {
-			"We should refuse to mark a class nobody knows for whom.", silver("", nowhere), silver(marked, nowhere),
-			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "no such key: tenant"},
-		},
+		"UnknownUpdate": {"We should refuse to mark a class nobody knows for whom.", silver("", nowhere), silver(marked, nowhere), want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "no such key: tenant"}},
 		"UnknownFit": {
 			"We should refuse a default if it cannot be determined whether it serves.", "", silver(marked, `"tenant":"a"`),
 			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.classes.fits[Database].expression fails"},
@@ -854,10 +784,7 @@ func TestGuardOfSeats(t *testing.T) {
 			want{reason: "DefaultAlready", warning: "the class is marked default, but is the default of no claims, because its partition is unknown: " +
 				`the expression spec.classes.partition.class of claim kind "postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
-		"KnownAgain": {
-			"We should refuse a marked class that gets the seat of another.", silver(marked, nowhere), silver(marked, inB),
-			want{reason: "SecondDefault", code: http.StatusForbidden, message: taken},
-		},
+		"KnownAgain": {"We should refuse a marked class that gets the seat of another.", silver(marked, nowhere), silver(marked, inB), want{reason: "SecondDefault", code: http.StatusForbidden, message: taken}},
 	} {
 		var request *admissionv1.AdmissionRequest
 		w := newTenants()

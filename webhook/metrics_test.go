@@ -85,34 +85,13 @@ func TestMetricsOfClaims(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    []string
 	}{
-		"Bound": {
-			reason:  "We should count a claim that got a class, and observe how long that took.",
-			request: newRequest(wantsGold), want: []string{as("bound"), chosen},
-		},
-		"BoundAfterALiveRead": {
-			reason: "We should tell choosing from reading.", live: gold,
-			request: newRequest(wantsGold), want: []string{as("bound"), fmt.Sprintf(asked, "found"), chosen, looked},
-		},
-		"UnmatchedAdmitted": {
-			reason: "We should count a claim that is created without a class.", live: silver,
-			request: newRequest(`{}`), want: []string{as("unmatched_admitted"), fmt.Sprintf(asked, "none"), chosen, looked},
-		},
-		"UnmatchedWaiting": {
-			reason: "We should count a claim that is bound later.", kind: later, live: silver,
-			request: newRequest(`{}`), want: []string{as("unmatched_waiting"), fmt.Sprintf(asked, "none"), chosen, looked},
-		},
-		"UnmatchedDenied": {
-			reason: "We should count a claim that is refused for want of a class.", kind: deny, live: silver,
-			request: newRequest(`{}`), want: []string{as("unmatched_denied"), fmt.Sprintf(asked, "none"), chosen, looked},
-		},
-		"Untouched": {
-			reason:  "We should count a claim that has its class.",
-			request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`), want: []string{as("untouched")},
-		},
-		"Malformed": {
-			reason:  "We should count a claim whose selector cannot be read.",
-			request: newRequest(`{"spec":{` + mistyped + `}}`), want: []string{as("malformed")},
-		},
+		"Bound":               {reason: "We should count a claim that got a class, and observe how long that took.", request: newRequest(wantsGold), want: []string{as("bound"), chosen}},
+		"BoundAfterALiveRead": {reason: "We should tell choosing from reading.", live: gold, request: newRequest(wantsGold), want: []string{as("bound"), fmt.Sprintf(asked, "found"), chosen, looked}},
+		"UnmatchedAdmitted":   {reason: "We should count a claim that is created without a class.", live: silver, request: newRequest(`{}`), want: []string{as("unmatched_admitted"), fmt.Sprintf(asked, "none"), chosen, looked}},
+		"UnmatchedWaiting":    {reason: "We should count a claim that is bound later.", kind: later, live: silver, request: newRequest(`{}`), want: []string{as("unmatched_waiting"), fmt.Sprintf(asked, "none"), chosen, looked}},
+		"UnmatchedDenied":     {reason: "We should count a claim that is refused for want of a class.", kind: deny, live: silver, request: newRequest(`{}`), want: []string{as("unmatched_denied"), fmt.Sprintf(asked, "none"), chosen, looked}},
+		"Untouched":           {reason: "We should count a claim that has its class.", request: newRequest(`{"spec":{"classRef":{"name":"mine"}}}`), want: []string{as("untouched")}},
+		"Malformed":           {reason: "We should count a claim whose selector cannot be read.", request: newRequest(`{"spec":{` + mistyped + `}}`), want: []string{as("malformed")}},
 		"LiveReadFailed": {
 			reason: "We should count a claim that we cannot answer for.", live: silver,
 			change: func(b *Binder) {
@@ -122,10 +101,7 @@ func TestMetricsOfClaims(t *testing.T) {
 			},
 			request: newRequest(wantsGold), want: []string{as("unavailable"), fmt.Sprintf(asked, "failed"), chosen, looked},
 		},
-		"Fault": {
-			reason: "We should name the kind whose registration is at fault.", kind: faulty,
-			request: newRequest(wantsGold), want: []string{as("unavailable")},
-		},
+		"Fault": {reason: "We should name the kind whose registration is at fault.", kind: faulty, request: newRequest(wantsGold), want: []string{as("unavailable")}},
 		"Closed": {
 			reason: "We should name no kind while we know none.", change: func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot },
 			request: newRequest(wantsGold), want: []string{fmt.Sprintf(bare, "unavailable")},
@@ -218,10 +194,7 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		}
 		return n
 	}
-	want := map[string]int{
-		"decisions_total": len(outcomeNames) + 2, "live_reads_total": len(readOutcomes), "choosing_duration_seconds": 1,
-		"live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2,
-	}
+	want := map[string]int{"decisions_total": len(outcomeNames) + 2, "live_reads_total": len(readOutcomes), "choosing_duration_seconds": 1, "live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
 	inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
 	want["decisions_total"] += len(outcomeNames)

@@ -59,15 +59,9 @@ func TestReviewOfRegistrations(t *testing.T) {
 		audit    string
 		bad      string // the answer to what no API server sends
 	}{
-		"Right": {reason: "We should say nothing where nothing is wrong.", request: newRegistrationRequest("claimkinds", "{}", ""), audit: "Reviewed"},
-		"Problems": {
-			reason: "We should name the registration.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{"a", "b"},
-			warnings: []string{"golds.example.org: a", "golds.example.org: b"}, audit: "Reviewed",
-		},
-		"ClassKind": {
-			reason: "We should ask about the right kind.", request: newRegistrationRequest("classkinds", "{}", ""), problems: []string{"a"},
-			warnings: []string{"golds.example.org: a"}, audit: "Reviewed",
-		},
+		"Right":     {reason: "We should say nothing where nothing is wrong.", request: newRegistrationRequest("claimkinds", "{}", ""), audit: "Reviewed"},
+		"Problems":  {reason: "We should name the registration.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{"a", "b"}, warnings: []string{"golds.example.org: a", "golds.example.org: b"}, audit: "Reviewed"},
+		"ClassKind": {reason: "We should ask about the right kind.", request: newRegistrationRequest("classkinds", "{}", ""), problems: []string{"a"}, warnings: []string{"golds.example.org: a"}, audit: "Reviewed"},
 		"Long": {
 			reason: "We should cut off a warning, lest the API server cut off all.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: []string{strings.Repeat("x", 2000)},
 			warnings: []string{"golds.example.org: " + strings.Repeat("x", 1002) + "..."}, audit: "Reviewed",
@@ -76,10 +70,7 @@ func TestReviewOfRegistrations(t *testing.T) {
 			reason: "We should say how many we leave out.", request: newRegistrationRequest("claimkinds", "{}", ""), problems: many,
 			warnings: []string{"golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: " + many[0], "golds.example.org: 3 more: see its conditions"}, audit: "Reviewed",
 		},
-		"Expression": {
-			reason: "We should refuse what can never work.", request: newRegistrationRequest("claimkinds", broken, ""),
-			refused: `spec.claims.when: Invalid value: "claim ++": line 1, column `, audit: v1beta1.ReasonInvalidExpression,
-		},
+		"Expression": {reason: "We should refuse what can never work.", request: newRegistrationRequest("claimkinds", broken, ""), refused: `spec.claims.when: Invalid value: "claim ++": line 1, column `, audit: v1beta1.ReasonInvalidExpression},
 		"ExpressionOfClasses": {
 			reason: "We should refuse it of classes, too.", request: newRegistrationRequest("classkinds", `{"offerWhen":"claim.spec"}`, ""),
 			refused: "spec.offerWhen: Invalid value: \"claim.spec\": line 1, column 1: claim cannot be used here; the variable here is class", audit: v1beta1.ReasonInvalidExpression,
@@ -107,11 +98,9 @@ func TestReviewOfRegistrations(t *testing.T) {
 			reason: "We should not compile more than a registration may have.", request: newRegistrationRequest("claimkinds", `{"classes":{"fits":`+fits(9)+`}}`, ""),
 			bad: "must have at most 8 fits, as many related objects, and 64 links",
 		},
-		"TooManyFitsOfClasses": {
-			reason: "We should not do so for classes either.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(9)+`}`, ""), bad: "must have at most 8 fits, as many related objects, and 64 links",
-		},
-		"MostFits":  {reason: "We should take as many as the CRD.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(8)+`}`, ""), audit: "Reviewed"},
-		"Malformed": {reason: "We should not panic.", request: newRegistrationRequest("claimkinds", `[]`, ""), bad: "request.object: "},
+		"TooManyFitsOfClasses": {reason: "We should not do so for classes either.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(9)+`}`, ""), bad: "must have at most 8 fits, as many related objects, and 64 links"},
+		"MostFits":             {reason: "We should take as many as the CRD.", request: newRegistrationRequest("classkinds", `{"fits":`+fits(8)+`}`, ""), audit: "Reviewed"},
+		"Malformed":            {reason: "We should not panic.", request: newRegistrationRequest("claimkinds", `[]`, ""), bad: "request.object: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRegistration(

@@ -183,9 +183,7 @@ func (e *exploration) run(claims []stored, capacity int64) int {
 	e.seen, e.over, e.stuck, e.ends = map[string]struct{}{}, "", "", 0
 	start := world{history: [][]stored{claims}, processes: make([]process, len(e.scripts)), uid: len(claims)}
 	for k := range start.ledgers {
-		start.ledgers[k] = Ledger{
-			Version: "1", Open: true, Limits: Limits{capacity, inventory.Unlimited}, Used: e.used(claims, k), Counted: map[string]uint64{},
-		}
+		start.ledgers[k] = Ledger{Version: "1", Open: true, Limits: Limits{capacity, inventory.Unlimited}, Used: e.used(claims, k), Counted: map[string]uint64{}}
 	}
 	e.stack = append(e.stack[:0], start)
 	var key []byte
@@ -433,9 +431,7 @@ func (e *exploration) lead(w *world, i int, push pusher) {
 			return
 		}
 		push(p, func(n *world) {
-			n.ledgers[s.of] = Ledger{
-				Version: after(w.ledgers[s.of]), Limits: w.ledgers[s.of].Limits, Counted: map[string]uint64{}, Open: !e.rules.closed,
-			}
+			n.ledgers[s.of] = Ledger{Version: after(w.ledgers[s.of]), Limits: w.ledgers[s.of].Limits, Counted: map[string]uint64{}, Open: !e.rules.closed}
 		})
 	case leading:
 		if e.dies || p.rounds == 2 {

@@ -48,30 +48,15 @@ func TestReserve(t *testing.T) {
 			ledger: Ledger{Open: true, Limits: Limits{inventory.Unlimited, inventory.Unlimited}, Used: 1 << 53}, amount: 1 << 53,
 			want: []Reservation{reserved("new", 1<<53)},
 		},
-		"Full": {
-			reason: "We should not reserve what claims use.",
-			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 5}, amount: 1, refused: "full: 5 of 5",
-		},
-		"Over": {
-			reason: "We should reserve nothing of a class that is over a limit which was lowered.",
-			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 9}, amount: 1, refused: "full: 9 of 5",
-		},
-		"InFlight": {
-			reason: "We should say what may become free.",
-			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 3, Reservations: []Reservation{reserved("a", 2)}}, amount: 1,
-			refused: "full: 5 of 5, 2 of them reserved",
-		},
+		"Full":     {reason: "We should not reserve what claims use.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 5}, amount: 1, refused: "full: 5 of 5"},
+		"Over":     {reason: "We should reserve nothing of a class that is over a limit which was lowered.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 9}, amount: 1, refused: "full: 9 of 5"},
+		"InFlight": {reason: "We should say what may become free.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 3, Reservations: []Reservation{reserved("a", 2)}}, amount: 1, refused: "full: 5 of 5, 2 of them reserved"},
 		"Namespace": {
 			reason: "We should keep a namespace within its part.",
-			ledger: Ledger{
-				Open: true, Limits: Limits{50, 2}, Namespaces: map[string]int64{"team": 1, "other": 2}, Reservations: []Reservation{reserved("a", 1)},
-			},
+			ledger: Ledger{Open: true, Limits: Limits{50, 2}, Namespaces: map[string]int64{"team": 1, "other": 2}, Reservations: []Reservation{reserved("a", 1)}},
 			amount: 1, refused: `full for the namespace "team": 2 of 2, 1 of them reserved`,
 		},
-		"Closed": {
-			reason: "We should reserve nothing before the claims are counted.",
-			ledger: Ledger{Limits: Limits{5, 5}}, amount: 1, refused: "not given out before its claims are counted",
-		},
+		"Closed": {reason: "We should reserve nothing before the claims are counted.", ledger: Ledger{Limits: Limits{5, 5}}, amount: 1, refused: "not given out before its claims are counted"},
 		"Again": {
 			reason: "We should begin the window of a write anew that asks again, with the larger amount.",
 			ledger: Ledger{Open: true, Limits: Limits{3, inventory.Unlimited}, Reservations: []Reservation{reserved("new", 3), reserved("a", 0)}}, amount: 1,
@@ -81,10 +66,7 @@ func TestReserve(t *testing.T) {
 			reason: "We should leave room for the reservations of other namespaces.",
 			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: many[:200]}, amount: 1, refused: "asked for by too many claims at once",
 		},
-		"CrowdedByOthers": {
-			reason: "We should keep the ledger small.",
-			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: others}, amount: 1, refused: "asked for by too many claims at once",
-		},
+		"CrowdedByOthers": {reason: "We should keep the ledger small.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: others}, amount: 1, refused: "asked for by too many claims at once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(tc.ledger.Reservations)
@@ -105,10 +87,7 @@ func TestReserve(t *testing.T) {
 func TestSeal(t *testing.T) {
 	l := &Ledger{
 		Open: true, Limits: Limits{50, inventory.Unlimited}, Used: 3, Counted: map[string]uint64{claimKind: 7},
-		Reservations: []Reservation{
-			{Write: writeBy("a"), Amount: 2, Turn: 1},
-			{Write: selector.Write{ClaimKind: claimKind, Name: "of no namespace/as somebody likes", UID: "b", Base: "7"}},
-		},
+		Reservations: []Reservation{{Write: writeBy("a"), Amount: 2, Turn: 1}, {Write: selector.Write{ClaimKind: claimKind, Name: "of no namespace/as somebody likes", UID: "b", Base: "7"}}},
 	}
 	object := func() *v1beta1.Ledger {
 		o := encode(l, &v1beta1.Ledger{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "9", Generation: 4}})

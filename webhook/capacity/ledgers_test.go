@@ -60,9 +60,7 @@ func newAPIServer(t *testing.T) *apiServer {
 var conflict = apierrors.NewConflict(schema.GroupResource{Resource: "ledgers"}, "x", errors.New("changed"))
 
 func newClass(name string, capacity int) *inventory.Class {
-	spec := v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{
-		Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}, Enforcement: v1beta1.Hard,
-	}}
+	spec := v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}, Enforcement: v1beta1.Hard}}
 	kind := inventory.NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "classes.example.org"}, Spec: spec},
 		schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"}, false)
 	return kind.NewClass(&metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1beta1.CapacityAnnotation: fmt.Sprint(capacity)}}, nil)

@@ -95,11 +95,8 @@ func TestAttempt(t *testing.T) {
 		"Free":         {reason: "We should take a Lease that names nobody.", lease: Lease{Version: "7"}, want: want{pending: []Pending{mine}}},
 		"FreeToCreate": {reason: "We should record no base of a creation.", create: true, want: want{pending: []Pending{pending("mine", "", 0)}}},
 
-		"Exists": {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
-		"DefaultAlready": {
-			reason: "We should leave a Lease alone that may have made the class default.",
-			own:    &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true},
-		},
+		"Exists":         {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
+		"DefaultAlready": {reason: "We should leave a Lease alone that may have made the class default.", own: &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true}},
 		"DefaultAlreadyElsewhere": {
 			reason: "We should take a seat for a class that is the default of another.",
 			own:    &Live{UID: "me-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}},
@@ -178,18 +175,12 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 		meanwhile  func(map[string]Lease) // before the write of y
 		want       want
 	}{
-		"None": {reason: "We should let a class be default that takes no seat."},
-		"AllFree": {
-			reason: "We should look at all, then write one after the other.", claimKinds: []string{"x", "y"},
-			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`}},
-		},
+		"None":    {reason: "We should let a class be default that takes no seat."},
+		"AllFree": {reason: "We should look at all, then write one after the other.", claimKinds: []string{"x", "y"}, want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`}}},
 		"RefusedForGoodRatherThanForNow": {
 			reason: "We should say what does not pass by waiting.", claimKinds: []string{"y", "z"},
 			held: map[string]Lease{"y": held(Class{Kind: "k", Name: "late"}, pending("l", "", window)), "z": held(Class{Kind: "k", Name: "default"}, pending("d", "", window))},
-			want: want{
-				ops:     []string{"get y", "get z", readMe, "read k/late", "read k/default"},
-				refusal: &Refusal{Reason: Taken, Seat: seat("z"), Class: Class{Kind: "k", Name: "default"}},
-			},
+			want: want{ops: []string{"get y", "get z", readMe, "read k/late", "read k/default"}, refusal: &Refusal{Reason: Taken, Seat: seat("z"), Class: Class{Kind: "k", Name: "default"}}},
 		},
 		"AlreadyWhereAnotherIs": {
 			reason: "We should not mind a second default that is there already.", claimKinds: []string{"x", "z"}, already: []string{"z"},
@@ -212,18 +203,12 @@ func TestAttemptOnSeveralSeats(t *testing.T) {
 				leases["y"] = busy
 				leases["x"] = Lease{Version: "8", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("twin", "", window), pending("mine", "", window)}}
 			},
-			want: want{
-				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "8": twin`},
-				refusal: inFlight,
-			},
+			want: want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x", `put x over "8": twin`}, refusal: inFlight},
 		},
 		"OverwrittenMeanwhile": {
 			reason: "We should leave a Lease alone that another took over meanwhile.", claimKinds: []string{"x", "y"},
 			meanwhile: func(leases map[string]Lease) { leases["x"], leases["y"] = busy, busy },
-			want: want{
-				ops:     []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x"},
-				refusal: inFlight,
-			},
+			want:      want{ops: []string{"get x", "get y", readMe, `put x over "": mine`, `put y over "": mine`, "get y", readMe, readOther, "get x"}, refusal: inFlight},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

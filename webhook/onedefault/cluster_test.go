@@ -34,10 +34,8 @@ var (
 func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 	object := func(version, identity, pending string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: leaseName, ResourceVersion: version, Annotations: map[string]string{
-				"classbind.io/holder-uid": "me-1", "classbind.io/holder-pending": pending,
-			}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &identity},
+			ObjectMeta: metav1.ObjectMeta{Name: leaseName, ResourceVersion: version, Annotations: map[string]string{"classbind.io/holder-uid": "me-1", "classbind.io/holder-pending": pending}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &identity},
 		}
 	}
 	team := Class{Kind: "silvers.example.org", Namespace: "team", Name: "me"}
@@ -46,11 +44,7 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 		lease  Lease
 		want   *coordinationv1.Lease
 	}{
-		"New": {
-			reason: "We should require no version of a Lease that there is not.",
-			lease:  Lease{Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "", 0)}},
-			want:   object("", "golds.example.org/me", `[{"id":"1"}]`),
-		},
+		"New": {reason: "We should require no version of a Lease that there is not.", lease: Lease{Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "", 0)}}, want: object("", "golds.example.org/me", `[{"id":"1"}]`)},
 		"Several": {
 			reason: "We should record all writes in flight, and from what each updates.",
 			lease:  Lease{Version: "7", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "10", 0), pending("2", "11", 0)}},
@@ -280,9 +274,7 @@ func TestTooManySeats(t *testing.T) {
 
 	require.NoError(t, cluster.WriteLease(t.Context(), claims, greedy), "We should go on for the seats of all.")
 	require.NoError(t, cluster.WriteLease(t.Context(), of(1), greedy), "We should go on for seats that the share has.")
-	for reason, l := range map[string]Lease{
-		"another namespace": by("golds.example.org", "other"), "no namespace": by("golds.example.org", ""), "another kind": by("silvers.example.org", "team"),
-	} {
+	for reason, l := range map[string]Lease{"another namespace": by("golds.example.org", "other"), "no namespace": by("golds.example.org", ""), "another kind": by("silvers.example.org", "team")} {
 		require.NoError(t, cluster.WriteLease(t.Context(), of(-1), l), "We should leave room for %s.", reason)
 	}
 	require.NoError(t, cluster.WriteLease(t.Context(), of(5), Lease{Version: "8"}))

@@ -75,9 +75,7 @@ func FuzzLease(f *testing.F) {
 
 // edited has the fields whose bits are set in there.
 func edited(holder, uid, pending string, there byte) *coordinationv1.Lease {
-	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: "default.claims", Namespace: "classbind-system", ResourceVersion: "7", Annotations: map[string]string{},
-	}}
+	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "default.claims", Namespace: "classbind-system", ResourceVersion: "7", Annotations: map[string]string{}}}
 	if there&1 != 0 {
 		object.Spec.HolderIdentity = &holder
 	}

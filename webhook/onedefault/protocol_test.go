@@ -196,19 +196,15 @@ func TestAdmitLeavesNothing(t *testing.T) {
 		disturb func(context.Context, *memory, Op, int) error
 		want    want
 	}{
-		"Refused":       {reason: "We should write nothing where a seat is taken.", y: otherInFlight, live: otherDefault, want: want{refusal: second}},
-		"RefusedDryRun": {reason: "We should write nothing in a dry run.", y: otherInFlight, live: otherDefault, dryRun: true, want: want{refusal: second}},
-		"Overtaken":     {reason: "We should take out what we wrote where another was faster.", disturb: overtake(nothing), want: want{refusal: second, writes: 2}},
-		"OvertakenAndNotTakenOutAtFirst": {
-			reason: "We should try once more to take out what we wrote.", disturb: overtake(failing(WriteLease, "x", 2)), want: want{refusal: second, writes: 2},
-		},
-		"OvertakenAndNotReadAtFirst": {
-			reason: "We should try once more to read what we wrote.", disturb: overtake(failing(ReadLease, "x", 2)), want: want{refusal: second, writes: 2},
-		},
-		"FirstLeaseNotRead":     {reason: "We should say which Lease we cannot get.", disturb: failing(ReadLease, "x", 1), want: want{err: `cannot get the Lease of claim kind "x": connection refused`}},
-		"FirstLeaseNotWritten":  {reason: "We should say which Lease we cannot write.", disturb: failing(WriteLease, "x", 1), want: want{err: `cannot write the Lease of claim kind "x": connection refused`}},
-		"SecondLeaseNotRead":    {reason: "We should write nothing where we cannot get a Lease.", disturb: failing(ReadLease, "y", 1), want: want{err: `cannot get the Lease of claim kind "y": connection refused`}},
-		"SecondLeaseNotWritten": {reason: "We should take out the first write where we cannot do the second.", disturb: failing(WriteLease, "y", 1), want: want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2}},
+		"Refused":                        {reason: "We should write nothing where a seat is taken.", y: otherInFlight, live: otherDefault, want: want{refusal: second}},
+		"RefusedDryRun":                  {reason: "We should write nothing in a dry run.", y: otherInFlight, live: otherDefault, dryRun: true, want: want{refusal: second}},
+		"Overtaken":                      {reason: "We should take out what we wrote where another was faster.", disturb: overtake(nothing), want: want{refusal: second, writes: 2}},
+		"OvertakenAndNotTakenOutAtFirst": {reason: "We should try once more to take out what we wrote.", disturb: overtake(failing(WriteLease, "x", 2)), want: want{refusal: second, writes: 2}},
+		"OvertakenAndNotReadAtFirst":     {reason: "We should try once more to read what we wrote.", disturb: overtake(failing(ReadLease, "x", 2)), want: want{refusal: second, writes: 2}},
+		"FirstLeaseNotRead":              {reason: "We should say which Lease we cannot get.", disturb: failing(ReadLease, "x", 1), want: want{err: `cannot get the Lease of claim kind "x": connection refused`}},
+		"FirstLeaseNotWritten":           {reason: "We should say which Lease we cannot write.", disturb: failing(WriteLease, "x", 1), want: want{err: `cannot write the Lease of claim kind "x": connection refused`}},
+		"SecondLeaseNotRead":             {reason: "We should write nothing where we cannot get a Lease.", disturb: failing(ReadLease, "y", 1), want: want{err: `cannot get the Lease of claim kind "y": connection refused`}},
+		"SecondLeaseNotWritten":          {reason: "We should take out the first write where we cannot do the second.", disturb: failing(WriteLease, "y", 1), want: want{err: `cannot write the Lease of claim kind "y": connection refused`, writes: 2}},
 		"ClassNotRead": {
 			reason: "We should say which class we cannot read.", disturb: failing(ReadClass, "", 1),
 			want: want{err: `cannot tell whether "golds.example.org/me" is a default class: connection refused; let classbind read it, or delete the ClassKind "golds.example.org"`},
