@@ -17,12 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/access"
-	"github.com/classbind/classbind/selector/fair"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/capacity"
 )
@@ -55,26 +56,24 @@ type Binder struct {
 	Metrics *Metrics
 }
 
-// Review binds a claim that is being created, by the ClaimKind of this name, and keeps one bound that is updated. It leaves alone any other
+// Review binds a claim that is being created, by the ClaimKind in the path, and keeps one bound that is updated. It leaves alone any other
 // operation, and a claim kind that is not registered any more; fails before all classes are known; waits for a kind that this replica has
 // not heard of yet; and leaves the rest to the Decider. To read a claim from an API server cannot fail. The review is logged and counted
 // afterwards.
-func (b *Binder) Review(
-	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
-) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {
+func (b *Binder) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	v := &verdict{metrics: b.Metrics, log: logr.FromContextOrDiscard(ctx), request: request}
-	v.response, v.err = b.review(ctx, claimKind, v)
-	return v.response, v.record, v.err
+	arrivalOf(ctx).afterwards = v.record
+	v.response, v.err = b.review(ctx, v)
+	return v.response, v.err
 }
 
 // review sets what the verdict tells beside the answer.
-func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *admissionv1.AdmissionResponse, err error) {
+func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.AdmissionResponse, err error) {
 	request := v.request
-	isUpdate := request.Operation == admissionv1.Update
-	if request.Operation != admissionv1.Create && !isUpdate || request.SubResource != "" {
+	if !isWrite(request) {
 		return untouched("NotACreation"), nil
 	}
-	if v.view, err = b.view(ctx, claimKind, request.Resource); err != nil {
+	if v.view, err = b.view(ctx, request.Resource); err != nil {
 		return nil, err
 	}
 	view := v.view
@@ -84,22 +83,20 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 	if len(request.Object.Raw) == 0 {
 		return nil, malformed("request.object: must be set")
 	}
-	if isUpdate {
+	if request.Operation == admissionv1.Update {
 		return restored(v)
 	}
 	object, err := view.Kind.DecodeValid(request.Object.Raw)
 	if err != nil {
 		return nil, malformed("request.object: %v", err)
 	}
-	claim := view.Kind.Read(request.Namespace, request.Name, object)
-	claim.Converted = request.RequestResource != nil && request.RequestResource.Version != request.Resource.Version
-	if claim.Object != nil && view.Kind.UsesRequest() {
-		if claim.Request, err = requestFacts(arrivalOf(ctx).user); err != nil {
-			return nil, err
-		}
+	in := view.Kind.Read(request.Namespace, request.Name, object)
+	in.Converted = request.RequestResource != nil && request.RequestResource.Version != request.Resource.Version
+	if err = readRequest(ctx, view.Kind, &in); err != nil {
+		return nil, err
 	}
-	if view.Kind.Use == v1beta1.UseByRequester && claim.LeftAlone == "" {
-		if claim.Requester, err = requester(arrivalOf(ctx).user); err != nil {
+	if view.Kind.Use == v1beta1.UseByRequester && in.LeftAlone == "" {
+		if in.Requester, err = requester(arrivalOf(ctx).user); err != nil {
 			return nil, err
 		}
 	}
@@ -107,19 +104,15 @@ func (b *Binder) review(ctx context.Context, claimKind string, v *verdict) (_ *a
 	if isDryRun(request) {
 		mode = selector.DryRun
 	}
-	v.decision, err = b.Decider.Decide(ctx, view, claim, mode)
-	if errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) {
-		// Not 503: who asks for much could pass Deny by it.
-		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
-	} else if err != nil {
-		return nil, err
+	if v.decision, err = b.Decider.Decide(ctx, view, in, mode); err != nil {
+		return refuseClaim(request, nil, err)
 	}
 	return answer(request, &v.decision), nil
 }
 
 // view of the claims' kind, nil if it is not registered for such claims.
-func (b *Binder) view(ctx context.Context, claimKind string, claims metav1.GroupVersionResource) (*selector.View, error) {
-	snapshot := b.Snapshot()
+func (b *Binder) view(ctx context.Context, claims metav1.GroupVersionResource) (*selector.View, error) {
+	claimKind, snapshot := arrivalOf(ctx).registration, b.Snapshot()
 	if snapshot == nil {
 		return nil, errNotListed
 	}
@@ -161,15 +154,13 @@ func answer(request *admissionv1.AdmissionRequest, d *selector.Decision) *admiss
 		return untouched(d.Claim.LeftAlone)
 	}
 	if len(d.Claim.Problems) > 0 {
-		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		return denied(apierrors.NewInvalid(kind, request.Name, d.Claim.Problems), d.Reason())
+		return invalid(request, d.Claim.Problems, d.Reason())
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	warning := d.Warning()
 	switch {
 	case d.Denied():
-		resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-		response = denied(apierrors.NewForbidden(resource, request.Name, errors.New(warning)), d.Reason())
+		response = denied(apierrors.NewForbidden(resourceOf(request), request.Name, errors.New(warning)), d.Reason())
 	case warning != "":
 		response.Warnings = []string{warning}
 	}
@@ -193,6 +184,21 @@ func denied(err *apierrors.StatusError, reason string) *admissionv1.AdmissionRes
 		},
 		AuditAnnotations: map[string]string{"reason": reason},
 	}
+}
+
+// invalid refuses a request for what is wrong in it.
+func invalid(request *admissionv1.AdmissionRequest, problems field.ErrorList, reason string) *admissionv1.AdmissionResponse {
+	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
+	return denied(apierrors.NewInvalid(kind, request.Name, problems), reason)
+}
+
+func resourceOf(request *admissionv1.AdmissionRequest) schema.GroupResource {
+	return schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+}
+
+// isWrite reports whether an object is created or updated, and no subresource of it.
+func isWrite(request *admissionv1.AdmissionRequest) bool {
+	return (request.Operation == admissionv1.Create || request.Operation == admissionv1.Update) && request.SubResource == ""
 }
 
 // auditAnnotations explain the decision in the API server's audit log.
@@ -270,17 +276,21 @@ func restored(v *verdict) (*admissionv1.AdmissionResponse, error) {
 	return response, nil
 }
 
-// requestFacts is what expressions see as request: the userInfo of an AdmissionRequest, with the fields that are set.
-func requestFacts(userInfo []byte) (map[string]any, error) {
-	user, err := decodeUser(userInfo)
+// readRequest sets what expressions see as request: the userInfo of an AdmissionRequest, with the fields that are set.
+func readRequest(ctx context.Context, kind *selector.ClaimKind, in *claim.Intake) error {
+	if in.Object == nil || !kind.UsesRequest() {
+		return nil
+	}
+	user, err := decodeUser(arrivalOf(ctx).user)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	facts, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&user)
 	if err != nil {
-		return nil, malformed("request.userInfo: %v", err)
+		return malformed("request.userInfo: %v", err)
 	}
-	return map[string]any{"userInfo": facts}, nil
+	in.Request = map[string]any{"userInfo": facts}
+	return nil
 }
 
 // requester is whose right to use a class counts.

@@ -114,7 +114,7 @@ func TestReviewGuards(t *testing.T) {
 					}
 				}
 				begin := time.Now()
-				response, _, err := binder.Review(t.Context(), named, request)
+				response, err := binder.Review(at(t.Context(), named), request)
 				if tc.want.err != "" {
 					require.EqualError(t, err, tc.want.err, tc.reason)
 					bad := &badRequest{}
@@ -214,7 +214,7 @@ func TestReviewInConflict(t *testing.T) {
 	inventory.SetClasses(index(golds, "gold tier=gold"))
 	require.NotNil(t, inventory.Snapshot()[second].Conflict)
 	for claimKind, kind := range map[string]string{claimKindName: sqlClasses.GroupVersionKind.Kind, second: "Gold"} {
-		response, _, err := newBinder(t, inventory).Review(t.Context(), claimKind, newRequest(wantsGold))
+		response, err := newBinder(t, inventory).Review(at(t.Context(), claimKind), newRequest(wantsGold))
 		require.NoError(t, err)
 		assert.Equal(t, "MatchingClass", response.AuditAnnotations["reason"])
 		assert.Contains(t, string(response.Patch), `"`+kind+`"`, "We should bind a claim by the ClaimKind whose entry asks.")
@@ -614,18 +614,27 @@ func asLive(v *selector.View) func(context.Context, *selector.View, claim.Claim)
 	return func(context.Context, *selector.View, claim.Claim) (*selector.View, error) { return v, nil }
 }
 
+// at is the context of a review that came to the path of a registration.
+func at(ctx context.Context, registration string) context.Context {
+	return context.WithValue(ctx, arrivalKey{}, &arrival{at: time.Now(), registration: registration})
+}
+
 // named has claims reviewed by the ClaimKind whose name is their resource.
-func named(b *Binder) NamedReviewer {
-	return func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
-		return b.Review(ctx, schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}.String(), r)
+func named(b *Binder) Reviewer {
+	return func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		arrivalOf(ctx).registration = resourceOf(r).String()
+		return b.Review(ctx, r)
 	}
 }
 
 // byResource does the same, and at once what is to be done afterwards.
 func byResource(b *Binder) Reviewer {
 	return func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		response, afterwards, err := named(b)(ctx, "", r)
-		afterwards()
+		arrived := arrivalOf(ctx)
+		ctx = context.WithValue(ctx, arrivalKey{}, arrived)
+		response, err := named(b)(ctx, r)
+		arrived.afterwards()
+		arrived.afterwards = nil
 		return response, err
 	}
 }
@@ -759,7 +768,9 @@ func TestRequestFacts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := requestFacts([]byte(tc.userInfo))
+			ctx, in := at(t.Context(), claimKindName), claim.Intake{}
+			arrivalOf(ctx).user, in.Object = []byte(tc.userInfo), map[string]any{}
+			err := readRequest(ctx, newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "has(request.userInfo)" }), &in)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err, tc.reason)
 				bad := &badRequest{}
@@ -767,7 +778,7 @@ func TestRequestFacts(t *testing.T) {
 				return
 			}
 			require.NoError(t, err, tc.reason)
-			text, err := json.Marshal(got)
+			text, err := json.Marshal(in.Request)
 			require.NoError(t, err)
 			assert.JSONEq(t, tc.want, string(text), tc.reason)
 		})
@@ -908,9 +919,8 @@ func TestCheck(t *testing.T) {
 				}
 				return all.Find("", name), nil
 			}
-			got, afterwards, err := b.Check(t.Context(), claimKindName, tc.request)
+			got, err := b.Check(at(t.Context(), claimKindName), tc.request)
 			require.NoError(t, err, tc.reason)
-			afterwards()
 			assert.Equal(t, tc.want, got.AuditAnnotations["reason"], tc.reason)
 			assert.Equal(t, tc.code == 0, got.Allowed, tc.reason)
 			assert.Empty(t, got.Patch, "A validating webhook changes nothing.")
@@ -937,7 +947,7 @@ func TestCheckTakesTurns(t *testing.T) {
 		return all.Find("", "gold"), nil
 	}
 	b.Decider.Costly = func(context.Context, string) (func(), error) { return nil, errTooManyOfNamespace }
-	got, _, err := b.Check(withArrival(t.Context(), time.Now()), claimKindName, newRequest(`{"metadata":{"name":"db"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}}`))
+	got, err := b.Check(at(t.Context(), claimKindName), newRequest(`{"metadata":{"name":"db"},"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"gold"}}}`))
 	require.NoError(t, err)
 	require.False(t, got.Allowed)
 	assert.Equal(t, int32(http.StatusTooManyRequests), got.Result.Code, "%s: We should let one namespace check no more at once than it may decide.", got.Result.Message)

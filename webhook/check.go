@@ -4,8 +4,6 @@ import (
 	"context"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -17,23 +15,13 @@ const CheckPattern = v1beta1.CheckPath + "{" + nameInPath + "}"
 
 // Check refuses a claim that names a class which it may not have, when it is created and when its reference changes, and reserves what a
 // claim uses of a class whose capacity is enforced. The API server asks after all mutating webhooks, so what another one writes is checked,
-// too, and so is what we wrote just before. It leaves alone any other operation, and a claim kind that is not registered any more. It does
-// not check a claim that is not ours to bind. There is nothing to do afterwards.
-func (b *Binder) Check(
-	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
-) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error) {
-	response, err := b.check(ctx, claimKind, request)
-	return response, func() {}, err
-}
-
-func (b *Binder) check(
-	ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest,
-) (*admissionv1.AdmissionResponse, error) {
-	isUpdate := request.Operation == admissionv1.Update
-	if request.Operation != admissionv1.Create && !isUpdate || request.SubResource != "" {
+// too, and so is what we wrote just before. It leaves alone any other operation, a claim kind that is not registered any more, and a claim
+// that is not ours to bind.
+func (b *Binder) Check(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	if !isWrite(request) {
 		return untouched("NotACreationOrUpdate"), nil
 	}
-	view, err := b.view(ctx, claimKind, request.Resource)
+	view, err := b.view(ctx, request.Resource)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +34,7 @@ func (b *Binder) check(
 	}
 	response, before := untouched("SameReference"), map[string]any(nil)
 	isNew := true
-	if isUpdate {
+	if request.Operation == admissionv1.Update {
 		if before, err = view.Kind.DecodeValid(request.OldObject.Raw); err != nil {
 			return nil, malformed("request.oldObject: %v", err)
 		}
@@ -74,18 +62,15 @@ func (b *Binder) checkNamed(
 	ctx context.Context, view *selector.View, request *admissionv1.AdmissionRequest, object map[string]any,
 ) (_ *admissionv1.AdmissionResponse, err error) {
 	in := view.Kind.ReadNamed(request.Namespace, request.Name, object)
-	if in.Object != nil && view.Kind.UsesRequest() {
-		if in.Request, err = requestFacts(arrivalOf(ctx).user); err != nil {
-			return nil, err
-		}
+	if err = readRequest(ctx, view.Kind, &in); err != nil {
+		return nil, err
 	}
 	in, refused, err := b.Decider.Check(ctx, view, in, object)
 	switch {
 	case err != nil || refused != nil:
-		return b.refusal(request, refused, err)
+		return refuseClaim(request, refused, err)
 	case len(in.Problems) > 0:
-		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		return denied(apierrors.NewInvalid(kind, request.Name, in.Problems), "MalformedClaim"), nil
+		return invalid(request, in.Problems, "MalformedClaim"), nil
 	case in.LeftAlone == claim.NotBound:
 		return untouched(in.LeftAlone), nil
 	}

@@ -11,7 +11,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
@@ -36,7 +35,7 @@ func (d *Deletion) Review(ctx context.Context, request *admissionv1.AdmissionReq
 	}
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
-	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
+	resource := resourceOf(request)
 	kind, err := d.ClassKind(ctx, resource.String())
 	switch {
 	case err != nil:

@@ -69,13 +69,12 @@ func (g *Guard) Review(ctx context.Context, request *admissionv1.AdmissionReques
 		}
 	}()
 
-	update := request.Operation == admissionv1.Update
-	if request.Operation != admissionv1.Create && !update || request.SubResource != "" {
+	if !isWrite(request) {
 		return untouched("NotACreationOrUpdate"), nil
 	}
 	ctx, cancel := WithDeadline(ctx)
 	defer cancel()
-	kind, err = g.ClassKind(ctx, schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}.String())
+	kind, err = g.ClassKind(ctx, resourceOf(request).String())
 	if err != nil {
 		return nil, err
 	}

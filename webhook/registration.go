@@ -7,9 +7,7 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -46,8 +44,7 @@ func NewRegistration(
 // Review admits or refuses a registration. It leaves alone any other operation and resource. As in Guard.Review, a review may come from
 // anybody: a made-up one learns what the API server serves, and whether classbind may read it.
 func (r *Registration) Review(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update || request.SubResource != "" ||
-		request.Resource.Group != v1beta1.GroupVersion.Group {
+	if !isWrite(request) || request.Resource.Group != v1beta1.GroupVersion.Group {
 		return untouched("NotARegistration"), nil
 	}
 	ctx, cancel := WithDeadline(ctx)
@@ -105,14 +102,14 @@ func checkParts(parts, links int, names []string) error {
 // reviewed is the answer to a registration of one of the two kinds.
 func reviewed[K any](
 	ctx context.Context, request *admissionv1.AdmissionRequest, problems func(context.Context, *K) []string,
-	invalid func(*K) ([]rules.Invalid, error),
+	check func(*K) ([]rules.Invalid, error),
 ) (*admissionv1.AdmissionResponse, error) {
-	k, wrong, err := decodeRegistration("object", request.Object, invalid)
+	k, wrong, err := decodeRegistration("object", request.Object, check)
 	if err != nil {
 		return nil, err
 	}
 	if request.Operation == admissionv1.Update && len(wrong) > 0 {
-		_, before, err := decodeRegistration("oldObject", request.OldObject, invalid)
+		_, before, err := decodeRegistration("oldObject", request.OldObject, check)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +124,7 @@ func reviewed[K any](
 				Type: field.ErrorTypeInvalid, Field: i.Field, BadValue: truncate.Value(i.Err.Source), Detail: i.Err.Error(),
 			})
 		}
-		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		return denied(apierrors.NewInvalid(kind, request.Name, errs), v1beta1.ReasonInvalidExpression), nil
+		return invalid(request, errs, v1beta1.ReasonInvalidExpression), nil
 	}
 	response := untouched("Reviewed")
 	response.Warnings = registrationWarnings(request.Name, problems(ctx, k))
@@ -136,13 +132,13 @@ func reviewed[K any](
 }
 
 func decodeRegistration[K any](
-	name string, raw runtime.RawExtension, invalid func(*K) ([]rules.Invalid, error),
+	name string, raw runtime.RawExtension, check func(*K) ([]rules.Invalid, error),
 ) (k *K, wrong []rules.Invalid, err error) {
 	k = new(K)
 	if err := kjson.Unmarshal(raw.Raw, k); err != nil {
 		return nil, nil, malformed("request.%s: %v", name, err)
 	}
-	wrong, err = invalid(k)
+	wrong, err = check(k)
 	return k, wrong, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -45,8 +44,7 @@ func (b *Binder) reserve(
 		}
 	}
 	if problem != nil {
-		kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-		return denied(apierrors.NewInvalid(kind, request.Name, field.ErrorList{problem}), "MalformedClaim"), nil
+		return invalid(request, field.ErrorList{problem}, "MalformedClaim"), nil
 	}
 	if amount <= 0 {
 		return nil, nil
@@ -57,23 +55,23 @@ func (b *Binder) reserve(
 	}
 	classes, refused, err := b.Decider.Enforced(ctx, view, request.Namespace, to)
 	if err != nil || refused != nil {
-		return b.refusal(request, refused, err)
+		return refuseClaim(request, refused, err)
 	}
 	for _, c := range classes {
-		refusal, err := b.Ledgers.Reserve(ctx, c, write, amount, isDryRun(request))
+		why, err := b.Ledgers.Reserve(ctx, c, write, amount, isDryRun(request))
 		if !isDryRun(request) {
-			b.Metrics.reservation(view.Kind.Name, refusal, err)
+			b.Metrics.reservation(view.Kind.Name, why, err)
 		}
 		if err != nil {
-			return b.refusal(request, nil, err)
+			return refuseClaim(request, nil, err)
 		}
-		if refusal == nil {
+		if why == nil {
 			continue
 		}
-		full := &selector.Refused{Class: c.String(), Reason: "Full", Text: refusal.Error()}
-		switch refusal.Reason {
+		full := &selector.Refused{Class: c.String(), Reason: "Full", Text: why.Error()}
+		switch why.Reason {
 		case capacity.Full:
-			return b.refusal(request, full, nil)
+			return refuseClaim(request, full, nil)
 		case capacity.Closed:
 			return denied(apierrors.NewTooManyRequests(full.Error(), closedSeconds), "NotCounted"), nil
 		default:
@@ -102,9 +100,10 @@ func writeOf(claimKind string, request *admissionv1.AdmissionRequest) (w selecto
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	err = json.Unmarshal(request.Object.Raw, &now, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if err == nil && request.Operation == admissionv1.Update {
-		err = json.Unmarshal(request.OldObject.Raw, &before, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	isUpdate := request.Operation == admissionv1.Update
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err = json.Unmarshal(request.Object.Raw, &now, lenient); err == nil && isUpdate {
+		err = json.Unmarshal(request.OldObject.Raw, &before, lenient)
 	}
 	if err != nil {
 		return w, malformed("request: cannot read the metadata of the claim")
@@ -113,7 +112,6 @@ func writeOf(claimKind string, request *admissionv1.AdmissionRequest) (w selecto
 		ClaimKind: claimKind, Namespace: request.Namespace,
 		Name: now.Metadata.Name, UID: now.Metadata.UID, Base: before.Metadata.ResourceVersion,
 	}
-	isUpdate := request.Operation == admissionv1.Update
 	if !onedefault.IsToken(w.UID) || isUpdate && !onedefault.IsToken(w.Base) {
 		return w, malformed("request.object.metadata: must have the uid, and the resourceVersion, of an API server")
 	}
@@ -123,12 +121,10 @@ func writeOf(claimKind string, request *admissionv1.AdmissionRequest) (w selecto
 	return w, nil
 }
 
-// refusal answers a claim that may not have the class that it names.
-func (b *Binder) refusal(
-	request *admissionv1.AdmissionRequest, refused *selector.Refused, err error,
-) (*admissionv1.AdmissionResponse, error) {
+// refuseClaim answers a claim that may not have the class that it names, or of whose namespace there are too many.
+func refuseClaim(request *admissionv1.AdmissionRequest, refused *selector.Refused, err error) (*admissionv1.AdmissionResponse, error) {
 	if errors.Is(err, errTooManyOfNamespace) || errors.Is(err, fair.ErrKeyFull) || errors.Is(err, capacity.ErrCrowded) {
-		// Not 503, which Ignore would let pass.
+		// Not 503, which Ignore would let pass: who asks for much could pass Deny by it.
 		return denied(apierrors.NewTooManyRequests(err.Error(), 1), "TooManyRequests"), nil
 	}
 	if err != nil {
@@ -138,8 +134,6 @@ func (b *Binder) refusal(
 	if request.Operation == admissionv1.Update {
 		remedy = "name another class"
 	}
-	resource := schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}
-	return denied(apierrors.NewForbidden(resource, request.Name, fmt.Errorf(
-		"%w: %s (classbind explain -f FILE --unbound lists those that the claim can get)", refused, remedy)),
-		refused.Reason), nil
+	return denied(apierrors.NewForbidden(resourceOf(request), request.Name, fmt.Errorf(
+		"%w: %s (classbind explain -f FILE --unbound lists those that the claim can get)", refused, remedy)), refused.Reason), nil
 }

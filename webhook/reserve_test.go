@@ -81,7 +81,7 @@ func TestReserve(t *testing.T) {
 				request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(object("7", tc.old))
 			}
 			request.DryRun = &tc.dryRun
-			response, _, err := b.Check(t.Context(), claimKindName, request)
+			response, err := b.Check(at(t.Context(), claimKindName), request)
 			require.NoError(t, err, tc.reason)
 			assert.Equal(t, tc.code == 0, response.Allowed, "%s %v", tc.reason, response.Result)
 			if tc.code != 0 {
@@ -95,7 +95,7 @@ func TestReserve(t *testing.T) {
 	}
 	t.Run("Forged", func(t *testing.T) {
 		for _, metadata := range []string{`{}`, `{"name":"a"}`, `{"name":"a","uid":"not a uid"}`, `{"uid":"u"}`, `{"name":"` + strings.Repeat("a", 2000) + `","uid":"u"}`} {
-			_, _, err := hardBinder(t).Check(t.Context(), claimKindName, newRequest(`{"metadata":`+metadata+`,"spec":{`+gold+`}}`))
+			_, err := hardBinder(t).Check(at(t.Context(), claimKindName), newRequest(`{"metadata":`+metadata+`,"spec":{`+gold+`}}`))
 			assert.True(t, isBadRequest(err), "We should refuse a review that no API server sends: %s: %v", metadata, err)
 		}
 	})

@@ -37,20 +37,6 @@ var apiVersion = admissionv1.SchemeGroupVersion.String()
 // Reviewer answers one admission request. An error is classbind's fault, unless it is a badRequest. Calls to others are made WithDeadline.
 type Reviewer func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// NamedReviewer answers a request that came to the path of a registration. It also returns what to do afterwards, such as to log the
-// answer: that is never nil, and is called once, when the answer has been sent or could not be.
-type NamedReviewer func(
-	ctx context.Context, registration string, request *admissionv1.AdmissionRequest,
-) (_ *admissionv1.AdmissionResponse, afterwards func(), _ error)
-
-// Unnamed is for a path without the name of a registration. There is nothing to do afterwards.
-func (r Reviewer) Unnamed() NamedReviewer {
-	return func(ctx context.Context, _ string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
-		response, err := r(ctx, request)
-		return response, func() {}, err
-	}
-}
-
 // BindPattern is the pattern of the paths that bind claims. The wildcard is the name of a ClaimKind.
 const BindPattern = v1beta1.BindPath + "{" + nameInPath + "}"
 
@@ -58,7 +44,7 @@ const nameInPath = "name"
 
 // Handler serves the answers of a reviewer.
 type Handler struct {
-	Review NamedReviewer
+	Review Reviewer
 	// BodyBudget limits the memory for the bodies of the reviews that a replica reads and answers, in bytes; nil means no limit. The free
 	// bytes of each body do not count, so a typical review never waits. Bytes count when they arrive, not when a header announces them.
 	BodyBudget *semaphore.Weighted
@@ -81,7 +67,9 @@ func malformed(format string, args ...any) *badRequest {
 // ServeHTTP answers an AdmissionReview, admission.k8s.io/v1.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A review that has begun is answered, even if the context of its request ends because the server shuts down.
-	ctx := withArrival(logr.NewContext(context.WithoutCancel(r.Context()), h.Log), time.Now())
+	ctx := logr.NewContext(context.WithoutCancel(r.Context()), h.Log)
+	arrived := &arrival{at: time.Now(), registration: r.PathValue(nameInPath)}
+	ctx = context.WithValue(ctx, arrivalKey{}, arrived)
 
 	reserved := reservation{ctx: ctx, budget: h.BodyBudget}
 	defer reserved.release()
@@ -89,9 +77,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var response *admissionv1.AdmissionResponse
 	if err == nil {
 		markAnswering(ctx)
-		var afterwards func()
-		response, afterwards, err = h.Review(ctx, r.PathValue(nameInPath), request)
-		defer afterwards() // Even if the answer panics.
+		response, err = h.Review(ctx, request)
+		if arrived.afterwards != nil {
+			defer arrived.afterwards() // Even if the answer panics.
+		}
 	}
 	if err != nil {
 		h.fail(w, r, request, err)
@@ -210,12 +199,12 @@ type arrivalKey struct{}
 // arrival is what is known of a request beside what an AdmissionRequest has.
 type arrival struct {
 	at time.Time
+	// registration is the name in the path, if that has one.
+	registration string
 	// user is the userInfo of the AdmissionRequest as JSON, which is decoded where an expression looks at it.
 	user []byte
-}
-
-func withArrival(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, arrivalKey{}, &arrival{at: at})
+	// afterwards is done once, when the answer has been sent or could not be. A reviewer sets it, such as to log the answer.
+	afterwards func()
 }
 
 // arrivalOf a request is empty if ctx has none.

@@ -49,7 +49,7 @@ func admit(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.Admissi
 }
 
 func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
-	h := &Handler{Review: Reviewer(admit).Unnamed()}
+	h := &Handler{Review: admit}
 	type want struct {
 		status int
 		text   string
@@ -157,7 +157,7 @@ func TestReviewerAnswers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := posted(&Handler{Review: tc.review.Unnamed()}, goodReview, func(r *http.Request) {
+			w := posted(&Handler{Review: tc.review}, goodReview, func(r *http.Request) {
 				r.Header.Set("Content-Type", cmp.Or(tc.media, json))
 			})
 			assert.Equal(t, tc.want, want{w.Code, w.Header().Get("Content-Type"), w.Body.String()}, tc.reason)
@@ -167,7 +167,7 @@ func TestReviewerAnswers(t *testing.T) {
 
 // TestReviewerNamesTheField whose type is wrong.
 func TestReviewerNamesTheField(t *testing.T) {
-	h := &Handler{Review: Reviewer(admit).Unnamed()}
+	h := &Handler{Review: admit}
 	for pointer, field := range map[string]string{
 		"/request/uid":               `"uid":7`,
 		"/request/kind":              `"kind":"PostgreSQLInstance"`,
@@ -275,12 +275,12 @@ func TestBodiesInFlight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := true
 				h := &Handler{BodyBudget: semaphore.NewWeighted(limit)}
-				h.Review = func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
+				h.Review = func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 					if first {
 						first = false
 						time.Sleep(tc.frees)
 					}
-					return Reviewer(admit).Unnamed()(ctx, "", r)
+					return admit(ctx, r)
 				}
 				go posted(h, padded(limit))
 				synctest.Wait()
@@ -312,7 +312,7 @@ func (errs) Read([]byte) (int, error) { return 0, errors.New("gone") }
 
 // The largest object that the API server takes fits.
 func TestLargestReview(t *testing.T) {
-	h := &Handler{Review: Reviewer(admit).Unnamed(), BodyBudget: semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)}
+	h := &Handler{Review: admit, BodyBudget: semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)}
 	body := strings.Replace(goodReview, `"uid"`, `"object":{"a":"`+strings.Repeat(`\u003c`, 3<<20)+`"},"uid"`, 1)
 	for name, announced := range map[string]int64{"Announced": int64(len(body)), "NotAnnounced": -1} {
 		w := posted(h, body, func(r *http.Request) { r.ContentLength = announced })
@@ -323,7 +323,7 @@ func TestLargestReview(t *testing.T) {
 }
 
 func TestReviewersTextsAreLimited(t *testing.T) {
-	h := &Handler{Review: Reviewer(admit).Unnamed()}
+	h := &Handler{Review: admit}
 	for _, field := range []string{`"uid":%s`, `"name":%s`, `"namespace":%s`, `"operation":%s`, `"subResource":%s`, `"kind":{"kind":%s}`, `"resource":{"group":%s}`} {
 		for n, want := range map[int]int{v1beta1.MaxNameBytes: http.StatusOK, v1beta1.MaxNameBytes + 1: http.StatusBadRequest, 1 << 20: http.StatusBadRequest} {
 			for _, letter := range []string{"a", `\u0061`} {
@@ -350,9 +350,9 @@ func TestFailuresAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, truncate.Error(tc.err).Error(), tc.reason)
-			w := posted(&Handler{Review: Reviewer(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+			w := posted(&Handler{Review: func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 				return nil, tc.err
-			}).Unnamed()}, goodReview)
+			}}, goodReview)
 			assert.Equal(t, http.StatusServiceUnavailable, w.Code, tc.reason)
 			assert.Less(t, w.Body.Len(), 2*v1beta1.MaxMessageBytes, tc.reason)
 		})
@@ -548,8 +548,9 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 
 func TestEveryRefusalIsToldOnce(t *testing.T) {
 	told := 0
-	posted(&Handler{Review: func(context.Context, string, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
-		return nil, func() { told++ }, malformed("refused")
+	posted(&Handler{Review: func(ctx context.Context, _ *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+		arrivalOf(ctx).afterwards = func() { told++ }
+		return nil, malformed("refused")
 	}}, goodReview)
 	assert.Equal(t, 1, told, "We should do once what is to be done afterwards.")
 }
@@ -638,7 +639,7 @@ func TestReviewsEndInTime(t *testing.T) {
 	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
 		t.Helper()
 		begin := time.Now()
-		w := posted(&Handler{Review: review.Unnamed()}, "", func(r *http.Request) {
+		w := posted(&Handler{Review: review}, "", func(r *http.Request) {
 			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(slow(time.Second), strings.NewReader(asBody(t, request)))), -1
 		})
 		assert.Equal(t, deadline, time.Since(begin))
@@ -655,8 +656,8 @@ func TestReviewsEndInTime(t *testing.T) {
 					return
 				}
 				check(t, func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-					response, _, err := binder.Check(ctx, claimKindName, r)
-					return response, err
+					arrivalOf(ctx).registration = claimKindName
+					return binder.Check(ctx, r)
 				}, newRequest(`{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"new"}}}`))
 			})
 		})
@@ -881,22 +882,21 @@ func TestCostlyDecisions(t *testing.T) {
 		request := newRequest(wantsGold)
 		done, err := b.Decider.Costly(t.Context(), request.Namespace)
 		require.NoError(t, err)
-		response, afterwards, err := b.Review(t.Context(), claimKindName, request)
+		response, err := byResource(b)(t.Context(), request)
 		require.NoError(t, err)
-		afterwards()
 		assert.False(t, response.Allowed)
 		assert.EqualValues(t, http.StatusTooManyRequests, response.Result.Code)
 		assert.EqualValues(t, 1, response.Result.Details.RetryAfterSeconds, "We should have clients try again.")
 		assert.Contains(t, response.Result.Message, "too many claims of this namespace")
 		assert.Contains(t, counted(t, b.Metrics), fmt.Sprintf(decided, "throttled"))
 		request.Namespace = "other"
-		response, _, err = b.Review(t.Context(), claimKindName, request)
+		response, err = byResource(b)(t.Context(), request)
 		require.NoError(t, err)
 		assert.True(t, response.Allowed, "We should decide on the claims of others.")
 		done()
 		time.Sleep(time.Second)
 		request.Namespace = newRequest(wantsGold).Namespace
-		response, _, err = b.Review(t.Context(), claimKindName, request)
+		response, err = byResource(b)(t.Context(), request)
 		require.NoError(t, err)
 		assert.True(t, response.Allowed)
 	})

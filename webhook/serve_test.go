@@ -85,7 +85,7 @@ type post struct {
 
 // newPost notes what is logged.
 func newPost(review Reviewer) *post {
-	a := postTo(&Handler{Review: review.Unnamed()})
+	a := postTo(&Handler{Review: review})
 	a.handler.Log = newLog(&a.logged)
 	return a
 }
@@ -174,11 +174,11 @@ func TestNoClaimWaitsForAnother(t *testing.T) {
 
 	var mu sync.Mutex
 	review := h.Review
-	h.Review = func(ctx context.Context, claimKind string, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, func(), error) {
+	h.Review = func(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		runtime.Gosched()
-		return review(ctx, claimKind, request)
+		return review(ctx, request)
 	}
 	assert.NotEmpty(t, contended(t, h), "We should see a lock if there were one.")
 }
@@ -245,7 +245,7 @@ func started(t *testing.T, maxConnections int, http2 bool, review Reviewer) (add
 		Address: tcp.Addr().String(), HTTP2: http2, MaxConnections: maxConnections,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.Certificates = certificates }},
 	})
-	s.mux.Handle(BindPattern, &Handler{Review: review.Unnamed(), BodyBudget: semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)})
+	s.mux.Handle(BindPattern, &Handler{Review: review, BodyBudget: semaphore.NewWeighted(v1beta1.MaxReviewBytesInFlight)})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, tcp) }()

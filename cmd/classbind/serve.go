@@ -263,10 +263,9 @@ func (s *server) addWebhooks() error {
 	deletion := &webhook.Deletion{ClassKind: r.ClassKind, Claims: s.claims.OfClass}
 	preview := &status.Preview{Registration: r, Cache: s.mgr.GetClient(), Live: s.mgr.GetAPIReader()}
 	registration := webhook.NewRegistration(preview.ClaimKind, preview.ClassKind)
-	for path, review := range map[string]webhook.NamedReviewer{
+	for path, review := range map[string]webhook.Reviewer{
 		webhook.BindPattern: binder.Review, webhook.CheckPattern: binder.Check,
-		v1beta1.GuardPath: webhook.Reviewer(s.guard.Review).Unnamed(), v1beta1.DeletionPath: webhook.Reviewer(deletion.Review).Unnamed(),
-		v1beta1.RegistrationPath: webhook.Reviewer(registration.Review).Unnamed(),
+		v1beta1.GuardPath: s.guard.Review, v1beta1.DeletionPath: deletion.Review, v1beta1.RegistrationPath: registration.Review,
 	} {
 		handler := &webhook.Handler{Review: review, BodyBudget: budget, Log: s.log}
 		s.mgr.GetWebhookServer().Register(path, s.drain.handler(s.clients.handler(s.history.handler(handler))))
