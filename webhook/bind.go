@@ -243,7 +243,7 @@ func (v *verdict) record() {
 	if log := v.log.V(1); log.Enabled() && v.err == nil {
 		log.Info("Reviewed a claim", "resource", v.request.Resource.Resource, "group", v.request.Resource.Group,
 			"namespace", v.request.Namespace, "name", v.request.Name, "requestUID", string(v.request.UID),
-			"outcome", outcomeNames[outcome], "audit", v.response.AuditAnnotations, "dryRun", isDryRun(v.request))
+			"outcome", outcome, "audit", v.response.AuditAnnotations, "dryRun", isDryRun(v.request))
 	}
 	if !isDryRun(v.request) && !isBadRequest(v.err) {
 		v.metrics.reviewed(v.view, &v.decision, outcome)

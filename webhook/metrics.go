@@ -1,12 +1,12 @@
 package webhook
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -17,25 +17,9 @@ import (
 	"github.com/classbind/classbind/webhook/capacity"
 )
 
-// outcome of a claim's review.
-type outcome int
-
-const (
-	bound outcome = iota
-	unmatchedAdmitted
-	unmatchedWaiting
-	unmatchedDenied
-	restoredReference
-	leftAlone
-	malformedClaim
-	unavailableForClaim
-	throttled
-	outcomes
-)
-
-var outcomeNames = [outcomes]string{
-	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable",
-	"throttled",
+// outcomes of the reviews of claims.
+var outcomes = []string{
+	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable", "throttled",
 }
 
 var readOutcomes = map[selector.LiveRead]string{
@@ -49,19 +33,9 @@ var guardOutcomes = map[string]string{
 	"SeatUnknown": "seat_unknown",
 }
 
-const (
-	guardUntouched   = "untouched"
-	guardUnavailable = "unavailable"
-)
-
 var refusalOutcomes = map[capacity.Reason]string{
 	capacity.Full: "full", capacity.InFlight: "in_flight", capacity.Closed: "closed", capacity.Crowded: "crowded",
 }
-
-const (
-	reserved          = "reserved"
-	reservationFailed = "failed"
-)
 
 // Metrics count what the two webhooks answer. They leave out dry runs, and requests that no API server sends. Authors of claims cannot make
 // up values of labels: all kinds that nobody registered are the kind "".
@@ -81,16 +55,14 @@ type Metrics struct {
 	guarded   *prometheus.CounterVec
 	reserved  *prometheus.CounterVec
 
-	// kinds keep the counters of each claim kind, because finding one by its labels takes a lock. The map is copied for each change: once
-	// for each registration.
-	kinds atomic.Pointer[map[string]*kindMetrics]
-	mu    sync.Mutex // held while kinds changes
+	// kinds has the kindMetrics of each claim kind by name, because finding a counter by its labels takes a lock.
+	kinds sync.Map
 }
 
 // kindMetrics are the counters of one claim kind.
 type kindMetrics struct {
 	strategy  string
-	decisions [outcomes]prometheus.Counter
+	decisions map[string]prometheus.Counter // by outcome
 	choosing  prometheus.Observer
 	reads     map[selector.LiveRead]prometheus.Counter
 }
@@ -139,7 +111,7 @@ func NewMetrics(snapshot func() selector.Snapshot) *Metrics {
 				"With closed, the claims are not counted yet. With crowded, too many claims asked at once.",
 		}, []string{"claim_kind", "outcome"}),
 	}
-	m.kinds.Store(&map[string]*kindMetrics{"": m.resolve("", "")})
+	m.kinds.Store("", m.resolve("", ""))
 	return m
 }
 
@@ -162,16 +134,14 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 			m.uses.WithLabelValues(view.Kind.Name, "refused")
 		}
 		if view.Kind.Hard {
-			for _, outcome := range append(slices.Collect(maps.Values(refusalOutcomes)), reserved, reservationFailed) {
+			for _, outcome := range append(slices.Collect(maps.Values(refusalOutcomes)), "reserved", "failed") {
 				m.reserved.WithLabelValues(view.Kind.Name, outcome)
 			}
 		}
 		for _, x := range view.Classes {
-			for _, outcome := range guardOutcomes {
+			for _, outcome := range append(slices.Collect(maps.Values(guardOutcomes)), "untouched", "unavailable") {
 				m.guarded.WithLabelValues(x.Kind.Name, outcome)
 			}
-			m.guarded.WithLabelValues(x.Kind.Name, guardUntouched)
-			m.guarded.WithLabelValues(x.Kind.Name, guardUnavailable)
 		}
 	}
 	for _, c := range m.collectors() {
@@ -189,22 +159,19 @@ func (m *Metrics) forKind(kind *selector.ClaimKind) *kindMetrics {
 	if kind != nil {
 		name, strategy = kind.Name, string(kind.Strategy.Name)
 	}
-	if k := (*m.kinds.Load())[name]; k != nil && k.strategy == strategy {
-		return k
+	if known, _ := m.kinds.Load(name); known != nil && known.(*kindMetrics).strategy == strategy {
+		return known.(*kindMetrics)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	kinds := maps.Clone(*m.kinds.Load())
-	kinds[name] = m.resolve(name, strategy)
-	m.kinds.Store(&kinds)
-	return kinds[name]
+	k := m.resolve(name, strategy)
+	m.kinds.Store(name, k)
+	return k
 }
 
 func (m *Metrics) resolve(name, strategy string) *kindMetrics {
-	k := &kindMetrics{strategy: strategy}
-	for i, outcome := range outcomeNames {
-		if name != "" || outcome == outcomeNames[leftAlone] || outcome == outcomeNames[unavailableForClaim] {
-			k.decisions[i] = m.decisions.WithLabelValues(name, strategy, outcome)
+	k := &kindMetrics{strategy: strategy, decisions: map[string]prometheus.Counter{}}
+	for _, outcome := range outcomes {
+		if name != "" || outcome == "untouched" || outcome == "unavailable" {
+			k.decisions[outcome] = m.decisions.WithLabelValues(name, strategy, outcome)
 		}
 	}
 	if name == "" {
@@ -220,7 +187,7 @@ func (m *Metrics) resolve(name, strategy string) *kindMetrics {
 
 // reviewed counts the answer to a claim, and how it came about. The view is nil for an unknown kind, and the decision has no view if none
 // was made.
-func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome) {
+func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, outcome string) {
 	if m == nil {
 		return
 	}
@@ -229,16 +196,16 @@ func (m *Metrics) reviewed(view *selector.View, d *selector.Decision, o outcome)
 		kind = view.Kind
 	}
 	k := m.forKind(kind)
-	k.decisions[o].Inc()
+	k.decisions[outcome].Inc()
 	if d.Drawn() {
 		k.choosing.Observe(d.Took.Seconds())
 	}
 	if len(d.Refused) > 0 {
-		outcome := "refused"
+		walked := "refused"
 		if d.Class != nil {
-			outcome = "walked"
+			walked = "walked"
 		}
-		m.uses.WithLabelValues(kind.Name, outcome).Inc()
+		m.uses.WithLabelValues(kind.Name, walked).Inc()
 	}
 	if d.Read != selector.NotRead {
 		m.reading.Observe(d.ReadTook.Seconds())
@@ -251,38 +218,38 @@ func (m *Metrics) reservation(claimKind string, refusal *capacity.Refusal, err e
 	if m == nil {
 		return
 	}
-	outcome := reserved
+	outcome := "reserved"
 	switch {
 	case errors.Is(err, capacity.ErrCrowded):
 		outcome = refusalOutcomes[capacity.Crowded]
 	case err != nil:
-		outcome = reservationFailed
+		outcome = "failed"
 	case refusal != nil:
 		outcome = refusalOutcomes[refusal.Reason]
 	}
 	m.reserved.WithLabelValues(claimKind, outcome).Inc()
 }
 
-func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) outcome {
+func outcomeOf(d *selector.Decision, response *admissionv1.AdmissionResponse, err error) string {
 	switch {
 	case err != nil:
-		return unavailableForClaim
+		return "unavailable"
 	case response.Result != nil && response.Result.Code == http.StatusTooManyRequests:
-		return throttled
+		return "throttled"
 	case d.View == nil && response.Patch != nil:
-		return restoredReference
+		return "restored"
 	case d.View == nil || d.Claim.LeftAlone != "":
-		return leftAlone
+		return "untouched"
 	case len(d.Claim.Problems) > 0:
-		return malformedClaim
+		return "malformed"
 	case d.Class != nil:
-		return bound
+		return "bound"
 	case response.Allowed && d.View.Kind.BindLater:
-		return unmatchedWaiting
+		return "unmatched_waiting"
 	case response.Allowed:
-		return unmatchedAdmitted
+		return "unmatched_admitted"
 	}
-	return unmatchedDenied
+	return "unmatched_denied"
 }
 
 func isBadRequest(err error) bool {
@@ -295,15 +262,12 @@ func (m *Metrics) judged(kind *inventory.ClassKind, response *admissionv1.Admiss
 	if m == nil || isBadRequest(err) || response == nil && err == nil { // The last is a panic.
 		return
 	}
-	name, outcome := "", guardUnavailable
+	name, outcome := "", "unavailable"
 	if kind != nil {
 		name = kind.Name
 	}
 	if err == nil {
-		outcome = guardUntouched
-		if o, ok := guardOutcomes[response.AuditAnnotations["reason"]]; ok {
-			outcome = o
-		}
+		outcome = cmp.Or(guardOutcomes[response.AuditAnnotations["reason"]], "untouched")
 	}
 	m.guarded.WithLabelValues(name, outcome).Inc() // It takes a lock, but few classes are judged, and they wait for Leases.
 }

@@ -194,10 +194,10 @@ func TestMetricsAreThereFromTheBeginning(t *testing.T) {
 		}
 		return n
 	}
-	want := map[string]int{"decisions_total": len(outcomeNames) + 2, "live_reads_total": len(readOutcomes), "choosing_duration_seconds": 1, "live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2}
+	want := map[string]int{"decisions_total": len(outcomes) + 2, "live_reads_total": len(readOutcomes), "choosing_duration_seconds": 1, "live_read_duration_seconds": 1, "guard_decisions_total": len(guardOutcomes) + 2}
 	assert.Equal(t, want, seen(), "We should have all outcomes of all kinds before there is any claim.")
 	inv.SetClaimKind(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }))
-	want["decisions_total"] += len(outcomeNames)
+	want["decisions_total"] += len(outcomes)
 	assert.Equal(t, want, seen(), "We should tell strategies apart.")
 	inv.DeleteClaimKind(claimKindName)
 	assert.Equal(t, want, seen(), "We should forget no counter: one that begins again is one that jumps.")
