@@ -24,19 +24,16 @@ func (g *Guard) refused(
 	ctx context.Context, request *admissionv1.AdmissionRequest, class, before *inventory.Class, r *onedefault.Refusal,
 ) (*admissionv1.AdmissionResponse, error) {
 	resource := class.Kind.Resource().GroupResource()
+	refusal, reason, err := inFlight(class, r), "DefaultInFlight", error(nil)
 	switch r.Reason {
 	case onedefault.Exists:
 		return denied(apierrors.NewAlreadyExists(resource, class.Name), "AlreadyExists"), nil
 	case onedefault.Changed:
 		return denied(apierrors.NewConflict(resource, class.Name, errModified), "Conflict"), nil
-	default:
-	}
-	refusal, reason, err := (*apierrors.StatusError)(nil), "DefaultInFlight", error(nil)
-	if r.Reason == onedefault.InFlight {
-		refusal = inFlight(class, r)
-	} else {
+	case onedefault.Taken:
 		reason = "SecondDefault"
 		refusal, err = g.secondDefault(ctx, request, class, before, r)
+	case onedefault.InFlight:
 	}
 	if err != nil {
 		return nil, err

@@ -153,7 +153,8 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 		method := truncate.String(r.Method, v1beta1.MaxShownBytes)
 		return nil, &badRequest{http.StatusMethodNotAllowed, fmt.Sprintf("method %s: POST an AdmissionReview", method)}
 	}
-	if contentType := r.Header.Get("Content-Type"); !isJSON(contentType) {
+	contentType := r.Header.Get("Content-Type")
+	if media, _, _ := mime.ParseMediaType(contentType); media != "application/json" {
 		return nil, &badRequest{
 			http.StatusUnsupportedMediaType,
 			fmt.Sprintf("Content-Type %q: must be application/json", truncate.String(contentType, v1beta1.MaxShownBytes)),
@@ -183,11 +184,6 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 	}
 	arrivalOf(reserved.ctx).user = review.user.Raw
 	return review.request, nil
-}
-
-func isJSON(contentType string) bool {
-	media, _, _ := mime.ParseMediaType(contentType)
-	return media == "application/json"
 }
 
 // deadline is shorter than the API server's, so that our answer comes before its timeout.
@@ -269,26 +265,10 @@ func read(w http.ResponseWriter, r *http.Request, reserved *reservation) ([]byte
 	if !timer.Stop() {
 		<-ended // The writer must not be used after the answer.
 	}
-	switch {
-	case err == nil, errors.Is(err, errTooManyBodies):
-		return body, err
-	case errors.Is(err, errTooLarge):
-		return nil, &badRequest{
-			http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1beta1.MaxReviewBytes),
-		}
-	}
-	return nil, malformed("cannot read the request: %v", err)
+	return body, err
 }
 
-var errTooLarge = errors.New("too large")
-
-// freeBytes is how many bytes of a body do not count. The streams of an HTTP/2 connection share what one HTTP/1.1 connection has.
-func freeBytes(r *http.Request) int {
-	if r.ProtoMajor == 2 {
-		return v1beta1.FreeReviewBytes / v1beta1.MaxStreams
-	}
-	return v1beta1.FreeReviewBytes
-}
+var errTooLarge = &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", v1beta1.MaxReviewBytes)}
 
 // readBody reserves and allocates memory only as the body arrives.
 func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
@@ -296,7 +276,10 @@ func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
 	if r.ContentLength > v1beta1.MaxReviewBytes {
 		return nil, errTooLarge
 	}
-	free := freeBytes(r)
+	free := v1beta1.FreeReviewBytes // of the body do not count
+	if r.ProtoMajor == 2 {
+		free /= v1beta1.MaxStreams // The streams of a connection share what one of HTTP/1.1 has.
+	}
 	body := make([]byte, 0, min(max(int(r.ContentLength), 0)+slack, free))
 	for {
 		n, err := r.Body.Read(body[len(body):cap(body)])
@@ -307,7 +290,7 @@ func readBody(r *http.Request, reserved *reservation) ([]byte, error) {
 		case errors.Is(err, io.EOF):
 			return body, nil
 		case err != nil:
-			return nil, err
+			return nil, malformed("cannot read the request: %v", err)
 		case len(body) == cap(body):
 			size := min(2*cap(body), v1beta1.MaxReviewBytes+slack)
 			if r.ContentLength > 0 {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -57,7 +56,6 @@ type Leader struct {
 	closed map[string]time.Time
 	// had has the classes for which there was a ledger.
 	had map[string]bool
-	mu  sync.Mutex // guards what follows
 	// seen has when a reservation was first seen, by ledger.
 	seen map[string]map[Reservation]time.Time
 }
@@ -160,7 +158,8 @@ func (l *Leader) roundOf(
 		if e != nil && e.Open {
 			l.had[name], proven = true, true
 			delete(l.closed, name)
-			all.Go(func() error { return l.recount(ctx, now, c, e) })
+			over := l.over(now, name, e)
+			all.Go(func() error { return l.recount(ctx, c, e, over) })
 			return
 		}
 		if _, known := l.closed[name]; !known {
@@ -196,8 +195,24 @@ func (l *Leader) roundOf(
 	return nil
 }
 
-// recount the claims of a class whose ledger is open, if anything differs.
-func (l *Leader) recount(ctx context.Context, now time.Time, c *inventory.Class, e *entry) error {
+// over are the reservations whose window is over.
+func (l *Leader) over(now time.Time, name string, e *entry) (over []Reservation) {
+	first := make(map[Reservation]time.Time, len(e.Reservations))
+	for _, r := range e.Reservations {
+		first[r] = now
+		if when, known := l.seen[name][r]; known {
+			first[r] = when
+		}
+		if now.Sub(first[r]) >= l.Window {
+			over = append(over, r)
+		}
+	}
+	l.seen[name] = first
+	return over
+}
+
+// recount the claims of a class whose ledger is open, if anything differs. It ends reservations that are over and not stored.
+func (l *Leader) recount(ctx context.Context, c *inventory.Class, e *entry, over []Reservation) error {
 	writes := make([]selector.Write, len(e.Reservations))
 	for i, r := range e.Reservations {
 		writes[i] = r.Write
@@ -206,46 +221,20 @@ func (l *Leader) recount(ctx context.Context, now time.Time, c *inventory.Class,
 	if !known {
 		return nil
 	}
-	ended, err := l.ended(ctx, now, nameOf(c), e, usage.Shown)
-	if err != nil {
-		return err
-	}
 	count := newCount(c, usage)
-	count.Ended = ended
+	count.Ended = map[Reservation]bool{}
+	over = slices.DeleteFunc(over, func(r Reservation) bool { return usage.Shown[r.Write] })
+	for _, r := range over[:min(len(over), v1beta1.MaxReservationsRead)] {
+		landed, err := l.Claims.Landed(ctx, r.Write)
+		if err != nil {
+			return err
+		}
+		count.Ended[r] = !landed
+	}
 	if trial := *e.Ledger; !trial.Recount(count) {
 		return nil
 	}
 	return l.Ledgers.recount(ctx, c, count)
-}
-
-// ended are the reservations whose window is over and which are not stored.
-func (l *Leader) ended(
-	ctx context.Context, now time.Time, name string, e *entry, shown map[selector.Write]bool,
-) (map[Reservation]bool, error) {
-	first := make(map[Reservation]time.Time, len(e.Reservations))
-	var over []Reservation
-	l.mu.Lock()
-	for _, r := range e.Reservations {
-		when, known := l.seen[name][r]
-		if !known {
-			when = now
-		}
-		first[r] = when
-		if now.Sub(when) >= l.Window && !shown[r.Write] && len(over) < v1beta1.MaxReservationsRead {
-			over = append(over, r)
-		}
-	}
-	l.seen[name] = first
-	l.mu.Unlock()
-	ended := map[Reservation]bool{}
-	for _, r := range over {
-		landed, err := l.Claims.Landed(ctx, r.Write)
-		if err != nil {
-			return nil, err
-		}
-		ended[r] = !landed
-	}
-	return ended, nil
 }
 
 // collect the ledgers of classes that are gone, or have no capacity any more.
@@ -272,9 +261,7 @@ func (l *Leader) collect(ctx context.Context, kinds map[string]*inventory.Classe
 			l.Ledgers.forget(e.object)
 		}
 		delete(l.closed, name)
-		l.mu.Lock()
 		delete(l.seen, name)
-		l.mu.Unlock()
 	}
 	return nil
 }

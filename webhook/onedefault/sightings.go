@@ -2,7 +2,6 @@ package onedefault
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
@@ -139,66 +139,45 @@ func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseIn
 			return leases.Watch(ctx, others(o))
 		},
 	}, leases)
-	cache.NewReflectorWithOptions(lw, &coordinationv1.Lease{}, store{s}, cache.ReflectorOptions{Name: "leases"}).RunWithContext(ctx)
+	// A real store would hold all Leases a second time.
+	store := &cache.FakeCustomStore{AddFunc: s.watched, UpdateFunc: s.watched, DeleteFunc: s.deleted, ReplaceFunc: s.listed}
+	cache.NewReflectorWithOptions(lw, &coordinationv1.Lease{}, store, cache.ReflectorOptions{Name: "leases"}).RunWithContext(ctx)
 }
 
-// store is what a Reflector fills.
-type store struct{ sightings *Sightings }
-
-// Add is called by the Reflector, as are Update, Delete, Replace and Resync. It skips a malformed Lease: the request that reads it gets the
-// error.
-func (s store) Add(object any) error {
-	l, ok := object.(*coordinationv1.Lease)
-	if !ok {
-		return fmt.Errorf("not a Lease: %T", object)
-	}
-	if !isOurs(l.Name) {
-		return nil
-	}
-	if lease, err := decode(l); err == nil {
-		s.sightings.see(l.Name, &lease, time.Now())
-	}
-	return nil
-}
-
-// Update a Lease.
-func (s store) Update(object any) error { return s.Add(object) }
-
-// Delete a Lease.
-func (s store) Delete(object any) error {
-	if l, ok := object.(*coordinationv1.Lease); ok {
-		s.sightings.gone(l.Name)
-	}
-	return nil
-}
-
-// Replace all Leases.
-func (s store) Replace(objects []any, _ string) error {
-	s.sightings.keep(objects)
-	for _, object := range objects {
-		if err := s.Add(object); err != nil {
-			return err
+// watched sees a Lease, but skips a malformed one: the request that reads it gets the error.
+func (s *Sightings) watched(object any) error {
+	if l, ok := object.(*coordinationv1.Lease); ok && isOurs(l.Name) {
+		if lease, err := decode(l); err == nil {
+			s.see(l.Name, &lease, time.Now())
 		}
 	}
 	return nil
 }
 
-// Resync has nothing to do.
-func (s store) Resync() error { return nil }
+func (s *Sightings) deleted(object any) error {
+	if l, ok := object.(*coordinationv1.Lease); ok {
+		s.gone(l.Name)
+	}
+	return nil
+}
 
-// keep only the sightings of these Leases.
-func (s *Sightings) keep(objects []any) {
-	names := make(map[string]bool, len(objects))
+// listed sees all Leases that there are, and forgets all others.
+func (s *Sightings) listed(objects []any, _ string) error {
+	names := sets.New[string]()
 	for _, object := range objects {
 		if l, ok := object.(*coordinationv1.Lease); ok {
-			names[l.Name] = true
+			names.Insert(l.Name)
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for name := range s.leases {
-		if !names[name] {
+		if !names.Has(name) {
 			s.forget(name)
 		}
 	}
+	s.mu.Unlock()
+	for _, object := range objects {
+		_ = s.watched(object) // It has no errors.
+	}
+	return nil
 }
