@@ -292,13 +292,12 @@ func (a Attempt) LeaseWritten(op Op, written bool) Attempt {
 
 // Abandon an attempt that cannot go on. Its last write may have succeeded.
 func (a Attempt) Abandon() Attempt {
-	switch a.phase {
-	case takingOut, done:
+	if a.phase == takingOut || a.phase == done {
 		return a
-	case writing:
+	}
+	if a.phase == writing {
 		a.seats = slices.Clone(a.seats)
 		a.seats[a.at].wrote = true
-	default:
 	}
 	return a.takeOut()
 }

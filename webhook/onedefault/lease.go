@@ -80,13 +80,7 @@ func (l *Lease) settled(p Pending, now Live) bool {
 
 // inFlight are the writes that may yet make the holder default, given that it is not default now.
 func (l *Lease) inFlight(now Live) []Pending {
-	var pending []Pending
-	for _, p := range l.Pending {
-		if !l.settled(p, now) {
-			pending = append(pending, p)
-		}
-	}
-	return pending
+	return slices.DeleteFunc(slices.Clone(l.Pending), func(p Pending) bool { return l.settled(p, now) })
 }
 
 // unused reports whether the holder is not default, and can no longer become it by a write that the Lease records. So the Lease is as good
@@ -136,23 +130,18 @@ func LeaseName(s inventory.Seat) string {
 	return clusterPrefix + s.ClaimKind
 }
 
-// isOurs reports whether a Lease is that of a seat.
-func isOurs(leaseName string) bool {
-	prefix, rest, _ := strings.Cut(leaseName, ".")
-	if prefix+"." == clusterPrefix {
-		return rest != ""
-	}
-	in, claimKind, _ := strings.Cut(rest, ".")
-	return (prefix+"." == namespacePrefix || prefix+"." == partitionPrefix) && in != "" && claimKind != ""
-}
-
-// ClaimKindOf the seat of a Lease, by the name of the Lease.
+// ClaimKindOf the seat of a Lease, by the name of the Lease; empty if it is not that of a seat.
 func ClaimKindOf(leaseName string) string {
 	prefix, claimKind, _ := strings.Cut(leaseName, ".")
-	if prefix+"." != clusterPrefix {
-		_, claimKind, _ = strings.Cut(claimKind, ".")
+	switch in := ""; prefix + "." {
+	case clusterPrefix:
+		return claimKind
+	case namespacePrefix, partitionPrefix:
+		if in, claimKind, _ = strings.Cut(claimKind, "."); in != "" {
+			return claimKind
+		}
 	}
-	return claimKind
+	return ""
 }
 
 // describe a seat for people.

@@ -35,10 +35,10 @@ func TestLeaseName(t *testing.T) {
 			got := LeaseName(tc.seat)
 			assert.Equal(t, tc.want, got, tc.reason)
 			assert.Empty(t, validation.IsDNS1123Subdomain(strings.ReplaceAll(got, kind, strings.Repeat("k.", 88)+"kk")), "We should have a name that the API server takes.")
-			assert.True(t, isOurs(got), "We should know our own.")
+			assert.Equal(t, tc.seat.ClaimKind, ClaimKindOf(got), "We should know our own.")
 		})
 	}
 	for _, name := range []string{v1beta1.LeaderLease, "default", "default.", "default-in.team", "default-in..claims", "default-in.team.", "default-of.1f", "default-of..claims", "claims.example.org"} {
-		assert.False(t, isOurs(name), "We should not take %q for ours.", name)
+		assert.Empty(t, ClaimKindOf(name), "We should not take %q for ours.", name)
 	}
 }

@@ -146,7 +146,7 @@ func (s *Sightings) Watch(ctx context.Context, leases coordinationclient.LeaseIn
 
 // watched sees a Lease, but skips a malformed one: the request that reads it gets the error.
 func (s *Sightings) watched(object any) error {
-	if l, ok := object.(*coordinationv1.Lease); ok && isOurs(l.Name) {
+	if l, ok := object.(*coordinationv1.Lease); ok && ClaimKindOf(l.Name) != "" {
 		if lease, err := decode(l); err == nil {
 			s.see(l.Name, &lease, time.Now())
 		}
