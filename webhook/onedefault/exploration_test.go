@@ -113,6 +113,11 @@ type process struct {
 	lease Lease
 }
 
+// with the next step of its attempt.
+func (p *process) with(a Attempt) process {
+	return process{state: attempting, abandoned: p.abandoned, attempt: a, seats: p.seats}
+}
+
 type world struct {
 	objects []object
 	leases  [2]Lease
@@ -148,8 +153,7 @@ const invented = 60
 var names = []Class{{Kind: "a", Name: "a"}, {Kind: "b", Name: "b"}, {Kind: "c", Name: "c"}, {Kind: "d", Name: "d"}}
 
 func (w world) clone() world {
-	w.objects = append([]object(nil), w.objects...)
-	w.processes = append([]process(nil), w.processes...)
+	w.objects, w.processes = slices.Clone(w.objects), slices.Clone(w.processes)
 	return w
 }
 
@@ -281,13 +285,21 @@ func (e *exploration) expand(w *world) {
 			continue
 		}
 		over = false
+		push := func(next process, change func(*world)) {
+			n := w.clone()
+			if change != nil {
+				change(&n)
+			}
+			n.processes[i] = next
+			e.stack = append(e.stack, n)
+		}
 		switch e.scripts[i].kind {
 		case undefault, remove, touch, plain:
-			e.other(w, i)
+			e.other(w, i, push)
 		case collect:
-			e.collect(w, i)
+			e.collect(w, i, push)
 		default:
-			e.admission(w, i)
+			e.admission(w, i, push)
 		}
 	}
 	if over {
@@ -295,50 +307,43 @@ func (e *exploration) expand(w *world) {
 	}
 }
 
+type pusher func(process, func(*world))
+
 // other runs a request that does not reach the guard.
-func (e *exploration) other(w *world, i int) {
+func (e *exploration) other(w *world, i int, push pusher) {
 	s, o := e.scripts[i], w.objects[e.scripts[i].class]
 	if (o.uid == 0) == (s.kind == plain) && (s.kind != undefault || o.seats != 0) {
-		n := w.clone()
-		n.version++
-		after := object{uid: o.uid, version: n.version}
-		switch s.kind {
-		case touch:
-			after.seats = o.seats
-		case remove:
-			after = object{}
-		case plain:
-			n.uid++
-			after.uid = n.uid
-			n.landed |= 1 << n.uid
-		default:
-		}
-		n.objects[s.class] = after
-		n.processes[i] = process{state: ended}
-		e.stack = append(e.stack, n)
+		push(process{state: ended}, func(n *world) {
+			n.version++
+			after := object{uid: o.uid, version: n.version}
+			switch s.kind {
+			case touch:
+				after.seats = o.seats
+			case remove:
+				after = object{}
+			case plain:
+				n.uid++
+				after.uid = n.uid
+				n.landed |= 1 << n.uid
+			default:
+			}
+			n.objects[s.class] = after
+		})
 	}
-	n := w.clone()
-	n.processes[i] = process{state: ended}
-	e.stack = append(e.stack, n)
+	push(process{state: ended}, nil)
 }
 
 // collect does the next step of what Cluster.Collect does with the Lease of a seat.
-func (e *exploration) collect(w *world, i int) {
+func (e *exploration) collect(w *world, i int, push pusher) {
 	p, k := &w.processes[i], e.scripts[i].class
-	push := func(next process) world {
-		n := w.clone()
-		n.processes[i] = next
-		e.stack = append(e.stack, n)
-		return n
-	}
 	switch p.state {
 	case notBegun:
 		for _, l := range e.sightings(w, &w.leases[k]) {
 			if l.Version != "" {
-				push(process{state: collecting, lease: l})
+				push(process{state: collecting, lease: l}, nil)
 			}
 		}
-		push(process{state: ended})
+		push(process{state: ended}, nil)
 	case collecting:
 		now, lease := Live{}, p.lease
 		if lease.Holder.UID != "" && e.rules.collectUnused {
@@ -350,33 +355,22 @@ func (e *exploration) collect(w *world, i int) {
 				lease.Pending[i].Left = 0
 			}
 		}
+		next := process{state: ended}
 		if lease.unused(now, func(s inventory.Seat) bool { return place(s) == k }) {
-			push(process{state: deleting, lease: Lease{Version: lease.Version}})
-		} else {
-			push(process{state: ended})
+			next = process{state: deleting, lease: Lease{Version: lease.Version}}
 		}
+		push(next, nil)
 	default:
-		n := push(process{state: ended})
-		if !e.rules.collectPrecondition || w.leases[k].Version == p.lease.Version {
-			n.leases[k] = Lease{}
-			e.stack[len(e.stack)-1] = n
-		}
+		push(process{state: ended}, func(n *world) {
+			if !e.rules.collectPrecondition || w.leases[k].Version == p.lease.Version {
+				n.leases[k] = Lease{}
+			}
+		})
 	}
 }
 
-type pusher func(process, func(*world))
-
-func (e *exploration) admission(w *world, i int) {
-	p := &w.processes[i]
-	push := func(next process, change func(*world)) {
-		n := w.clone()
-		if change != nil {
-			change(&n)
-		}
-		n.processes[i] = next
-		e.stack = append(e.stack, n)
-	}
-	switch p.state {
+func (e *exploration) admission(w *world, i int, push pusher) {
+	switch w.processes[i].state {
 	case notBegun:
 		if e.forged(i) {
 			push(process{state: ended}, nil)
@@ -477,19 +471,16 @@ func (e *exploration) step(w *world, i int, push pusher) {
 	if e.accidents && !p.abandoned && p.attempt.phase != takingOut {
 		push(process{state: attempting, abandoned: true, attempt: p.attempt.Abandon(), seats: p.seats}, nil)
 	}
-	goOn := func(a Attempt) process {
-		return process{state: attempting, abandoned: p.abandoned, attempt: a, seats: p.seats}
-	}
 	switch op.Kind {
 	case ReadLease:
 		for _, l := range e.sightings(w, &w.leases[place(op.Seat)]) {
 			if !e.rules.sameClass && l.Holder.UID == p.attempt.request.UID {
 				l.Holder.Class = p.attempt.request.Class
 			}
-			push(goOn(p.attempt.LeaseRead(op, l)), nil)
+			push(p.with(p.attempt.LeaseRead(op, l)), nil)
 		}
 	case ReadClass:
-		push(goOn(p.attempt.ClassRead(op, e.live(w, &p.attempt, op.Class))), nil)
+		push(p.with(p.attempt.ClassRead(op, e.live(w, &p.attempt, op.Class))), nil)
 	default:
 		e.write(w, p, op, push)
 	}
@@ -607,15 +598,12 @@ func (e *exploration) live(w *world, a *Attempt, class Class) Live {
 
 func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 	k, a := place(op.Seat), p.attempt
-	goOn := func(a Attempt) process {
-		return process{state: attempting, abandoned: p.abandoned, attempt: a, seats: p.seats}
-	}
 	required := e.rules.precondition
 	if a.phase == takingOut {
 		required = e.rules.takeOutPrecondition
 	}
 	if required && w.leases[k].Version != op.Lease.Version {
-		push(goOn(a.LeaseWritten(op, false)), nil)
+		push(p.with(a.LeaseWritten(op, false)), nil)
 		return
 	}
 	lease := op.Lease
@@ -635,7 +623,7 @@ func (e *exploration) write(w *world, p *process, op Op, push pusher) {
 		lease.Pending[i] = pending
 	}
 	written := func(n *world) { n.leases[k], n.writes[k] = lease, count }
-	push(goOn(a.LeaseWritten(op, true)), written)
+	push(p.with(a.LeaseWritten(op, true)), written)
 	if e.accidents && a.phase == writing { // It is written, and the answer is lost.
 		push(process{state: attempting, abandoned: true, attempt: a.Abandon(), seats: p.seats}, written)
 	}
