@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -248,6 +250,26 @@ func (s *apiServer) held() map[string]*coordinationv1.Lease {
 		}
 	}
 	return held
+}
+
+// mustReview returns an answer.
+func mustReview(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	response, err := review(t.Context(), request)
+	require.NoError(t, err)
+	return response
+}
+
+// isMalformed reports whether a review is refused that no API server sends.
+func isMalformed(err error) bool {
+	bad, is := errors.AsType[*badRequest](err)
+	return is && bad.status == http.StatusBadRequest
+}
+
+// inBubble runs a test with a clock of its own.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // inDryRunToo runs a test once as it is, and once in a dry run.

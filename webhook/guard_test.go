@@ -67,8 +67,7 @@ func TestGuardLeavesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
 			s.classes["sqlclasses.example.org//gold"] = object("gold", marked, "")
-			response, err := s.guard(selector.NewInventory()).Review(t.Context(), tc.request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, s.guard(selector.NewInventory()).Review, tc.request)
 			assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want}}, response, tc.reason)
 			assert.Empty(t, s.done, "We should look at no Lease.")
 		})
@@ -99,8 +98,7 @@ func TestGuardRefusesMalformedWeights(t *testing.T) {
 		"Elsewhere":        {"We should read where the kind says, and nowhere else.", newGuardRequest(pathClasses, "", weighing("much")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response, err := newAPIServer().guard(selector.NewInventory()).Review(t.Context(), tc.request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, newAPIServer().guard(selector.NewInventory()).Review, tc.request)
 			assert.Equal(t, tc.want == "", response.Allowed, tc.reason)
 			if tc.want == "" {
 				return
@@ -138,8 +136,7 @@ func TestGuardWarnsOfMarks(t *testing.T) {
 		"False":     {"We should not complain of false.", newGuardRequest(sqlClasses, "", weighing(`,"default":"false","classbind.io/cordoned":"false"`)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response, err := newAPIServer().guard(selector.NewInventory()).Review(t.Context(), tc.request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, newAPIServer().guard(selector.NewInventory()).Review, tc.request)
 			assert.True(t, response.Allowed, tc.reason)
 			assert.Equal(t, tc.want, response.Warnings, tc.reason)
 		})
@@ -152,8 +149,7 @@ func TestGuardOfANewcomer(t *testing.T) {
 	local := newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.LocalObjectReference })
 	i := newInventory(local, index(pathClasses, "path"), index(sqlClasses, "silver"))
 	request := newGuardRequest(sqlClasses, "", silverMarked)
-	response, err := s.stores(request).guard(i).Review(t.Context(), request)
-	require.NoError(t, err)
+	response := mustReview(t, s.stores(request).guard(i).Review, request)
 	assert.True(t, response.Allowed)
 	assert.Equal(t, "NoClaimKind", response.AuditAnnotations["reason"], "We should give it no seat, which the first kind's classes may want.")
 	assert.Empty(t, s.done)
@@ -233,8 +229,7 @@ func TestGuardAdmits(t *testing.T) {
 					held[l.Name] = l
 				}
 			}
-			response, err := s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review, request)
 			assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}, response, tc.reason)
 			require.Len(t, s.done, len(gets)+len(writes))
 			assert.ElementsMatch(t, gets, s.done[:len(gets)], "We should read each Lease first.")
@@ -319,8 +314,7 @@ func TestGuardRefuses(t *testing.T) {
 			s := newAPIServer()
 			tc.there(s)
 			held := s.held()
-			response, err := s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review(t.Context(), request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review, request)
 			w := tc.want
 			assert.Equal(t, forbidden(
 				fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark, cmp.Or(tc.flags, onlyThis)),
@@ -346,28 +340,25 @@ func TestGuardRefusesForNow(t *testing.T) {
 		"WholeSeconds": {reason: "We should not add a second to whole ones.", age: 29500 * time.Millisecond, want: 60},
 		"LastMoment":   {reason: "We should not say that there is no need to wait.", age: 89400 * time.Millisecond, want: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newAPIServer()
-				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
-				request := newGuardRequest(sqlClasses, silver, silverMarked)
-				guard := s.stores(request).guard(newInventory(newClaimKind()))
-				if tc.age > 0 { // It saw the Lease this long ago.
-					over, cancel := context.WithCancel(t.Context())
-					cancel()
-					_, err := guard.Review(over, request)
-					require.NoError(t, err)
-					time.Sleep(tc.age)
-				}
-				response, err := guard.Review(t.Context(), request)
-				require.NoError(t, err, tc.reason)
-				assert.Equal(t, forbidden(
-					`sqlclasses.example.org "silver" is forbidden: "sqlclasses.example.org/gold" is being made the default class for `+
-						`"postgresqlinstances.database.example.org" and may yet be stored: try again in `+strconv.Itoa(int(tc.want))+` s`,
-					metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver", RetryAfterSeconds: tc.want},
-					map[string]string{"reason": "DefaultInFlight", "inTheWay": "sqlclasses.example.org/gold"},
-				), response, tc.reason)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newAPIServer()
+			s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
+			request := newGuardRequest(sqlClasses, silver, silverMarked)
+			guard := s.stores(request).guard(newInventory(newClaimKind()))
+			if tc.age > 0 { // It saw the Lease this long ago.
+				over, cancel := context.WithCancel(t.Context())
+				cancel()
+				_, err := guard.Review(over, request)
+				require.NoError(t, err)
+				time.Sleep(tc.age)
+			}
+			response := mustReview(t, guard.Review, request)
+			assert.Equal(t, forbidden(
+				`sqlclasses.example.org "silver" is forbidden: "sqlclasses.example.org/gold" is being made the default class for `+
+					`"postgresqlinstances.database.example.org" and may yet be stored: try again in `+strconv.Itoa(int(tc.want))+` s`,
+				metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver", RetryAfterSeconds: tc.want},
+				map[string]string{"reason": "DefaultInFlight", "inTheWay": "sqlclasses.example.org/gold"},
+			), response, tc.reason)
 		})
 	}
 }
@@ -377,13 +368,11 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	onlyOther := selector.NewInventory()
 	onlyOther.Open()
 	request := newGuardRequest(pathClasses, path, pathMarked)
-	response, err := s.stores(request).guard(onlyOther).Review(t.Context(), request)
-	require.NoError(t, err)
+	response := mustReview(t, s.stores(request).guard(onlyOther).Review, request)
 	assert.True(t, response.Allowed)
 	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.done, "We should take no Lease of a claim kind that nobody registered.")
 
-	response, err = s.guard(onlyOther).Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
-	require.NoError(t, err)
+	response = mustReview(t, s.guard(onlyOther).Review, newGuardRequest(sqlClasses, silver, silverMarked))
 	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
 }
 
@@ -424,8 +413,7 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 	s := newAPIServer()
 	s.classes["sqlclasses.example.org//silver"] = silver
 	known := newInventory(newClaimKind(), index(sqlClasses, "silver"))
-	response, err := s.guard(known).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-	require.NoError(t, err)
+	response := mustReview(t, s.guard(known).Review, newGuardRequest(sqlClasses, "", silverMarked))
 	assert.Equal(t, refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists,
 		`sqlclasses.example.org "silver" already exists`,
 		metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "AlreadyExists"},
@@ -433,8 +421,7 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 	assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
 
 	delete(s.classes, "sqlclasses.example.org//silver")
-	response, err = s.guard(known).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-	require.NoError(t, err)
+	response = mustReview(t, s.guard(known).Review, newGuardRequest(sqlClasses, "", silverMarked))
 	assert.True(t, response.Allowed, "We should admit a class that was deleted a moment ago.")
 }
 
@@ -443,8 +430,7 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 	s, inventory := newAPIServer(), newInventory(newClaimKind(), index(rdsClasses))
 	creation := newGuardRequest(rdsClasses, "", object("gold", `,"namespace":"made-up"`+marked, ""))
 	creation.Namespace = "made-up"
-	response, err := s.guard(inventory).Review(t.Context(), creation)
-	require.NoError(t, err)
+	response := mustReview(t, s.guard(inventory).Review, creation)
 	assert.Equal(t, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
 		`namespaces "made-up" not found`,
 		metav1.StatusDetails{Kind: "namespaces", Name: "made-up"}, map[string]string{"reason": "NoNamespace"},
@@ -457,7 +443,7 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 		}
 		return nil
 	}
-	_, err = s.guard(inventory).Review(t.Context(), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")))
+	_, err := s.guard(inventory).Review(t.Context(), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")))
 	require.EqualError(t, err, "connection refused", "We should not go on where we cannot tell.")
 	assert.Empty(t, s.done, "We should not ask for a Lease.")
 }
@@ -527,8 +513,7 @@ func TestGuardCannotAnswer(t *testing.T) {
 			response, err := s.stores(tc.request).guard(inventory).Review(t.Context(), tc.request)
 			require.EqualError(t, err, tc.want, tc.reason)
 			assert.Nil(t, response, "We should leave it to the failurePolicy.")
-			bad := (*badRequest)(nil)
-			assert.NotErrorAs(t, err, &bad, "We should not lay our fault at the caller's door.")
+			assert.False(t, isBadRequest(err), "We should not lay our fault at the caller's door.")
 			assert.Equal(t, held, s.held(), "We should leave nothing in flight.")
 		})
 	}
@@ -571,9 +556,7 @@ func TestGuardRefusesWhatIsNoClass(t *testing.T) {
 			s := newAPIServer()
 			response, err := s.guard(newInventory(newClaimKind())).Review(t.Context(), tc.request)
 			require.EqualError(t, err, tc.want, tc.reason)
-			bad := (*badRequest)(nil)
-			require.ErrorAs(t, err, &bad, tc.reason)
-			assert.Equal(t, http.StatusBadRequest, bad.status, tc.reason)
+			require.True(t, isMalformed(err), tc.reason)
 			assert.Nil(t, response, tc.reason)
 			assert.Empty(t, s.done, tc.reason)
 		})
@@ -597,8 +580,7 @@ func TestGuardDoesNotBelieve(t *testing.T) {
 			if tc.stored != "" {
 				s.classes["sqlclasses.example.org//silver"] = tc.stored
 			}
-			response, err := s.guard(newInventory(newClaimKind())).Review(t.Context(), request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, s.guard(newInventory(newClaimKind())).Review, request)
 			assert.Equal(t, refusal(http.StatusConflict, metav1.StatusReasonConflict,
 				`Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest version and try again`,
 				metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "Conflict"},
@@ -633,8 +615,7 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 			}
 			i.SetClasses(index(rdsClasses))
 			request := newGuardRequest(sqlClasses, "", silverMarked)
-			response, err := s.stores(request).guard(i).Review(t.Context(), request)
-			require.NoError(t, err)
+			response := mustReview(t, s.stores(request).guard(i).Review, request)
 			assert.True(t, response.Allowed, "We should decide when all classes are known, whatever else is wrong.")
 		})
 	}
@@ -646,8 +627,7 @@ func TestGuardDoesNotWaitForWhatItSawStored(t *testing.T) {
 	s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
 	guard := s.guard(newInventory(newClaimKind()))
 	guard.Stored(&inventory.Class{Kind: sqlClasses, Name: "gold"}, "gold-1")
-	response, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
-	require.NoError(t, err)
+	response := mustReview(t, guard.Review, newGuardRequest(sqlClasses, "", silverMarked))
 	assert.True(t, response.Allowed, "We should know that its creation is over.")
 }
 
@@ -792,8 +772,7 @@ func TestGuardOfSeats(t *testing.T) {
 		inDryRunToo(t, name, request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			w := newTenants()
 			w.apiServer.classes["tenantclasses.example.org//gold"] = tenantClass("gold", marked, inB)
-			response, err := w.stores(request).guard(w.inventory(t)).Review(t.Context(), request)
-			require.NoError(t, err, tc.reason)
+			response := mustReview(t, w.stores(request).guard(w.inventory(t)).Review, request)
 			assert.Equal(t, tc.want.reason, response.AuditAnnotations["reason"], "%s: %+v", tc.reason, response.Result)
 			assert.Equal(t, tc.want.code == 0, response.Allowed, tc.reason)
 			assert.Equal(t, tc.want.code != 0, guardOutcomes[tc.want.reason] != "" && tc.want.reason != "OneDefault", "We should count what is refused.")
@@ -831,8 +810,7 @@ func TestGuardOfDefaultExpressions(t *testing.T) {
 	review := func(before, after string) *admissionv1.AdmissionResponse {
 		request := newGuardRequest(kind, before, after)
 		w.stores(request)
-		response, err := guard.Review(t.Context(), request)
-		require.NoError(t, err)
+		response := mustReview(t, guard.Review, request)
 		return response
 	}
 	assert.Equal(t, "NotDefault", review("", class("silver", "other")).AuditAnnotations["reason"])
@@ -857,14 +835,12 @@ func TestGuardOfWeightExpressions(t *testing.T) {
 	})
 	kind, guard := w.kinds[w.classes.Name], w.guard(w.inventory(t))
 	silver := tenantClass("silver", "", `"tenant":"a","database":true`)
-	response, err := guard.Review(t.Context(), newGuardRequest(kind, "", silver))
-	require.NoError(t, err)
+	response := mustReview(t, guard.Review, newGuardRequest(kind, "", silver))
 	assert.True(t, response.Allowed, "We should not ask an author for a status: %v", response.Result)
 	require.Len(t, response.Warnings, 1)
 	assert.Contains(t, response.Warnings[0], "spec.weight.expression of class kind tenantclasses.example.org fails: no such key: status, and counts as 1")
 
-	response, err = guard.Review(t.Context(), newGuardRequest(kind, silver, silver))
-	require.NoError(t, err)
+	response = mustReview(t, guard.Review, newGuardRequest(kind, silver, silver))
 	assert.Empty(t, response.Warnings, "We should not repeat it.")
 }
 
@@ -948,25 +924,23 @@ func TestCollectLeases(t *testing.T) {
 			w.guard.Snapshot = func() selector.Snapshot { return nil }
 		}, []string{partitionLease("a"), partitionLease("b")}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newLeased(t)
-				w.holds(t, "a")
-				w.holds(t, "b")
-				tc.change(w)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				go func() { assert.NoError(t, w.guard.CollectLeases(ctx)) }()
-				time.Sleep(w.guard.Window - time.Second)
-				synctest.Wait()
-				assert.Empty(t, w.operations(), "We should not even read a Lease whose write may be in flight.")
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				assert.ElementsMatch(t, tc.want, w.left(), tc.reason)
-				if name == "Left" {
-					assert.NotContains(t, w.operations(), "get "+partitionLease("b"), "We should read no Lease of a default: there may be thousands.")
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			w := newLeased(t)
+			w.holds(t, "a")
+			w.holds(t, "b")
+			tc.change(w)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { assert.NoError(t, w.guard.CollectLeases(ctx)) }()
+			time.Sleep(w.guard.Window - time.Second)
+			synctest.Wait()
+			assert.Empty(t, w.operations(), "We should not even read a Lease whose write may be in flight.")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			assert.ElementsMatch(t, tc.want, w.left(), tc.reason)
+			if name == "Left" {
+				assert.NotContains(t, w.operations(), "get "+partitionLease("b"), "We should read no Lease of a default: there may be thousands.")
+			}
 		})
 	}
 }

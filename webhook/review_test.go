@@ -271,27 +271,25 @@ func TestBodiesInFlight(t *testing.T) {
 		"Waits":   {reason: "We should answer a large review when there is memory.", length: limit, http: 1, frees: time.Second, want: http.StatusOK, after: time.Second},
 		"TooFew":  {reason: "We should say by the deadline that we cannot answer.", length: limit, http: 1, frees: time.Hour, want: http.StatusServiceUnavailable, after: deadline},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				first := true
-				h := &Handler{BodyBudget: semaphore.NewWeighted(limit)}
-				h.Review = func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-					if first {
-						first = false
-						time.Sleep(tc.frees)
-					}
-					return admit(ctx, r)
+		inBubble(t, name, func(t *testing.T) {
+			first := true
+			h := &Handler{BodyBudget: semaphore.NewWeighted(limit)}
+			h.Review = func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+				if first {
+					first = false
+					time.Sleep(tc.frees)
 				}
-				go posted(h, padded(limit))
-				synctest.Wait()
-				begin := time.Now()
-				w := posted(h, padded(tc.length), func(r *http.Request) { r.ProtoMajor = tc.http })
-				assert.Equal(t, tc.want, w.Code, "%s: %s", tc.reason, w.Body)
-				assert.Equal(t, tc.after, time.Since(begin), tc.reason)
-				time.Sleep(tc.frees) // All is given back.
-				synctest.Wait()
-				assert.True(t, h.BodyBudget.TryAcquire(limit), "We should give back what a review held.")
-			})
+				return admit(ctx, r)
+			}
+			go posted(h, padded(limit))
+			synctest.Wait()
+			begin := time.Now()
+			w := posted(h, padded(tc.length), func(r *http.Request) { r.ProtoMajor = tc.http })
+			assert.Equal(t, tc.want, w.Code, "%s: %s", tc.reason, w.Body)
+			assert.Equal(t, tc.after, time.Since(begin), tc.reason)
+			time.Sleep(tc.frees) // All is given back.
+			synctest.Wait()
+			assert.True(t, h.BodyBudget.TryAcquire(limit), "We should give back what a review held.")
 		})
 	}
 }
@@ -646,30 +644,26 @@ func TestReviewsEndInTime(t *testing.T) {
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code, "We should say that we cannot answer: %s", w.Body)
 	}
 	for name, hang := range binders {
-		t.Run("Binder."+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inventory := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.Explicit = v1beta1.CheckExplicit }), index(sqlClasses))
-				binder := newBinder(t, inventory)
-				hang(binder, inventory)
-				if name != "Class" {
-					check(t, byResource(binder), review)
-					return
-				}
-				check(t, func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-					arrivalOf(ctx).registration = claimKindName
-					return binder.Check(ctx, r)
-				}, newRequest(`{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"new"}}}`))
-			})
+		inBubble(t, "Binder."+name, func(t *testing.T) {
+			inventory := newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.Explicit = v1beta1.CheckExplicit }), index(sqlClasses))
+			binder := newBinder(t, inventory)
+			hang(binder, inventory)
+			if name != "Class" {
+				check(t, byResource(binder), review)
+				return
+			}
+			check(t, func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+				arrivalOf(ctx).registration = claimKindName
+				return binder.Check(ctx, r)
+			}, newRequest(`{"spec":{"classRef":{"apiVersion":"example.org/v1","kind":"SQLClass","name":"new"}}}`))
 		})
 	}
 	for name, hang := range guards {
-		t.Run("Guard."+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inventory := newInventory(newClaimKind(), index(rdsClasses))
-				guard := newAPIServer().guard(inventory)
-				hang(guard, inventory)
-				check(t, guard.Review, class)
-			})
+		inBubble(t, "Guard."+name, func(t *testing.T) {
+			inventory := newInventory(newClaimKind(), index(rdsClasses))
+			guard := newAPIServer().guard(inventory)
+			hang(guard, inventory)
+			check(t, guard.Review, class)
 		})
 	}
 	waits := append(asking(reflect.TypeFor[Binder]()), asking(reflect.TypeFor[selector.Decider]())...)
@@ -758,30 +752,28 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 		},
 		"SameKind": {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`, many)}, most: 2 * v1beta1.MaxGuardReviewsOfNamespace},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newAPIServer()
-				s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
-				guard := s.guard(newInventory(newClaimKind()))
-				leases := &slowLeases{LeaseInterface: guard.Leases, takes: 5 * time.Millisecond}
-				guard.Leases = leases
-				var flood sync.WaitGroup
-				for _, request := range slices.Concat(tc.flood...) {
-					flood.Go(func() {
-						_, err := guard.Review(t.Context(), request)
-						assert.NoError(t, err, "We should get to each in its turn.")
-					})
-				}
-				synctest.Wait()
-				begin := time.Now()
-				response, err := guard.Review(t.Context(), newGuardRequest(pathClasses, "", pathMarked))
-				took := time.Since(begin)
-				flood.Wait()
-				require.NoError(t, err, tc.reason)
-				assert.Equal(t, "DefaultInFlight", response.AuditAnnotations["reason"], tc.reason)
-				assert.Less(t, took, time.Second, tc.reason)
-				assert.Equal(t, tc.most, leases.most, tc.reason)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newAPIServer()
+			s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
+			guard := s.guard(newInventory(newClaimKind()))
+			leases := &slowLeases{LeaseInterface: guard.Leases, takes: 5 * time.Millisecond}
+			guard.Leases = leases
+			var flood sync.WaitGroup
+			for _, request := range slices.Concat(tc.flood...) {
+				flood.Go(func() {
+					_, err := guard.Review(t.Context(), request)
+					assert.NoError(t, err, "We should get to each in its turn.")
+				})
+			}
+			synctest.Wait()
+			begin := time.Now()
+			response, err := guard.Review(t.Context(), newGuardRequest(pathClasses, "", pathMarked))
+			took := time.Since(begin)
+			flood.Wait()
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, "DefaultInFlight", response.AuditAnnotations["reason"], tc.reason)
+			assert.Less(t, took, time.Second, tc.reason)
+			assert.Equal(t, tc.most, leases.most, tc.reason)
 		})
 	}
 }
@@ -798,31 +790,29 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 		"ManyNamespaces": {"We should have no more wait of all namespaces.", 1000, 1, v1beta1.MaxWaitingGuardReviews},
 		"Few":            {"We should have them wait where they are few.", 20, 2, 40},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				limiter := fair.NewLimiter(guardLimits)
-				ctx, cancel := context.WithTimeout(t.Context(), deadline)
-				defer cancel()
-				begin := time.Now()
-				var flood sync.WaitGroup
-				var refused atomic.Int64
-				for i := range tc.namespaces * tc.each {
-					flood.Go(func() {
-						done, err := limiter.Take(ctx, fmt.Sprint(i%tc.namespaces))
-						if err == nil {
-							<-ctx.Done()
-							done()
-						} else if !errors.Is(err, context.DeadlineExceeded) && assert.Zero(t, time.Since(begin)) {
-							refused.Add(1)
-						}
-					})
-				}
-				flood.Wait()
-				assert.EqualValues(t, tc.namespaces*tc.each-tc.wait, refused.Load(), tc.reason)
-				done, err := limiter.Take(ctx, "")
-				require.NoError(t, err, "We should forget those who are gone.")
-				done()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			limiter := fair.NewLimiter(guardLimits)
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			begin := time.Now()
+			var flood sync.WaitGroup
+			var refused atomic.Int64
+			for i := range tc.namespaces * tc.each {
+				flood.Go(func() {
+					done, err := limiter.Take(ctx, fmt.Sprint(i%tc.namespaces))
+					if err == nil {
+						<-ctx.Done()
+						done()
+					} else if !errors.Is(err, context.DeadlineExceeded) && assert.Zero(t, time.Since(begin)) {
+						refused.Add(1)
+					}
+				})
+			}
+			flood.Wait()
+			assert.EqualValues(t, tc.namespaces*tc.each-tc.wait, refused.Load(), tc.reason)
+			done, err := limiter.Take(ctx, "")
+			require.NoError(t, err, "We should forget those who are gone.")
+			done()
 		})
 	}
 }
@@ -855,8 +845,7 @@ func TestGuardReviewsThatWait(t *testing.T) {
 			"NotDefault":      newGuardRequest(sqlClasses, silverMarked, silver),
 			"DefaultAlready":  newGuardRequest(sqlClasses, silverMarked, silverMarked),
 		} {
-			response, err := guard.Review(t.Context(), request)
-			require.NoError(t, err)
+			response := mustReview(t, guard.Review, request)
 			assert.Equal(t, want, response.AuditAnnotations["reason"])
 		}
 		_, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, "", "{}"))
@@ -882,22 +871,19 @@ func TestCostlyDecisions(t *testing.T) {
 		request := newRequest(wantsGold)
 		done, err := b.Decider.Costly(t.Context(), request.Namespace)
 		require.NoError(t, err)
-		response, err := byResource(b)(t.Context(), request)
-		require.NoError(t, err)
+		response := mustReview(t, byResource(b), request)
 		assert.False(t, response.Allowed)
 		assert.EqualValues(t, http.StatusTooManyRequests, response.Result.Code)
 		assert.EqualValues(t, 1, response.Result.Details.RetryAfterSeconds, "We should have clients try again.")
 		assert.Contains(t, response.Result.Message, "too many claims of this namespace")
 		assert.Contains(t, counted(t, b.Metrics), fmt.Sprintf(decided, "throttled"))
 		request.Namespace = "other"
-		response, err = byResource(b)(t.Context(), request)
-		require.NoError(t, err)
+		response = mustReview(t, byResource(b), request)
 		assert.True(t, response.Allowed, "We should decide on the claims of others.")
 		done()
 		time.Sleep(time.Second)
 		request.Namespace = newRequest(wantsGold).Namespace
-		response, err = byResource(b)(t.Context(), request)
-		require.NoError(t, err)
+		response = mustReview(t, byResource(b), request)
 		assert.True(t, response.Allowed)
 	})
 }
