@@ -8,9 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -52,22 +50,14 @@ func assertGenerated(t *testing.T, path, begin, end, generated string) {
 
 // TestSecurityNamesTests proves that every test that these pages name exists.
 func TestSecurityNamesTests(t *testing.T) {
-	var tests strings.Builder
-	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path) //nolint:gosec // It is one of our sources.
-		tests.Write(source)
-		return err
-	}))
+	tests := source(t, "../..")
 	for _, page := range []string{securityFile, "../../docs/threats.md"} {
 		text, err := os.ReadFile(page) //nolint:gosec // One of our documents.
 		require.NoError(t, err)
 		names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1)
 		require.NotEmpty(t, names)
 		for _, name := range names {
-			assert.True(t, strings.Contains(tests.String(), "\nfunc "+name[1]+"("), "We should have %s, which %s names.", name[1], page) //nolint:testifylint // It would print all tests.
+			assert.True(t, strings.Contains(tests, "\nfunc "+name[1]+"("), "We should have %s, which %s names.", name[1], page) //nolint:testifylint // It would print all tests.
 		}
 	}
 }

@@ -23,6 +23,9 @@ func TestSpecDescription(t *testing.T) {
 	}
 }
 
+// forImplementers are words of Go, of its tools and of how the API server works.
+var forImplementers = regexp.MustCompile(`metav1|kubebuilder|nolint|TODO|deepcopy|compile|\b(nil|struct|pointer|zero value|marshal)\b|(?i)\(its rules`)
+
 // TestDescriptions reads all that kubectl explain shows of our fields, and what the API server says of mistakes.
 func TestDescriptions(t *testing.T) {
 	for _, file := range []string{"classbind.io_claimkinds.yaml", "classbind.io_classkinds.yaml"} {
@@ -30,32 +33,30 @@ func TestDescriptions(t *testing.T) {
 		for _, rule := range root.XValidations {
 			assert.NotEmpty(t, rule.FieldPath, "We should say where %q is, rather than <nil>.", rule.Message)
 		}
-		for _, part := range []string{"spec", "status"} {
-			described(t, file+" "+part, root.Properties[part])
+		described := func(at string, s apiextensionsv1.JSONSchemaProps) {
+			assert.NotRegexp(t, forImplementers, s.Description, "We should leave notes for implementers to the code, at %s.", at)
+			for _, rule := range s.XValidations {
+				assert.NotEmpty(t, rule.Message, "We should say what is wrong, and not show the rule, at %s.", at)
+			}
 		}
-	}
-}
-
-// TestExamples reads the example that kubectl explain shows of each field that users write.
-func TestExamples(t *testing.T) {
-	for _, file := range []string{"classbind.io_claimkinds.yaml", "classbind.io_classkinds.yaml"} {
-		exemplified(t, file+" spec", schemaOf(t, file).Properties["spec"])
+		for _, part := range []string{"spec", "status"} {
+			described(part, root.Properties[part])
+			walk(file+" "+part, root.Properties[part], func(at string, s apiextensionsv1.JSONSchemaProps, isField bool) {
+				described(at, s)
+				assert.True(t, !isField || s.Description != "", "We should describe %s.", at)
+			})
+		}
 	}
 }
 
 var example = regexp.MustCompile(`(?s)\bExample:\s(.+)$`)
 
-func exemplified(t *testing.T, at string, s apiextensionsv1.JSONSchemaProps) {
-	t.Helper()
-	if s.Items != nil && s.Items.Schema != nil {
-		exemplified(t, at+"[]", *s.Items.Schema)
-	}
-	for name, property := range s.Properties {
-		at := at + "." + name
-		exemplified(t, at, property)
+// TestExamples reads the example that kubectl explain shows of each field that users write.
+func TestExamples(t *testing.T) {
+	exemplified := func(at string, property apiextensionsv1.JSONSchemaProps, isField bool) {
 		written := example.FindStringSubmatch(property.Description)
-		if !assert.NotNil(t, written, "We should end the description of %s with an example.", at) {
-			continue
+		if !isField || !assert.NotNil(t, written, "We should end the description of %s with an example.", at) {
+			return
 		}
 		var value any
 		require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(written[1], "\n", " ")), &value), at)
@@ -70,26 +71,22 @@ func exemplified(t *testing.T, at string, s apiextensionsv1.JSONSchemaProps) {
 			assert.NotEqual(t, string(property.Default.Raw), string(text), "We should give an example of %s that is not its default.", at)
 		}
 	}
+	for _, file := range []string{"classbind.io_claimkinds.yaml", "classbind.io_classkinds.yaml"} {
+		walk(file+" spec", schemaOf(t, file).Properties["spec"], exemplified)
+	}
 }
 
-// forImplementers are words of Go, of its tools and of how the API server works.
-var forImplementers = regexp.MustCompile(`metav1|kubebuilder|nolint|TODO|deepcopy|compile|\b(nil|struct|pointer|zero value|marshal)\b|(?i)\(its rules`)
-
-func described(t *testing.T, at string, s apiextensionsv1.JSONSchemaProps) {
-	t.Helper()
-	assert.NotRegexp(t, forImplementers, s.Description, "We should leave notes for implementers to the code, at %s.", at)
-	for _, rule := range s.XValidations {
-		assert.NotEmpty(t, rule.Message, "We should say what is wrong, and not show the rule, at %s.", at)
-	}
+// walk visits the fields within a schema, and the elements of lists, but not the fields of a condition, which are of Kubernetes' own.
+func walk(at string, s apiextensionsv1.JSONSchemaProps, visit func(at string, s apiextensionsv1.JSONSchemaProps, isField bool)) {
 	if s.Items != nil && s.Items.Schema != nil {
-		described(t, at+"[]", *s.Items.Schema)
+		visit(at+"[]", *s.Items.Schema, false)
+		walk(at+"[]", *s.Items.Schema, visit)
 	}
 	for name, property := range s.Properties {
-		if name == "conditions" { // The fields of a condition are of Kubernetes' own.
-			continue
+		if name != "conditions" {
+			visit(at+"."+name, property, true)
+			walk(at+"."+name, property, visit)
 		}
-		assert.NotEmpty(t, property.Description, "We should describe %s.%s.", at, name)
-		described(t, at+"."+name, property)
 	}
 }
 
