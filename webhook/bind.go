@@ -37,11 +37,6 @@ func errNotHeardOf(claimKind string) error {
 	return fmt.Errorf("claim kind %q is not registered on this replica yet; try again in a moment", claimKind)
 }
 
-func errVersion(k *v1beta1.ClaimKind, written, sent string) error {
-	return fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
-		"write the paths for a version that is served, and set spec.claims.version to it", k.Name, written, k.Resource(), sent)
-}
-
 // Binder gives claims their class.
 type Binder struct {
 	// Snapshot returns what is known now; nil means nothing yet.
@@ -96,9 +91,14 @@ func (b *Binder) review(ctx context.Context, v *verdict) (_ *admissionv1.Admissi
 		return nil, err
 	}
 	if view.Kind.Use == v1beta1.UseByRequester && in.LeftAlone == "" {
-		if in.Requester, err = requester(arrivalOf(ctx).user); err != nil {
+		user, err := decodeUser(arrivalOf(ctx).user)
+		if err != nil {
 			return nil, err
 		}
+		if user.Username == "" {
+			return nil, malformed("request.userInfo.username: must be set")
+		}
+		in.Requester = access.NewSubject(&user)
 	}
 	mode := selector.Admit
 	if isDryRun(request) {
@@ -136,7 +136,8 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 	}
 	view := b.Snapshot()[claimKind]
 	if view != nil && view.Kind.Revision == inventory.RevisionOf(k) && !view.Kind.Reads(claims) {
-		return nil, errVersion(k, view.Kind.Version, claims.Version)
+		return nil, fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
+			"write the paths for a version that is served, and set spec.claims.version to it", k.Name, view.Kind.Version, k.Resource(), claims.Version)
 	}
 	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]
@@ -291,18 +292,6 @@ func readRequest(ctx context.Context, kind *selector.ClaimKind, in *claim.Intake
 	}
 	in.Request = map[string]any{"userInfo": facts}
 	return nil
-}
-
-// requester is whose right to use a class counts.
-func requester(userInfo []byte) (*access.Subject, error) {
-	user, err := decodeUser(userInfo)
-	if err != nil {
-		return nil, err
-	}
-	if user.Username == "" {
-		return nil, malformed("request.userInfo.username: must be set")
-	}
-	return access.NewSubject(&user), nil
 }
 
 func decodeUser(userInfo []byte) (user authenticationv1.UserInfo, err error) {

@@ -10,7 +10,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/webhook/onedefault"
@@ -70,13 +69,6 @@ func (g *Guard) secondDefault(
 	way := g.wayOut(request, class, before, other, r.Seat)
 	return apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name,
 		fmt.Errorf("%q is the default class for %s already: %s", other, seatText(r.Seat), way)), nil
-}
-
-// seatUnknown refuses a class that is to become default nobody knows where.
-func seatUnknown(class *inventory.Class, why error) *admissionv1.AdmissionResponse {
-	invalid := field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
-		fmt.Sprintf("it cannot become default, because the claims that it would serve cannot be determined: %v", why))
-	return denied(apierrors.NewInvalid(class.Kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{invalid}), "SeatUnknown")
 }
 
 // seatText names the claim kind and, if the seat has them, the namespace and the partition.

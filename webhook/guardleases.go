@@ -30,7 +30,12 @@ func (g *Guard) collectLeases(ctx context.Context) {
 	if snapshot == nil {
 		return
 	}
-	cluster, used := g.store(snapshot), defaultLeases(snapshot)
+	cluster, used := g.store(snapshot), map[string]bool{}
+	for _, view := range snapshot {
+		for seat := range view.DefaultsBySeat() {
+			used[onedefault.LeaseName(seat)] = true
+		}
+	}
 	read, deleted := 0, 0
 	var failure error
 	for _, name := range g.Sightings.Quiet(g.Window) {
@@ -71,15 +76,4 @@ func (g *Guard) collectLease(ctx context.Context, snapshot selector.Snapshot, cl
 		return false, nil //nolint:nilerr // It is why the Lease is kept.
 	}
 	return cluster.Collect(ctx, name)
-}
-
-// defaultLeases are the names of the Leases of all seats with a default.
-func defaultLeases(snapshot selector.Snapshot) map[string]bool {
-	names := map[string]bool{}
-	for _, view := range snapshot {
-		for seat := range view.DefaultsBySeat() {
-			names[onedefault.LeaseName(seat)] = true
-		}
-	}
-	return names
 }

@@ -88,13 +88,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	response.UID = request.UID
 	makePrintable(response)
-	body, err := kjson.Marshal(&admissionv1.AdmissionReview{
+	body, _ := kjson.Marshal(&admissionv1.AdmissionReview{ // It has numbers, strings, and lists and maps of them.
 		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: apiVersion}, Response: response,
 	})
-	if err != nil {
-		h.unavailable(w, r, err)
-		return
-	}
 	h.reply(w, r, http.StatusOK, body)
 }
 
@@ -126,25 +122,17 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 		return
 	}
 	err = truncate.Error(err)
-	h.unavailable(w, r, err)
+	// The API server shows the message of a Status to the author of the claim, and would not show plain text.
+	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, _ := kjson.Marshal(status) // As above.
+	h.reply(w, r, http.StatusServiceUnavailable, body)
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)
 	} else {
 		h.Log.Error(err, "Cannot answer", "resource", request.Resource.Resource, "group", request.Resource.Group,
 			"namespace", request.Namespace, "name", request.Name)
 	}
-}
-
-// unavailable answers with a Status: the API server shows its message to the author of the claim, and would not show plain text.
-func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, err error) {
-	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + truncate.Error(err).Error()).ErrStatus
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	body, err := kjson.Marshal(status)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	h.reply(w, r, http.StatusServiceUnavailable, body)
 }
 
 func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*admissionv1.AdmissionRequest, error) {

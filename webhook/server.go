@@ -112,8 +112,10 @@ func (s *Server) newHTTPServer() *http.Server {
 			// Bytes that wait to be read take memory, too.
 			MaxReceiveBufferPerConnection: v1beta1.FreeReviewBytes,
 		},
-		ConnContext: withConnection,
-		ConnState:   connectionState,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, connectionOf(c))
+		},
+		ConnState: connectionState,
 	}
 }
 
@@ -233,15 +235,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
+// connectionKey finds the connection of a request in its context.
 type connectionKey struct{}
-
-// withConnection puts the connection of a request into its context.
-func withConnection(ctx context.Context, c net.Conn) context.Context {
-	if accepted := connectionOf(c); accepted != nil {
-		return context.WithValue(ctx, connectionKey{}, accepted)
-	}
-	return ctx
-}
 
 func connectionOf(c net.Conn) *connection {
 	if secure, ok := c.(*tls.Conn); ok {
@@ -253,7 +248,7 @@ func connectionOf(c net.Conn) *connection {
 
 // markAnswering keeps the connection open for the answer: the request has arrived completely.
 func markAnswering(ctx context.Context) {
-	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+	if c, _ := ctx.Value(connectionKey{}).(*connection); c != nil {
 		c.answering.Store(true)
 		if !c.reviewed.Load() {
 			c.reviewed.Store(true)

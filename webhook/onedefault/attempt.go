@@ -101,8 +101,11 @@ func (a Attempt) Next() []Op {
 			ops = append(ops, Op{Kind: ReadClass, Class: c})
 		}
 	case writing:
-		op := a.op(WriteLease, a.at)
-		op.Lease = a.claimed(a.at)
+		op, p := a.op(WriteLease, a.at), &a.seats[a.at]
+		op.Lease = Lease{
+			Version: p.lease.Version, UID: p.lease.UID, Holder: a.request.Holder,
+			Pending: append(slices.Clip(p.inFlight), Pending{ID: a.id, Base: a.request.Base}),
+		}
 		ops = append(ops, op)
 	case takingOut:
 		for i := range a.seats {
@@ -261,15 +264,6 @@ func (a Attempt) judgeSeat(at int) *Refusal {
 		return nil
 	}
 	return refusal
-}
-
-// claimed is the Lease with the request's class as its holder.
-func (a Attempt) claimed(at int) Lease {
-	p := &a.seats[at]
-	return Lease{
-		Version: p.lease.Version, UID: p.lease.UID, Holder: a.request.Holder,
-		Pending: append(slices.Clip(p.inFlight), Pending{ID: a.id, Base: a.request.Base}),
-	}
 }
 
 // LeaseWritten goes on after the write of an operation. If the Lease did not have the version that was read, it was not written.

@@ -60,7 +60,7 @@ func (c *Cluster) read(ctx context.Context, name string) (Lease, error) {
 	for i := range l.Pending {
 		l.Pending[i].Left = max(0, c.Window-now.Sub(seen[i]))
 	}
-	l.Landed = c.Sightings.isStored(l.Holder)
+	_, l.Landed = c.Sightings.stored.Get(l.Holder)
 	return l, nil
 }
 

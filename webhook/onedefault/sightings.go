@@ -57,11 +57,6 @@ func NewSightings() *Sightings {
 // Stored notes that a class was seen stored, marked default.
 func (s *Sightings) Stored(h Holder) { s.stored.Add(h, nil) }
 
-func (s *Sightings) isStored(h Holder) bool {
-	_, ok := s.stored.Get(h)
-	return ok
-}
-
 // see notes the writes that a Lease records, and returns when each was first seen. It forgets the writes that the Lease no longer records.
 func (s *Sightings) see(name string, l *Lease, now time.Time) []time.Time {
 	s.mu.Lock()
