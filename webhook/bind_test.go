@@ -90,16 +90,12 @@ func TestReviewGuards(t *testing.T) {
 		"Faulty": {
 			reason:    "We should not bind by a registration that we do not understand.",
 			inventory: faulty,
-			want:      want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: ` + `set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
+			want:      want{err: `claim kind "postgresqlinstances.database.example.org" has the choice.seed "Moon", which this release of classbind does not know: set spec.choice.seed to one of Claim, Request, or upgrade classbind`},
 		},
-		"NoObject":    {reason: "We should tell a caller that sends no object.", request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest}},
-		"NotAnObject": {reason: "We should tell a caller that sends something else.", request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
-		"BeingDeleted": {
-			reason:  "We should leave a claim alone that is being deleted, whatever it asks for.",
-			request: newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`),
-			want:    want{untouched: "BeingDeleted"},
-		},
-		"Explicit": {reason: "We should leave an explicit claim alone, whatever its selector says.", request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`), want: want{untouched: "Settled"}},
+		"NoObject":     {reason: "We should tell a caller that sends no object.", request: newRequest(""), want: want{err: "request.object: must be set", status: http.StatusBadRequest}},
+		"NotAnObject":  {reason: "We should tell a caller that sends something else.", request: newRequest(`["db"]`), want: want{err: "request.object: must be an object", status: http.StatusBadRequest}},
+		"BeingDeleted": {reason: "We should leave a claim alone that is being deleted, whatever it asks for.", request: newRequest(`{"metadata":{"deletionTimestamp":"2020-01-01T00:00:00Z"},"spec":{` + mistyped + `}}`), want: want{untouched: "BeingDeleted"}},
+		"Explicit":     {reason: "We should leave an explicit claim alone, whatever its selector says.", request: newRequest(`{"spec":{"classRef":{"name":"mine"},` + mistyped + `}}`), want: want{untouched: "Settled"}},
 	} {
 		inBubble(t, name, func(t *testing.T) { // It may wait.
 			binder := newBinder(t, cmp.Or(tc.inventory, served))
@@ -319,12 +315,9 @@ func TestExpressionOutcomes(t *testing.T) {
 		code   int
 		want   []string
 	}{
-		"True":  {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
-		"False": {"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK, []string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`}},
-		"Absent": {
-			"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK,
-			[]string{`"allowed":false`, `"code":422`, "spec.size", "spec.classes.fits[Size].expression", "no such key: size", claimKindName},
-		},
+		"True":   {"We should bind.", fits("class.metadata.name == 'gold' && claim.spec.size > 1"), `"size":2`, http.StatusOK, []string{`"patch"`}},
+		"False":  {"We should say what does not fit.", fits("claim.spec.size > 1"), `"size":1`, http.StatusOK, []string{`"allowed":true`, "dropped: 1 too small", `"dropped":"Size=1"`}},
+		"Absent": {"We should refuse a claim that no expression can judge (422).", fits("claim.spec.size > 1"), `"other":1`, http.StatusOK, []string{`"allowed":false`, `"code":422`, "spec.size", "spec.classes.fits[Size].expression", "no such key: size", claimKindName}},
 		"ClassLacksIt": {
 			"We should drop a class that has not what an expression looks at.", fits("claim.spec.size < class.metadata.annotations.size"), `"size":1`, http.StatusOK,
 			[]string{`"allowed":true`, "dropped: 1 not judged, because an expression fails; the first error: the expression spec.classes.fits[Size].expression fails: no such key: "},
@@ -691,13 +684,9 @@ func TestReviewOfUpdates(t *testing.T) {
 			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
 			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
 		},
-		"ClassesMissing": {
-			reason: "We should need no class for that.", inventory: missing,
-			request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored,
-			patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored",
-		},
-		"NeverBound": {reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")), request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched"},
-		"Changed":    {reason: "We should allow another class.", inventory: newInventory(newClaimKind()), request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched"},
+		"ClassesMissing": {reason: "We should need no class for that.", inventory: missing, request: newUpdate(boundToGold, `{"spec":{}}`), want: claim.Restored, patch: `[{"op":"add","path":"/spec/classRef","value":{"name":"gold"}}]`, counted: "restored"},
+		"NeverBound":     {reason: "We should bind no claim that is updated.", inventory: newInventory(newClaimKind(), index(sqlClasses, "silver @default=true")), request: newUpdate(`{}`, `{}`), want: claim.NotBound, counted: "untouched"},
+		"Changed":        {reason: "We should allow another class.", inventory: newInventory(newClaimKind()), request: newUpdate(boundToGold, `{"spec":{"classRef":{"name":"silver"}}}`), want: claim.Settled, counted: "untouched"},
 		"Allowed": {
 			reason:    "We should leave a claim alone for which the API server still has an entry from before.",
 			inventory: newInventory(newClaimKind(func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind })),
@@ -740,21 +729,13 @@ func TestRequestFacts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, userInfo, want, err string
 	}{
-		"All": {
-			reason:   "We should show all that is known of who asks.",
-			userInfo: `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`,
-			want:     `{"userInfo":{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}}`,
-		},
+		"All":      {reason: "We should show all that is known of who asks.", userInfo: `{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}`, want: `{"userInfo":{"username":"jane","uid":"5e1f","groups":["a","b"],"extra":{"scopes":["x"]}}}`},
 		"Empty":    {reason: "We should take what is empty for absent, as the API server does.", userInfo: `{"username":"","groups":[],"extra":{}}`, want: `{"userInfo":{}}`},
 		"None":     {reason: "We should take no user for one of whom nothing is known.", want: `{"userInfo":{}}`},
 		"Unknown":  {reason: "We should pass over fields of the future.", userInfo: `{"username":"jane","realm":{"a":1}}`, want: `{"userInfo":{"username":"jane"}}`},
 		"NotAnObj": {reason: "We should refuse what no API server sends.", userInfo: `["jane"]`, err: "request.userInfo: "},
 		"NotAList": {reason: "We should refuse groups that are no list.", userInfo: `{"groups":"admins"}`, err: "request.userInfo: "},
-		"TooLong": {
-			reason:   "We should not decode more than we said.",
-			userInfo: `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`,
-			err:      fmt.Sprintf("request.userInfo: must have at most %d bytes", v1beta1.MaxUserInfoBytes),
-		},
+		"TooLong":  {reason: "We should not decode more than we said.", userInfo: `{"username":"` + strings.Repeat("x", v1beta1.MaxUserInfoBytes) + `"}`, err: fmt.Sprintf("request.userInfo: must have at most %d bytes", v1beta1.MaxUserInfoBytes)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, in := at(t.Context(), claimKindName), claim.Intake{}

@@ -168,16 +168,9 @@ func TestGuardAdmits(t *testing.T) {
 		there   func(*apiServer)
 		want    []*coordinationv1.Lease // in the order in which they are taken
 	}{
-		"Creation": {reason: "We should record who is created as default.", request: creation, want: created},
-		"Update": {
-			reason:  "We should record the version of the old object: the new one has what its author wrote, or none.",
-			request: newGuardRequest(sqlClasses, silver, strings.Replace(silverMarked, `"resourceVersion":"10",`, "", 1)), want: updated,
-		},
-		"Namespaced": {
-			reason:  "We should record the namespace of a class that has one.",
-			request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")),
-			want:    []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "")},
-		},
+		"Creation":   {reason: "We should record who is created as default.", request: creation, want: created},
+		"Update":     {reason: "We should record the version of the old object: the new one has what its author wrote, or none.", request: newGuardRequest(sqlClasses, silver, strings.Replace(silverMarked, `"resourceVersion":"10",`, "", 1)), want: updated},
+		"Namespaced": {reason: "We should record the namespace of a class that has one.", request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")), want: []*coordinationv1.Lease{newLease(claimKindName, "rdsclasses.example.org/aws/gold", "gold-1", "")}},
 		"SeveralClaimKinds": {
 			reason:  "We should take the Leases of all claim kinds in the order of their names.",
 			request: newGuardRequest(pathClasses, "", pathMarked),
@@ -266,11 +259,7 @@ func TestGuardRefuses(t *testing.T) {
 		flags   string // of set-default, onlyThis unless set
 		want    want
 	}{
-		"Update": {
-			reason:  "We should name the default, and the commands that move it and that take it away.",
-			request: update, there: goldHolds,
-			want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"},
-		},
+		"Update": {reason: "We should name the default, and the commands that move it and that take it away.", request: update, there: goldHolds, want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"}},
 		"Creation": {
 			reason:  "We should say that a class has to be there before the default can be moved to it.",
 			request: newGuardRequest(sqlClasses, "", silverMarked), there: goldHolds,
@@ -755,10 +744,7 @@ func TestGuardOfSeats(t *testing.T) {
 				`"postgresqlinstances.database.example.org" fails for "TenantClass/silver": no such key: tenant`},
 		},
 		"UnknownUpdate": {"We should refuse to mark a class nobody knows for whom.", silver("", nowhere), silver(marked, nowhere), want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "no such key: tenant"}},
-		"UnknownFit": {
-			"We should refuse a default if it cannot be determined whether it serves.", "", silver(marked, `"tenant":"a"`),
-			want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.classes.fits[Database].expression fails"},
-		},
+		"UnknownFit":    {"We should refuse a default if it cannot be determined whether it serves.", "", silver(marked, `"tenant":"a"`), want{reason: "SeatUnknown", code: http.StatusUnprocessableEntity, message: "the expression spec.classes.fits[Database].expression fails"}},
 		"KnownNoMore": {
 			"We should let a default lose its seat, and say so.", silver(marked, inB), silver(marked, nowhere),
 			want{reason: "DefaultAlready", warning: "the class is marked default, but is the default of no claims, because its partition is unknown: " +

@@ -59,36 +59,20 @@ func TestReviewerRefusesWhatIsNoReview(t *testing.T) {
 		method, media, body string
 		want                want
 	}{
-		"Empty":      {reason: "We should say that there is no body, rather than that it is no JSON.", want: want{http.StatusBadRequest, "the request is empty: POST an AdmissionReview"}},
-		"Truncated":  {reason: "We should refuse a body that ends too early.", body: goodReview[:len(goodReview)-1], want: want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: unexpected EOF"}},
-		"NotJSON":    {reason: "We should refuse a body that is no JSON.", body: "apiVersion: admission.k8s.io/v1", want: want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: invalid character 'a' at start of value"}},
-		"Array":      {reason: "We should refuse JSON that is no object.", body: "[" + goodReview + "]", want: want{http.StatusBadRequest, `within "": must be an object`}},
-		"Null":       {reason: "We should refuse a review that is none.", body: "null", want: want{http.StatusBadRequest, `apiVersion "": must be "admission.k8s.io/v1"`}},
-		"TwoReviews": {reason: "We should not answer one of two reviews.", body: goodReview + goodReview, want: want{http.StatusBadRequest, "jsontext: invalid character '{' after top-level value"}},
-		"NotUTF8": {
-			reason: "We should refuse text that is none, since we could not write it into the log.",
-			body:   strings.Replace(goodReview, "5e1f", "5e\xff", 1),
-			want:   want{http.StatusBadRequest, `jsontext: invalid UTF-8 within "/request/uid"`},
-		},
-		"Deep": {reason: "We should not let ourselves be led down until we have no memory left.", body: strings.Repeat(`{"a":`, (4<<20)/5), want: want{http.StatusBadRequest, "jsontext: exceeded max depth"}},
-		"DeepInTheObject": {
-			reason: "We should not let ourselves be led down in what we pass on unread.",
-			body:   strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", 4<<20), 1),
-			want:   want{http.StatusBadRequest, "jsontext: exceeded max depth"},
-		},
-		"InAnotherCase": {reason: "We should read names as the API server writes them.", body: strings.Replace(goodReview, `"uid"`, `"UID"`, 1), want: want{http.StatusBadRequest, "request.uid: must be set"}},
-		"WrongVersion": {
-			reason: "We should refuse v1beta1, whose answer has another form.",
-			body:   strings.Replace(goodReview, "/v1", "/v1beta1", 1),
-			want:   want{http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`},
-		},
-		"WrongKind": {reason: "We should refuse another kind.", body: strings.Replace(goodReview, "AdmissionReview", "ConversionReview", 1), want: want{http.StatusBadRequest, `kind "ConversionReview": must be "AdmissionReview"`}},
-		"NoRequest": {reason: "We should refuse a review that asks for nothing.", body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, want: want{http.StatusBadRequest, "request: must be set"}},
-		"NoUID": {
-			reason: "We should refuse a request to which no answer can be matched.",
-			body:   `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"name":"db"}}`,
-			want:   want{http.StatusBadRequest, "request.uid: must be set"},
-		},
+		"Empty":            {reason: "We should say that there is no body, rather than that it is no JSON.", want: want{http.StatusBadRequest, "the request is empty: POST an AdmissionReview"}},
+		"Truncated":        {reason: "We should refuse a body that ends too early.", body: goodReview[:len(goodReview)-1], want: want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: unexpected EOF"}},
+		"NotJSON":          {reason: "We should refuse a body that is no JSON.", body: "apiVersion: admission.k8s.io/v1", want: want{http.StatusBadRequest, "cannot decode the request as JSON: jsontext: invalid character 'a' at start of value"}},
+		"Array":            {reason: "We should refuse JSON that is no object.", body: "[" + goodReview + "]", want: want{http.StatusBadRequest, `within "": must be an object`}},
+		"Null":             {reason: "We should refuse a review that is none.", body: "null", want: want{http.StatusBadRequest, `apiVersion "": must be "admission.k8s.io/v1"`}},
+		"TwoReviews":       {reason: "We should not answer one of two reviews.", body: goodReview + goodReview, want: want{http.StatusBadRequest, "jsontext: invalid character '{' after top-level value"}},
+		"NotUTF8":          {reason: "We should refuse text that is none, since we could not write it into the log.", body: strings.Replace(goodReview, "5e1f", "5e\xff", 1), want: want{http.StatusBadRequest, `jsontext: invalid UTF-8 within "/request/uid"`}},
+		"Deep":             {reason: "We should not let ourselves be led down until we have no memory left.", body: strings.Repeat(`{"a":`, (4<<20)/5), want: want{http.StatusBadRequest, "jsontext: exceeded max depth"}},
+		"DeepInTheObject":  {reason: "We should not let ourselves be led down in what we pass on unread.", body: strings.Replace(goodReview, `"5e1f"`, `"5e1f","object":{"spec":`+strings.Repeat("[", 4<<20), 1), want: want{http.StatusBadRequest, "jsontext: exceeded max depth"}},
+		"InAnotherCase":    {reason: "We should read names as the API server writes them.", body: strings.Replace(goodReview, `"uid"`, `"UID"`, 1), want: want{http.StatusBadRequest, "request.uid: must be set"}},
+		"WrongVersion":     {reason: "We should refuse v1beta1, whose answer has another form.", body: strings.Replace(goodReview, "/v1", "/v1beta1", 1), want: want{http.StatusBadRequest, `apiVersion "admission.k8s.io/v1beta1": must be "admission.k8s.io/v1"`}},
+		"WrongKind":        {reason: "We should refuse another kind.", body: strings.Replace(goodReview, "AdmissionReview", "ConversionReview", 1), want: want{http.StatusBadRequest, `kind "ConversionReview": must be "AdmissionReview"`}},
+		"NoRequest":        {reason: "We should refuse a review that asks for nothing.", body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, want: want{http.StatusBadRequest, "request: must be set"}},
+		"NoUID":            {reason: "We should refuse a request to which no answer can be matched.", body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"name":"db"}}`, want: want{http.StatusBadRequest, "request.uid: must be set"}},
 		"WrongContentType": {reason: "We should refuse a media type that we cannot decode.", media: "application/yaml", body: goodReview, want: want{http.StatusUnsupportedMediaType, `Content-Type "application/yaml": must be application/json`}},
 		"Get":              {reason: "We should refuse any method but POST.", method: http.MethodGet, want: want{http.StatusMethodNotAllowed, "method GET: POST an AdmissionReview"}},
 		"TooLarge":         {reason: "We should read no more than the limit, and name it.", body: strings.Repeat(" ", v1beta1.MaxReviewBytes+1), want: want{http.StatusRequestEntityTooLarge, "the request is larger than 29360128 bytes"}},
@@ -481,12 +465,8 @@ func TestAnswersFirst(t *testing.T) {
 			review: strings.NewReplacer(`"CREATE"`, `"UPDATE"`, `"oldObject":null`, `"oldObject":`+boundToGold).Replace(wholeReview),
 			want:   []string{"answer false", "flush false", "log false"}, counted: "restored",
 		},
-		"Panic": {reason: "We should log and count a decision whose answer could not be sent.", class: "gold tier=gold region=us-east-1", proto: 1, panics: true, want: []string{"answer false", "log false"}, counted: "bound"},
-		"DryRun": {
-			reason: "We should log a dry run, and not count it.", class: "gold tier=gold region=us-east-1", proto: 1,
-			review: strings.Replace(wholeReview, `"dryRun":false`, `"dryRun":true`, 1),
-			want:   []string{"answer false", "flush false", "log false"},
-		},
+		"Panic":  {reason: "We should log and count a decision whose answer could not be sent.", class: "gold tier=gold region=us-east-1", proto: 1, panics: true, want: []string{"answer false", "log false"}, counted: "bound"},
+		"DryRun": {reason: "We should log a dry run, and not count it.", class: "gold tier=gold region=us-east-1", proto: 1, review: strings.Replace(wholeReview, `"dryRun":false`, `"dryRun":true`, 1), want: []string{"answer false", "flush false", "log false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inventory := newInventory(newClaimKind(), index(sqlClasses, tc.class))
@@ -744,13 +724,9 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 		flood  [][]*admissionv1.AdmissionRequest
 		most   int // reads of Leases at once: that of a PathClass has two
 	}{
-		"OtherKind": {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many)}, most: v1beta1.MaxGuardReviewsOfNamespace + 2},
-		"TwoOtherKinds": {
-			reason: "We should read for so many reviews at once, and no more.",
-			flood:  [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many), forged(rdsClasses, markedInAWS, "", many)},
-			most:   v1beta1.MaxGuardReviews + 1,
-		},
-		"SameKind": {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`, many)}, most: 2 * v1beta1.MaxGuardReviewsOfNamespace},
+		"OtherKind":     {reason: "We should read for half as many reviews of one kind, and for the one of another.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many)}, most: v1beta1.MaxGuardReviewsOfNamespace + 2},
+		"TwoOtherKinds": {reason: "We should read for so many reviews at once, and no more.", flood: [][]*admissionv1.AdmissionRequest{forged(sqlClasses, marked, "", many), forged(rdsClasses, markedInAWS, "", many)}, most: v1beta1.MaxGuardReviews + 1},
+		"SameKind":      {reason: "We should have no review wait for those that wait for a seat.", flood: [][]*admissionv1.AdmissionRequest{forged(pathClasses, "", `,"spec":{"isDefault":true}`, many)}, most: 2 * v1beta1.MaxGuardReviewsOfNamespace},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := newAPIServer()

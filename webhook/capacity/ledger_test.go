@@ -38,19 +38,11 @@ func TestReserve(t *testing.T) {
 		refused string
 		want    []Reservation
 	}{
-		"Room": {
-			reason: "We should reserve what is asked for.",
-			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 3, Reservations: []Reservation{reserved("a", 1)}}, amount: 1,
-			want: []Reservation{reserved("a", 1), reserved("new", 1)},
-		},
-		"Unlimited": {
-			reason: "We should reserve any amount of a class without a limit.",
-			ledger: Ledger{Open: true, Limits: Limits{inventory.Unlimited, inventory.Unlimited}, Used: 1 << 53}, amount: 1 << 53,
-			want: []Reservation{reserved("new", 1<<53)},
-		},
-		"Full":     {reason: "We should not reserve what claims use.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 5}, amount: 1, refused: "full: 5 of 5"},
-		"Over":     {reason: "We should reserve nothing of a class that is over a limit which was lowered.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 9}, amount: 1, refused: "full: 9 of 5"},
-		"InFlight": {reason: "We should say what may become free.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 3, Reservations: []Reservation{reserved("a", 2)}}, amount: 1, refused: "full: 5 of 5, 2 of them reserved"},
+		"Room":      {reason: "We should reserve what is asked for.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 3, Reservations: []Reservation{reserved("a", 1)}}, amount: 1, want: []Reservation{reserved("a", 1), reserved("new", 1)}},
+		"Unlimited": {reason: "We should reserve any amount of a class without a limit.", ledger: Ledger{Open: true, Limits: Limits{inventory.Unlimited, inventory.Unlimited}, Used: 1 << 53}, amount: 1 << 53, want: []Reservation{reserved("new", 1<<53)}},
+		"Full":      {reason: "We should not reserve what claims use.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 5}, amount: 1, refused: "full: 5 of 5"},
+		"Over":      {reason: "We should reserve nothing of a class that is over a limit which was lowered.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 9}, amount: 1, refused: "full: 9 of 5"},
+		"InFlight":  {reason: "We should say what may become free.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Used: 3, Reservations: []Reservation{reserved("a", 2)}}, amount: 1, refused: "full: 5 of 5, 2 of them reserved"},
 		"Namespace": {
 			reason: "We should keep a namespace within its part.",
 			ledger: Ledger{Open: true, Limits: Limits{50, 2}, Namespaces: map[string]int64{"team": 1, "other": 2}, Reservations: []Reservation{reserved("a", 1)}},
@@ -62,11 +54,8 @@ func TestReserve(t *testing.T) {
 			ledger: Ledger{Open: true, Limits: Limits{3, inventory.Unlimited}, Reservations: []Reservation{reserved("new", 3), reserved("a", 0)}}, amount: 1,
 			want: []Reservation{reserved("a", 0), {Write: writeBy("new"), Amount: 3, Turn: 1}},
 		},
-		"CrowdedByItsNamespace": {
-			reason: "We should leave room for the reservations of other namespaces.",
-			ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: many[:200]}, amount: 1, refused: "asked for by too many claims at once",
-		},
-		"CrowdedByOthers": {reason: "We should keep the ledger small.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: others}, amount: 1, refused: "asked for by too many claims at once"},
+		"CrowdedByItsNamespace": {reason: "We should leave room for the reservations of other namespaces.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: many[:200]}, amount: 1, refused: "asked for by too many claims at once"},
+		"CrowdedByOthers":       {reason: "We should keep the ledger small.", ledger: Ledger{Open: true, Limits: Limits{5, inventory.Unlimited}, Reservations: others}, amount: 1, refused: "asked for by too many claims at once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(tc.ledger.Reservations)

@@ -25,11 +25,8 @@ type situation struct {
 }
 
 var situations = map[string]situation{
-	"Creations": {uses: [][]int{{first}, {first}}, claims: []stored{{}, {}}, capacity: 1, pool: []script{{create, a}, {create, a}, {create, b}, {remove, a}, {forge, a}, {leader, first}, {leader, first}, {lose, first}}},
-	"Growth": {
-		uses: [][]int{{first}, {first}}, claims: []stored{{1, 0, 1}, {}}, capacity: 2,
-		pool: []script{{grow, a}, {grow, a}, {create, b}, {shrink, a}, {touch, a}, {remove, a}, {echo, a}, {leader, first}, {leader, first}, {lower, first}, {lose, first}},
-	},
+	"Creations":  {uses: [][]int{{first}, {first}}, claims: []stored{{}, {}}, capacity: 1, pool: []script{{create, a}, {create, a}, {create, b}, {remove, a}, {forge, a}, {leader, first}, {leader, first}, {lose, first}}},
+	"Growth":     {uses: [][]int{{first}, {first}}, claims: []stored{{1, 0, 1}, {}}, capacity: 2, pool: []script{{grow, a}, {grow, a}, {create, b}, {shrink, a}, {touch, a}, {remove, a}, {echo, a}, {leader, first}, {leader, first}, {lower, first}, {lose, first}}},
 	"TwoLedgers": {uses: [][]int{{first, second}, {second}, {first}}, claims: []stored{{}, {}, {}}, capacity: 1, pool: []script{{create, a}, {create, b}, {create, c}, {remove, b}, {leader, first}, {leader, second}}},
 }
 

@@ -95,12 +95,9 @@ func TestAttempt(t *testing.T) {
 		"Free":         {reason: "We should take a Lease that names nobody.", lease: Lease{Version: "7"}, want: want{pending: []Pending{mine}}},
 		"FreeToCreate": {reason: "We should record no base of a creation.", create: true, want: want{pending: []Pending{pending("mine", "", 0)}}},
 
-		"Exists":         {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
-		"DefaultAlready": {reason: "We should leave a Lease alone that may have made the class default.", own: &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true}},
-		"DefaultAlreadyElsewhere": {
-			reason: "We should take a seat for a class that is the default of another.",
-			own:    &Live{UID: "me-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}},
-		},
+		"Exists":                  {reason: "We should not hold a seat for a creation that cannot be stored.", create: true, own: &Live{UID: "me-0", Version: "9"}, want: want{refusal: &Refusal{Reason: Exists, Class: me}}},
+		"DefaultAlready":          {reason: "We should leave a Lease alone that may have made the class default.", own: &Live{UID: "me-1", Version: "10", Seats: x}, lease: held(me, pending("before", "9", window)), want: want{nothing: true}},
+		"DefaultAlreadyElsewhere": {reason: "We should take a seat for a class that is the default of another.", own: &Live{UID: "me-1", Version: "10", Seats: []inventory.Seat{{ClaimKind: "x", Partition: "p"}}}, want: want{pending: []Pending{mine}}},
 
 		"Mine":               {reason: "We should record every write of our class that may be in flight.", lease: held(me, pending("before", "10", window)), want: want{pending: []Pending{pending("before", "10", window), mine}}},
 		"MineOfAnOlderBase":  {reason: "We should drop an update of our class that can land no more.", lease: held(me, pending("before", "9", window)), want: want{pending: []Pending{mine}}},

@@ -50,11 +50,7 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 			lease:  Lease{Version: "7", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "10", 0), pending("2", "11", 0)}},
 			want:   object("7", "golds.example.org/me", `[{"id":"1","from":"10"},{"id":"2","from":"11"}]`),
 		},
-		"Namespaced": {
-			reason: "We should record the namespace of a class that has one.",
-			lease:  Lease{Version: "7", Holder: Holder{team, "me-1"}, Pending: []Pending{pending("1", "", 0)}},
-			want:   object("7", "silvers.example.org/team/me", `[{"id":"1"}]`),
-		},
+		"Namespaced": {reason: "We should record the namespace of a class that has one.", lease: Lease{Version: "7", Holder: Holder{team, "me-1"}, Pending: []Pending{pending("1", "", 0)}}, want: object("7", "silvers.example.org/team/me", `[{"id":"1"}]`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			encoded, err := encode(claims, tc.lease)

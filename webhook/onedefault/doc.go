@@ -10,19 +10,16 @@
 // class that may yet be stored. The next class has to write that Lease, with the resourceVersion that was read, and may do so only if
 // nothing that was read can yet become default:
 //
-//	the Lease of a seat     each write that it records           then
-//	is free                                                      take it
-//	names the class itself  keep those that may be in flight     take it, and add ours
-//	(name and uid)
-//	names another           that class is default of this seat,  refuse
-//	                        read live
-//	names another           is an update of a class that is      drop the write: the API server stores an
-//	                        gone, is another (uid), or is not    update on that version alone
-//	                        at the version to be updated
-//	names another           is a creation of a class that is     drop the write: it landed, and the class
-//	                        there, or was seen there (uid)       is no longer default of this seat
-//	names another           was seen for one in-flight window    drop the write: it did not land
-//	names another           otherwise                            it may be in flight: refuse for now
+//	the Lease of a seat     each write that it records                                          then
+//	is free                                                                                     take it
+//	names the class itself  (name and uid) keep those that may be in flight                     take it, and add ours
+//	names another           that class is default of this seat, read live                       refuse
+//	names another           is an update of a class that is gone, is another (uid), or is       drop the write: the API server stores
+//	                        not at the version to be updated                                    an update on that version alone
+//	names another           is a creation of a class that is there, or was seen there (uid)     drop the write: it landed, and the class
+//	                                                                                            is no longer default of this seat
+//	names another           was seen for one in-flight window                                   drop the write: it did not land
+//	names another           otherwise                                                           it may be in flight: refuse for now
 //
 // If all writes are dropped, the Lease counts as free. A default that no Lease names, because it is older than the Lease, stands in the
 // way, too, while it is default.
