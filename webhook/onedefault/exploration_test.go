@@ -159,29 +159,32 @@ func (w world) clone() world {
 
 // key has everything that distinguishes states.
 func (w *world) key(b []byte) []byte {
-	number := func(n int) { b = append(strconv.AppendInt(b, int64(n), 36), ' ') }
-	flag := func(f bool, c byte) {
-		if f {
-			b = append(b, c)
+	number := func(numbers ...int) {
+		for _, n := range numbers {
+			b = append(strconv.AppendInt(b, int64(n), 36), ' ')
 		}
+	}
+	flags := func(all ...bool) {
+		for i, f := range all {
+			if f {
+				b = append(b, byte('A'+i))
+			}
+		}
+		b = append(b, ' ')
 	}
 	pending := func(all []Pending) {
 		for _, p := range all {
 			b = append(b, p.ID...)
-			flag(p.Left > 0, '*')
-			b = append(b, ',')
+			flags(p.Left > 0)
 		}
 	}
 	lease := func(l *Lease) {
 		b = append(append(append(append(b, l.Version...), ':'), l.Holder.Kind...), l.Holder.UID...)
-		flag(l.Landed, '+')
-		b = append(b, '[')
+		flags(l.Landed)
 		pending(l.Pending)
 	}
 	for _, o := range w.objects {
-		number(o.uid)
-		number(o.version)
-		number(int(o.seats))
+		number(o.uid, o.version, int(o.seats))
 	}
 	for i := range w.leases {
 		number(w.writes[i])
@@ -190,7 +193,7 @@ func (w *world) key(b []byte) []byte {
 	for i := range w.processes {
 		p := &w.processes[i]
 		number(p.state)
-		flag(p.abandoned, '#')
+		flags(p.abandoned)
 		if p.state == collecting || p.state == deleting {
 			lease(&p.lease)
 			continue
@@ -205,23 +208,15 @@ func (w *world) key(b []byte) []byte {
 			b = append(b, ' ')
 			continue
 		}
-		number(int(a.phase))
-		number(a.at)
-		flag(a.refusal != nil, 'r')
+		number(int(a.phase), a.at, len(a.request.Seats), len(a.toRead))
+		flags(a.refusal != nil)
 		for i := range a.seats {
 			s := &a.seats[i]
-			flag(s.known, 'k')
-			flag(s.judged, 'j')
-			flag(s.already, 'a')
-			flag(s.wrote, 'w')
-			flag(s.toTakeOut, 'o')
-			flag(s.reread, 'O')
+			flags(s.known, s.judged, s.already, s.wrote, s.toTakeOut, s.reread)
 			lease(&s.lease)
 			b = append(b, ']')
 			pending(s.inFlight)
 		}
-		number(len(a.request.Seats))
-		number(len(a.toRead))
 		if len(a.toRead) > 0 {
 			for _, r := range a.read {
 				b = append(append(append(append(b, r.class.Kind...), r.live.UID...), '@'), r.live.Version...)
@@ -231,9 +226,7 @@ func (w *world) key(b []byte) []byte {
 			}
 		}
 	}
-	number(w.version)
-	number(w.uid)
-	number(int(w.landed)) //nolint:gosec // It has a bit for each of few uids.
+	number(w.version, w.uid, int(w.landed)) //nolint:gosec // It has a bit for each of few uids.
 	return b
 }
 
