@@ -328,17 +328,9 @@ func TestExpressionOutcomes(t *testing.T) {
 			http.StatusOK,
 			[]string{`"code":422`, "spec.n: Invalid value", "make it shorter"},
 		},
-		"Invalid": {"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`, http.StatusServiceUnavailable, []string{"spec.classes.fits[Size].expression: line 1, column"}},
-		"Selector": {
-			"We should refuse a selector that is none.",
-			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK,
-			[]string{`"code":422`, "spec.selector.expression"},
-		},
-		"SelectorOfText": {
-			"We should bind by the selector of an expression.",
-			func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK,
-			[]string{`"patch"`, `"reason":"MatchingClass"`},
-		},
+		"Invalid":        {"We should bind nothing by an expression that does not compile (503).", fits("class.metadata.name =="), `"size":1`, http.StatusServiceUnavailable, []string{"spec.classes.fits[Size].expression: line 1, column"}},
+		"Selector":       {"We should refuse a selector that is none.", func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "claim.spec.tier + ' in'" }, `"tier":"a,b"`, http.StatusOK, []string{`"code":422`, "spec.selector.expression"}},
+		"SelectorOfText": {"We should bind by the selector of an expression.", func(s *v1beta1.ClaimKindSpec) { s.Selector.Expression = "'tier=' + claim.spec.tier" }, `"tier":"gold"`, http.StatusOK, []string{`"patch"`, `"reason":"MatchingClass"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := newClaimKind(tc.kind)

@@ -38,11 +38,7 @@ func TestGuardLeavesAlone(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
-		"Deletion": {
-			reason:  "We should leave a deletion alone, which has no object.",
-			request: newGuardRequest(sqlClasses, "", "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
-			want:    "NotACreationOrUpdate",
-		},
+		"Deletion": {reason: "We should leave a deletion alone, which has no object.", request: newGuardRequest(sqlClasses, "", "", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }), want: "NotACreationOrUpdate"},
 		"Subresource": {
 			reason:  "We should leave a subresource alone, whose object may be of another kind.",
 			request: newGuardRequest(sqlClasses, `{}`, `{}`, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }),
@@ -585,11 +581,8 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 		change func(*v1beta1.ClaimKindSpec)
 		fault  string
 	}{
-		"Alone": {reason: "We should not decide without classes that may be default.", change: func(*v1beta1.ClaimKindSpec) {}, fault: v1beta1.ReasonClassKindMissing},
-		"UnknownValue": {
-			reason: "We should not decide without them where no claim can be bound for another reason.",
-			change: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "Cheapest" }, fault: v1beta1.ReasonUnknownValue,
-		},
+		"Alone":        {reason: "We should not decide without classes that may be default.", change: func(*v1beta1.ClaimKindSpec) {}, fault: v1beta1.ReasonClassKindMissing},
+		"UnknownValue": {reason: "We should not decide without them where no claim can be bound for another reason.", change: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = "Cheapest" }, fault: v1beta1.ReasonUnknownValue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()

@@ -101,16 +101,10 @@ func TestMetricsOfClaims(t *testing.T) {
 			},
 			request: newRequest(wantsGold), want: []string{as("unavailable"), fmt.Sprintf(asked, "failed"), chosen, looked},
 		},
-		"Fault": {reason: "We should name the kind whose registration is at fault.", kind: faulty, request: newRequest(wantsGold), want: []string{as("unavailable")}},
-		"Closed": {
-			reason: "We should name no kind while we know none.", change: func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot },
-			request: newRequest(wantsGold), want: []string{fmt.Sprintf(bare, "unavailable")},
-		},
-		"NotRegistered": {
-			reason: "We should name no kind that nobody registered.", change: func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) },
-			request: newRequest(wantsGold, unheardOf), want: []string{fmt.Sprintf(bare, "untouched")},
-		},
-		"NoReview": {reason: "We should not count what no API server sends.", request: newRequest(`[]`)},
+		"Fault":         {reason: "We should name the kind whose registration is at fault.", kind: faulty, request: newRequest(wantsGold), want: []string{as("unavailable")}},
+		"Closed":        {reason: "We should name no kind while we know none.", change: func(b *Binder) { b.Snapshot = selector.NewInventory().Snapshot }, request: newRequest(wantsGold), want: []string{fmt.Sprintf(bare, "unavailable")}},
+		"NotRegistered": {reason: "We should name no kind that nobody registered.", change: func(b *Binder) { b.ClaimKind = asClaimKind(false, nil) }, request: newRequest(wantsGold, unheardOf), want: []string{fmt.Sprintf(bare, "untouched")}},
+		"NoReview":      {reason: "We should not count what no API server sends.", request: newRequest(`[]`)},
 	} {
 		inDryRunToo(t, name, tc.request, func(t *testing.T, request *admissionv1.AdmissionRequest) {
 			kind, classes := cmp.Or(tc.kind, newClaimKind()), gold

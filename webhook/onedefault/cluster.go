@@ -70,15 +70,13 @@ func (c *Cluster) WriteLease(ctx context.Context, seat inventory.Seat, l Lease) 
 	if l.Holder.UID == "" {
 		return c.delete(ctx, LeaseName(seat), l)
 	}
-	object, err := encode(seat, l)
-	if err != nil {
-		return err
-	}
+	object := encode(seat, l)
 	if !c.Sightings.mayTake(object.Name, &l) {
 		return fmt.Errorf("%q classes%s are, or were, the default of %d partitions or claim kinds, and may be of no more: "+
 			"take the mark from some; classbind deletes the Leases of those without a default after about two minutes",
 			l.Holder.Kind, inventory.Seat{Namespace: l.Holder.Namespace}.In(), v1beta1.MaxSeatLeases)
 	}
+	var err error
 	if l.Version == "" {
 		_, err = c.Leases.Create(ctx, object, metav1.CreateOptions{})
 	} else {
@@ -132,20 +130,17 @@ func IsToken(text string) bool {
 	return len(text) <= v1beta1.MaxUIDBytes && token.MatchString(text)
 }
 
-func encode(seat inventory.Seat, l Lease) (*coordinationv1.Lease, error) {
+func encode(seat inventory.Seat, l Lease) *coordinationv1.Lease {
 	// An API server creates a Lease that it is to update, where there is none, unless the update has a uid.
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(seat), ResourceVersion: l.Version, UID: l.UID}}
 	if seat.Partition != "" {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1beta1.SeatAnnotation, describe(seat))
 	}
-	text, err := json.Marshal(l.Pending)
-	if err != nil {
-		return nil, err
-	}
+	text, _ := json.Marshal(l.Pending) // It has strings.
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1beta1.HolderUIDAnnotation, string(l.Holder.UID))
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1beta1.HolderPendingAnnotation, string(text))
 	object.Spec.HolderIdentity = new(l.Holder.String())
-	return object, nil
+	return object
 }
 
 // decode a Lease, which somebody may have edited. A malformed one is an error: to take it for free might make two defaults.

@@ -53,8 +53,7 @@ func TestLeaseIsReadAsItWasWritten(t *testing.T) {
 		"Namespaced": {reason: "We should record the namespace of a class that has one.", lease: Lease{Version: "7", Holder: Holder{team, "me-1"}, Pending: []Pending{pending("1", "", 0)}}, want: object("7", "silvers.example.org/team/me", `[{"id":"1"}]`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			encoded, err := encode(claims, tc.lease)
-			require.NoError(t, err)
+			encoded := encode(claims, tc.lease)
 			assert.Equal(t, tc.want, encoded, tc.reason)
 			got, err := decode(tc.want)
 			require.NoError(t, err)
@@ -68,8 +67,7 @@ func TestLeaseOfAPartition(t *testing.T) {
 	s := claims
 	s.Namespace, s.Partition = "team", strings.Repeat("Ä\n", 1000)
 	l := held(me, pending("1", "10", 0))
-	encoded, err := encode(s, l)
-	require.NoError(t, err)
+	encoded := encode(s, l)
 	text := encoded.Annotations[v1beta1.SeatAnnotation]
 	assert.True(t, strings.HasPrefix(text, `claim kind "claims.example.org" in namespace "team", partition "Ä\\nÄ\\n`), "We should say which seat it is: %s", text)
 	assert.Less(t, len(text), 300, "We should not copy a partition of any length.")
@@ -79,12 +77,7 @@ func TestLeaseOfAPartition(t *testing.T) {
 }
 
 // newLease of me, which is updated.
-func newLease(t *testing.T) *coordinationv1.Lease {
-	t.Helper()
-	l, err := encode(claims, held(me, pending("1", "10", 0)))
-	require.NoError(t, err)
-	return l
-}
+func newLease() *coordinationv1.Lease { return encode(claims, held(me, pending("1", "10", 0))) }
 
 func TestDecodeRefuses(t *testing.T) {
 	identity := func(text string) func(*coordinationv1.Lease) {
@@ -118,7 +111,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"SomebodyElsesOnly": {"We should not take the Lease of a leader for ours.", func(l *coordinationv1.Lease) { identity("classbind-7d9f_5e1f")(l); l.Annotations = nil }, `"classbind-7d9f_5e1f"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLease(t)
+			l := newLease()
 			tc.edit(l)
 			l.Namespace = "classbind-system"
 			got, err := decode(l)
@@ -126,7 +119,7 @@ func TestDecodeRefuses(t *testing.T) {
 			assert.Zero(t, got, tc.reason)
 		})
 	}
-	l := newLease(t)
+	l := newLease()
 	identity(strings.Repeat("x", 1<<20))(l)
 	_, err := decode(l)
 	assert.Less(t, len(err.Error()), 1000, "We should not log what somebody wrote there at full length.")
@@ -161,7 +154,7 @@ var (
 
 func TestClusterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // Time stands still.
-		malformed := newLease(t)
+		malformed := newLease()
 		malformed.Annotations = nil
 		for name, tc := range map[string]struct {
 			reason string
@@ -170,7 +163,7 @@ func TestClusterLease(t *testing.T) {
 			want   Lease
 			text   string // of an error
 		}{
-			"Held":      {reason: "We should read who holds it, and take it for new.", object: newLease(t), want: held(me, pending("1", "10", window))},
+			"Held":      {reason: "We should read who holds it, and take it for new.", object: newLease(), want: held(me, pending("1", "10", window))},
 			"NotThere":  {reason: "We should take a Lease that there is not for a free one.", err: notFound},
 			"Malformed": {reason: "We should not take a Lease for free that we do not understand.", object: malformed, text: "kubectl delete lease"},
 			"Forbidden": {reason: "We should not take a Lease for free that we may not read.", err: forbidden, text: "no rule"},
@@ -233,8 +226,7 @@ func TestClusterWriteLease(t *testing.T) {
 					"We should delete what was read alone.")
 				return
 			}
-			encoded, err := encode(claims, lease)
-			require.NoError(t, err)
+			encoded := encode(claims, lease)
 			written := f.Actions()[0].(interface{ GetObject() runtime.Object }).GetObject()
 			assert.Equal(t, encoded, written, "We should write what is asked, with the version that was read.")
 		})
@@ -306,7 +298,7 @@ func TestCollect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stored := newLease(t)
+				stored := newLease()
 				stored.UID, stored.ResourceVersion = "lease-1", "7"
 				if tc.free {
 					stored.Spec.HolderIdentity = nil
@@ -340,7 +332,7 @@ func TestCollect(t *testing.T) {
 func TestSightings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		stored, f, events := newLease(t), &clienttesting.Fake{}, apiwatch.NewFake()
+		stored, f, events := newLease(), &clienttesting.Fake{}, apiwatch.NewFake()
 		f.AddReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, stored.DeepCopy(), nil })
 		f.AddReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			fields := a.(clienttesting.ListAction).GetListRestrictions().Fields.String()
@@ -359,9 +351,7 @@ func TestSightings(t *testing.T) {
 			return all
 		}
 		write := func(all ...Pending) {
-			var err error
-			stored, err = encode(claims, held(me, all...))
-			require.NoError(t, err)
+			stored = encode(claims, held(me, all...))
 		}
 		go cluster.Sightings.Watch(ctx, cluster.Leases)
 		synctest.Wait()
@@ -394,7 +384,7 @@ func TestSightings(t *testing.T) {
 }
 
 func TestStoredClasses(t *testing.T) {
-	cluster, _ := newCluster(newLease(t), nil)
+	cluster, _ := newCluster(newLease(), nil)
 	landed := func() bool {
 		l, err := cluster.Lease(t.Context(), claims)
 		require.NoError(t, err)
