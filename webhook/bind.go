@@ -137,7 +137,8 @@ func (b *Binder) await(ctx context.Context, claimKind string, claims metav1.Grou
 	view := b.Snapshot()[claimKind]
 	if view != nil && view.Kind.Revision == inventory.RevisionOf(k) && !view.Kind.Reads(claims) {
 		return nil, fmt.Errorf("claim kind %q: its paths are written for version %q of %s, and the API server sends these claims as %q: "+
-			"write the paths for a version that is served, and set spec.claims.version to it", k.Name, view.Kind.Version, k.Resource(), claims.Version)
+			"write the paths for a version that is served, and set spec.claims.version to it",
+			k.Name, view.Kind.Version, k.Resource(), claims.Version)
 	}
 	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, registrationWait, true, func(context.Context) (bool, error) {
 		view = b.Snapshot()[claimKind]

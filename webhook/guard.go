@@ -215,7 +215,8 @@ func takes(snapshot selector.Snapshot, class, before *inventory.Class, ask *oned
 		case untold != nil:
 			problem := field.Invalid(field.NewPath("metadata", "name"), field.OmitValueType{},
 				fmt.Sprintf("it cannot become default, because the claims that it would serve cannot be determined: %v", untold))
-			return denied(apierrors.NewInvalid(class.Kind.GroupVersionKind.GroupKind(), class.Name, field.ErrorList{problem}), "SeatUnknown"), nil
+			kind := class.Kind.GroupVersionKind.GroupKind()
+			return denied(apierrors.NewInvalid(kind, class.Name, field.ErrorList{problem}), "SeatUnknown"), nil
 		case len(seats) == 0:
 			return untouched("NoClaimKind"), nil
 		}

@@ -19,7 +19,8 @@ import (
 
 // outcomes of the reviews of claims.
 var outcomes = []string{
-	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied", "restored", "untouched", "malformed", "unavailable", "throttled",
+	"bound", "unmatched_admitted", "unmatched_waiting", "unmatched_denied",
+	"restored", "untouched", "malformed", "unavailable", "throttled",
 }
 
 var readOutcomes = map[selector.LiveRead]string{
