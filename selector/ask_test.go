@@ -113,8 +113,7 @@ func TestDeepFieldsAreTooLong(t *testing.T) {
 	}
 }
 
-// TestExpressionsAgreeLater has claims with fields of every sort decided on when they are
-// created, and later from their Ask.
+// TestExpressionsAgreeLater has claims with fields of every sort decided on when they are created, and later from their Ask.
 func TestExpressionsAgreeLater(t *testing.T) {
 	worlds := map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
 		"Fits":     fits("claim.spec.b >= class.spec.size", "!has(claim.spec.c) || claim.spec.c.size() > 0"),

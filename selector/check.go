@@ -30,9 +30,8 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("it names the class %q, which is %s", r.Class, r.Text)
 }
 
-// Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what
-// became of the claim, and the reason why it may not, nil if it may. The selector of the claim does not count.
-// The error is like that of Decide.
+// Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what became of the claim, and the reason
+// why it may not, nil if it may. The selector of the claim does not count. The error is like that of Decide.
 func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object map[string]any) (claim.Intake, *Refused, error) {
 	if v.Fault != nil {
 		return in, nil, v.Fault

@@ -48,31 +48,11 @@ func TestRead(t *testing.T) {
 		claim  string
 		want   want
 	}{
-		"NoSpec": {
-			reason: "We should take a claim without a spec for one without an opinion",
-			claim:  `{metadata: {name: db}}`,
-			want:   want{selector: "nil"},
-		},
-		"SpecIsNull": {
-			reason: "We should take null for absent",
-			claim:  `{spec: null, metadata: null}`,
-			want:   want{selector: "nil"},
-		},
-		"SelectorIsNull": {
-			reason: "We should take null for absent",
-			claim:  `{spec: {classSelector: null, classRef: null, resourceRef: null}, metadata: {annotations: null}}`,
-			want:   want{selector: "nil"},
-		},
-		"EmptySelector": {
-			reason: "We should tell an empty selector, which selects everything, from none",
-			claim:  `{spec: {classSelector: {}}}`,
-			want:   want{selector: ""},
-		},
-		"EmptyParts": {
-			reason: "We should take null parts of a selector for absent ones, as the API server does",
-			claim:  `{spec: {classSelector: {matchLabels: null, matchExpressions: []}}}`,
-			want:   want{selector: ""},
-		},
+		"NoSpec":         {reason: "We should take a claim without a spec for one without an opinion", claim: `{metadata: {name: db}}`, want: want{selector: "nil"}},
+		"SpecIsNull":     {reason: "We should take null for absent", claim: `{spec: null, metadata: null}`, want: want{selector: "nil"}},
+		"SelectorIsNull": {reason: "We should take null for absent", claim: `{spec: {classSelector: null, classRef: null, resourceRef: null}, metadata: {annotations: null}}`, want: want{selector: "nil"}},
+		"EmptySelector":  {reason: "We should tell an empty selector, which selects everything, from none", claim: `{spec: {classSelector: {}}}`, want: want{selector: ""}},
+		"EmptyParts":     {reason: "We should take null parts of a selector for absent ones, as the API server does", claim: `{spec: {classSelector: {matchLabels: null, matchExpressions: []}}}`, want: want{selector: ""}},
 		"LabelsAndExpressions": {
 			reason: "We should require labels and expressions",
 			claim: `{spec: {classSelector: {matchLabels: {tier: gold}, matchExpressions: [
@@ -85,16 +65,8 @@ func TestRead(t *testing.T) {
 			claim:  `{spec: {classRef: ""}}`,
 			want:   want{selector: "nil", settled: "spec.classRef"},
 		},
-		"ClassReferenceIsAnEmptyObject": {
-			reason: "We should take an empty object for set",
-			claim:  `{spec: {classRef: {}}}`,
-			want:   want{selector: "nil", settled: "spec.classRef"},
-		},
-		"SkipIfSetIsFalse": {
-			reason: "We should take any value but null for set",
-			claim:  `{spec: {resourceRef: false}}`,
-			want:   want{selector: "nil", settled: "spec.resourceRef"},
-		},
+		"ClassReferenceIsAnEmptyObject": {reason: "We should take an empty object for set", claim: `{spec: {classRef: {}}}`, want: want{selector: "nil", settled: "spec.classRef"}},
+		"SkipIfSetIsFalse":              {reason: "We should take any value but null for set", claim: `{spec: {resourceRef: false}}`, want: want{selector: "nil", settled: "spec.resourceRef"}},
 		"SettledWithMalformedSelector": {
 			reason: "We should not judge the selector of a claim that is not ours to bind",
 			claim:  `{spec: {classRef: {name: gold}, classSelector: gold}}`,
@@ -221,31 +193,11 @@ func TestRead(t *testing.T) {
 			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
 			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values[1]", wrongType}}, message: "must be a string"},
 		},
-		"SelectorIsAString": {
-			reason: "We should not take the annotation's syntax in the field",
-			claim:  `{spec: {classSelector: tier=gold}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
-		},
-		"SelectorIsAList": {
-			reason: "We should ask for an object",
-			claim:  `{spec: {classSelector: [{matchLabels: {tier: gold}}]}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
-		},
-		"SelectorIsANumber": {
-			reason: "We should ask for an object",
-			claim:  `{spec: {classSelector: 3}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
-		},
-		"SpecIsAString": {
-			reason: "We should name the field that is no object, not the one that cannot be in it",
-			claim:  `{spec: gold}`,
-			want:   want{errs: []fieldFailed{{"spec", wrongType}}},
-		},
-		"SpecIsAList": {
-			reason: "We should name the field that is no object, not the one that cannot be in it",
-			claim:  `{spec: []}`,
-			want:   want{errs: []fieldFailed{{"spec", wrongType}}},
-		},
+		"SelectorIsAString": {reason: "We should not take the annotation's syntax in the field", claim: `{spec: {classSelector: tier=gold}}`, want: want{errs: []fieldFailed{{"spec.classSelector", wrongType}}}},
+		"SelectorIsAList":   {reason: "We should ask for an object", claim: `{spec: {classSelector: [{matchLabels: {tier: gold}}]}}`, want: want{errs: []fieldFailed{{"spec.classSelector", wrongType}}}},
+		"SelectorIsANumber": {reason: "We should ask for an object", claim: `{spec: {classSelector: 3}}`, want: want{errs: []fieldFailed{{"spec.classSelector", wrongType}}}},
+		"SpecIsAString":     {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: gold}`, want: want{errs: []fieldFailed{{"spec", wrongType}}}},
+		"SpecIsAList":       {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: []}`, want: want{errs: []fieldFailed{{"spec", wrongType}}}},
 		"Annotation": {
 			reason: "We should read the annotation as kubectl reads its --selector",
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`,
@@ -261,11 +213,7 @@ func TestRead(t *testing.T) {
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: " \t\n"}}}`,
 			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none"},
 		},
-		"AnnotationAndNullField": {
-			reason: "We should take null for absent",
-			claim:  `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
-			want:   want{selector: "tier=gold"},
-		},
+		"AnnotationAndNullField": {reason: "We should take null for absent", claim: `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, want: want{selector: "tier=gold"}},
 		"AnnotationAndField": {
 			reason: "We should not guess which of two is meant",
 			claim:  `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
@@ -291,11 +239,7 @@ func TestRead(t *testing.T) {
 			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`,
 			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10"},
 		},
-		"AnnotationIsANumber": {
-			reason: "We should refuse what no annotation can be",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: 3}}}`,
-			want:   want{errs: []fieldFailed{{annotated, wrongType}}},
-		},
+		"AnnotationIsANumber": {reason: "We should refuse what no annotation can be", claim: `{metadata: {annotations: {classbind.io/class-selector: 3}}}`, want: want{errs: []fieldFailed{{annotated, wrongType}}}},
 		"AnnotationsIsAList": {
 			reason: "We should name the field that is no object",
 			claim:  `{metadata: {annotations: [classbind.io/class-selector]}}`,
@@ -332,23 +276,11 @@ func TestReadOtherPaths(t *testing.T) {
 		selector, settled string
 		errs              []fieldFailed
 	}{
-		"Selector": {
-			reason: "We should read the selector where the kind says", claim: `{selector: {matchLabels: {tier: gold}}}`, selector: "tier=gold",
-		},
-		"Settled": {
-			reason: "We should name the path that is set", claim: `{spec: {source: {ref: x}}}`, settled: "spec.source.ref",
-		},
-		"ParentIsNull": {
-			reason: "We should take null for absent on the way to a field", claim: `{spec: {source: null, resourceRef: x}}`, settled: "spec.resourceRef",
-		},
-		"ParentIsNoObject": {
-			reason: "We should name the parent that is no object", claim: `{spec: {template: x}}`,
-			errs: []fieldFailed{{"spec.template", field.ErrorTypeTypeInvalid}},
-		},
-		"ParentIsNoObjectInASettledClaim": {
-			reason: "We should leave a settled claim alone, whatever else is in it", claim: `{spec: {source: x, resourceRef: y}}`,
-			settled: "spec.resourceRef",
-		},
+		"Selector":                        {reason: "We should read the selector where the kind says", claim: `{selector: {matchLabels: {tier: gold}}}`, selector: "tier=gold"},
+		"Settled":                         {reason: "We should name the path that is set", claim: `{spec: {source: {ref: x}}}`, settled: "spec.source.ref"},
+		"ParentIsNull":                    {reason: "We should take null for absent on the way to a field", claim: `{spec: {source: null, resourceRef: x}}`, settled: "spec.resourceRef"},
+		"ParentIsNoObject":                {reason: "We should name the parent that is no object", claim: `{spec: {template: x}}`, errs: []fieldFailed{{"spec.template", field.ErrorTypeTypeInvalid}}},
+		"ParentIsNoObjectInASettledClaim": {reason: "We should leave a settled claim alone, whatever else is in it", claim: `{spec: {source: x, resourceRef: y}}`, settled: "spec.resourceRef"},
 		"MalformedSelector": {
 			reason: "We should name the field where the kind says", claim: `{selector: {matchExpressions: [{key: a, operator: In}]}}`,
 			errs: []fieldFailed{{"selector.matchExpressions[0].values", field.ErrorTypeRequired}},
@@ -719,13 +651,8 @@ func TestPrecedence(t *testing.T) {
 		"Shadowed":  {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
 		"Elsewhere": {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
 		"Unread":    {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
-		"NotListed": {
-			reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}},
-		},
-		"KindNamed": {
-			reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference,
-			unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"},
-		},
+		"NotListed": {reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}}},
+		"KindNamed": {reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference, unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"}},
 		"SameKindNamed": {
 			reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference,
 			kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}},

@@ -41,8 +41,7 @@ type ClaimKind struct {
 	Tally *Tally
 	// Room is how much of a class is taken, for a claim of a namespace. Nil does not know: each class counts as empty.
 	Room func(namespace string, c *inventory.Class) Room
-	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the
-	// status. It is for texts alone.
+	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the status. It is for texts alone.
 	CannotBindLater atomic.Bool
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
@@ -77,14 +76,12 @@ func (k *ClaimKind) Same(o *ClaimKind) bool {
 		reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 
-// CountsClaims reports whether the claims of each class are counted: for the strategy, or for
-// one of the ClassKinds that serve the kind.
+// CountsClaims reports whether the claims of each class are counted: for the strategy, or for one of the ClassKinds that serve the kind.
 func CountsClaims(k *v1beta1.ClaimKind, serving ...*v1beta1.ClassKind) bool {
 	return strategies[k.Spec.Choice.Strategy].Counted || slices.ContainsFunc(serving, (*v1beta1.ClassKind).CountsClaims)
 }
 
-// WatchesClaims reports whether the claims of a kind are watched: because they are counted, or
-// because they are bound later.
+// WatchesClaims reports whether the claims of a kind are watched: because they are counted, or because they are bound later.
 func WatchesClaims(k *v1beta1.ClaimKind, serving ...*v1beta1.ClassKind) bool {
 	return k.Spec.WhenUnmatched == v1beta1.BindLater || CountsClaims(k, serving...)
 }
@@ -142,8 +139,7 @@ func (r *reserved) conflict(first *reserved) *inventory.Fault {
 		r.by, first.by, r.resource, fields.Path(r.place.Names()))
 }
 
-// ConflictOf a ClaimKind is its fault if one of these comes first by name and has the same
-// resource and reference, nil if none does.
+// ConflictOf a ClaimKind is its fault if one of these comes first by name and has the same resource and reference, nil if none does.
 func ConflictOf(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) *inventory.Fault {
 	own := reservedBy(k)
 	first := own
@@ -175,8 +171,7 @@ func (all claimKinds) resolve(v *View) {
 	}
 }
 
-// rivals are the names of the claim kinds with the same resource and reference as this one,
-// nil for nil.
+// rivals are the names of the claim kinds with the same resource and reference as this one, nil for nil.
 func (all claimKinds) rivals(k *ClaimKind) (names []string) {
 	if k == nil {
 		return nil
@@ -189,10 +184,9 @@ func (all claimKinds) rivals(k *ClaimKind) (names []string) {
 	return names
 }
 
-// unknownValue is the fault of a ClaimKind with a value that this release does not
-// know, nil if there is none. Another release accepted it: to use the default instead
-// would permanently bind claims in a way nobody configured. An absent value is the default: the
-// API server fills that in, except for a field that its CRD does not have yet.
+// unknownValue is the fault of a ClaimKind with a value that this release does not know, nil if there is none. Another release accepted it:
+// to use the default instead would permanently bind claims in a way nobody configured. An absent value is the default: the API server fills
+// that in, except for a field that its CRD does not have yet.
 func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	strategyNames := make([]v1beta1.Strategy, 0, len(strategies))
 	for name := range strategies {
@@ -259,8 +253,7 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	return nil
 }
 
-// OfPaths reports whether a fault with this reason is that of a registration that does not fit the
-// schema of its claims.
+// OfPaths reports whether a fault with this reason is that of a registration that does not fit the schema of its claims.
 func OfPaths(reason string) bool {
 	return reason == v1beta1.ReasonReferencePruned || reason == v1beta1.ReasonPathsInvalid
 }

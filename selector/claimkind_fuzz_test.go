@@ -88,8 +88,7 @@ var (
 	keyPattern  = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 )
 
-// knownValues reports whether this release knows all values of the enums. An absent value
-// is the default.
+// knownValues reports whether this release knows all values of the enums. An absent value is the default.
 func knownValues(s *v1beta1.ClaimKindSpec) bool {
 	_, strategy := strategies[s.Choice.Strategy]
 	form := slices.ContainsFunc(claim.Forms, func(f claim.Form) bool { return f.Name == s.Reference.Form })
@@ -102,8 +101,7 @@ func knownValues(s *v1beta1.ClaimKindSpec) bool {
 		slices.Contains([]v1beta1.FailurePolicy{"", v1beta1.Fail, v1beta1.Ignore}, s.Admission.FailurePolicy)
 }
 
-// admissible reports whether the schema allows the path of the reference: only then is it
-// sure to fit into a patch.
+// admissible reports whether the schema allows the path of the reference: only then is it sure to fit into a patch.
 func admissible(s *v1beta1.ClaimKindSpec) bool {
 	place := s.Reference.Place
 	key := (place.Path == "" && s.Reference.Form == v1beta1.Name) && keyPattern.MatchString(string(place.Label+place.Annotation))

@@ -38,25 +38,20 @@ type Decider struct {
 	Gates []Gate
 	// Patient sets no limit to the classes that gates refuse a claim. It is for a command, whose user waits for it.
 	Patient bool
-	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants,
-	// know nothing.
+	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants, know nothing.
 	Grants func() *access.Grants
-	// Live reads the classes that a claim asks for, when no known class is left: the
-	// class may be new. Nil reads none.
+	// Live reads the classes that a claim asks for, when no known class is left: the class may be new. Nil reads none.
 	Live func(context.Context, *View, claim.Claim) (*View, error)
 	// Class reads a class that a claim of this namespace names, when it is not known: it may be new. It returns nil
 	// if there is none. Nil reads none.
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
-	// Related reads an object that a claim of this namespace names, when it is not known: it
-	// may be new. It returns nil if there is none. The namespace is ignored for an object that has none. Nil
-	// reads none.
+	// Related reads an object that a claim of this namespace names, when it is not known: it may be new. It returns nil if there is none.
+	// The namespace is ignored for an object that has none. Nil reads none.
 	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
-	// Deadline limits all that a decision asks of others. It is called only when there is
-	// something to ask. Nil means the context as it is.
+	// Deadline limits all that a decision asks of others. It is called only when there is something to ask. Nil means the context as it is.
 	Deadline func(context.Context) (context.Context, context.CancelFunc)
-	// Costly waits until another decision for a claim of this namespace may take long, and
-	// returns what to call after it. It is called once a decision has cost
-	// FreeExpressionCost. Nil lets all go on.
+	// Costly waits until another decision for a claim of this namespace may take long, and returns what to call after it. It is called once
+	// a decision has cost FreeExpressionCost. Nil lets all go on.
 	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
 	Fresh func() uint64
@@ -103,17 +98,14 @@ func (m Mode) uncounted() Mode {
 type Gate struct {
 	// Of reports whether the gate has to do with the claims of a kind. Nil means all.
 	Of func(*ClaimKind) bool
-	// Reason is one word, for programs. Text reads after a number of classes, and after
-	// "is".
+	// Reason is one word, for programs. Text reads after a number of classes, and after "is".
 	Reason, Text string
-	// Admits may ask others, until the context ends, and may be asked about a class again.
-	// An error ends the decision, because nobody knows then. It may reserve something only
-	// if the mode commits. With Explain, several goroutines call it at once.
+	// Admits may ask others, until the context ends, and may be asked about a class again. An error ends the decision, because nobody knows
+	// then. It may reserve something only if the mode commits. With Explain, several goroutines call it at once.
 	Admits func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
-// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an
-// unanswered read.
+// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read.
 func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, err error) {
 	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
@@ -183,8 +175,7 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 	return nil
 }
 
-// draw a class from a view. If the mode commits, the memory of the strategy may have
-// changed meanwhile: then it draws again.
+// draw a class from a view. If the mode commits, the memory of the strategy may have changed meanwhile: then it draws again.
 func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
 	claim := decision.subject()
 	for {
@@ -258,9 +249,8 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 	return true
 }
 
-// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly
-// only if no other class fits: else one class could refuse every claim with longer fields. It is an
-// error if it is nobody's fault that classes were not judged.
+// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
+// class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
 func (d *Decision) settle(found bool) error {
 	f := d.facts
 	switch {
@@ -439,12 +429,10 @@ type Decision struct {
 	Dropped Dropped
 	DropErr error
 	dropErr *inventory.Class
-	// Unjudged and Skipped count the classes for which no expression was evaluated, because
-	// those for other classes cost too much. The strategy may prefer one that is unjudged to
-	// Class, and none that was skipped.
+	// Unjudged and Skipped count the classes for which no expression was evaluated, because those for other classes cost too much. The
+	// strategy may prefer one that is unjudged to Class, and none that was skipped.
 	Unjudged, Skipped int
-	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where
-	// that is not known.
+	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where that is not known.
 	Usable []*inventory.Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
@@ -475,8 +463,7 @@ func (d *Decision) Denied() bool {
 	return d.Drawn() && d.Class == nil && !d.Unneeded() && (d.View.Kind.Deny || d.Lacks != "")
 }
 
-// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is
-// nothing to tell.
+// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is nothing to tell.
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
 		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
@@ -555,8 +542,7 @@ func (d *Decision) Reason() string {
 	return "MatchingClass"
 }
 
-// DroppedText is how many classes each filter dropped and each gate refused, such as
-// "Cordoned=2,WeightZero=1", for programs.
+// DroppedText is how many classes each filter dropped and each gate refused, such as "Cordoned=2,WeightZero=1", for programs.
 func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }

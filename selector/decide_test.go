@@ -159,14 +159,8 @@ func TestViewLeavesOut(t *testing.T) {
 		want   []string          // the class kinds that are offered
 		forms  string            // that would help
 	}{
-		"ReferenceNamesTheKind": {
-			reason: "We should offer several class kinds where the reference can tell them apart",
-			format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs},
-		},
-		"OneKind": {
-			reason: "We should offer one class kind whatever the reference",
-			format: v1beta1.Name, all: []string{as}, want: []string{as},
-		},
+		"ReferenceNamesTheKind": {reason: "We should offer several class kinds where the reference can tell them apart", format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs}},
+		"OneKind":               {reason: "We should offer one class kind whatever the reference", format: v1beta1.Name, all: []string{as}, want: []string{as}},
 		"FirstByName": {
 			reason: "We should offer the class kind whose name comes first",
 			format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as},
@@ -177,10 +171,7 @@ func TestViewLeavesOut(t *testing.T) {
 			format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
-		"KindsAlone": {
-			reason: "We should offer class kinds that the Kind tells apart",
-			format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
-		},
+		"KindsAlone": {reason: "We should offer class kinds that the Kind tells apart", format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs}},
 		"SameKind": {
 			reason: "We should offer the first of those with the same Kind, and all others",
 			format: v1beta1.KindReference, all: []string{cs, bs, as}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{as, cs},
@@ -275,25 +266,18 @@ func TestList(t *testing.T) {
 	}
 }
 
-// registered returns, for each claim kind of testdata/registered.yaml, a function that
-// makes a view of classes.
+// registered returns, for each claim kind of testdata/registered.yaml, a function that makes a view of classes.
 func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 	t.Helper()
 	served := map[string]struct { // by the API server
 		schema.GroupVersionKind
 		namespaced bool
 	}{
-		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {
-			schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false,
-		},
-		"rdsinstanceclasses.database.aws.crossplane.io": {
-			schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false,
-		},
-		"databaseclasses.example.org": {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
-		"queueclasses.example.org":    {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
-		"storageclasses.storage.k8s.io": {
-			schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false,
-		},
+		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false},
+		"rdsinstanceclasses.database.aws.crossplane.io":      {schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false},
+		"databaseclasses.example.org":                        {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
+		"queueclasses.example.org":                           {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
+		"storageclasses.storage.k8s.io":                      {schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false},
 	}
 	var classKinds []*inventory.ClassKind
 	views := map[string]func([]map[string]any) *View{}

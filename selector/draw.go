@@ -16,23 +16,19 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// filter drops candidates that a claim is offered but may not get. The author of the
-// claim learns how many, and why.
+// filter drops candidates that a claim is offered but may not get. The author of the claim learns how many, and why.
 type filter struct {
-	// reason is one word, for programs. text reads after a number of classes, and after
-	// "is".
+	// reason is one word, for programs. text reads after a number of classes, and after "is".
 	reason, text string
 	// compile returns what the filter does for a kind of claim, nil for nothing.
 	compile func(*ClaimKind) drops
 }
 
-// drops reports whether a filter drops a candidate. It does so with an error, too: a class
-// that cannot be judged goes to no claim.
+// drops reports whether a filter drops a candidate. It does so with an error, too: a class that cannot be judged goes to no claim.
 type drops func(subject, *inventory.Class) (bool, error)
 
-// filters run in this order. The first that drops a candidate gives the reason. A class
-// over the limit of labels has none here, so the filters below do not see it. A new filter
-// is a new row.
+// filters run in this order. The first that drops a candidate gives the reason. A class over the limit of labels has none here, so the
+// filters below do not see it. A new filter is a new row.
 var filters = [...]filter{
 	{"TooManyLabels", "over the limit of labels", has(func(c *inventory.Class) bool { return c.TooManyLabels })},
 	{claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
@@ -162,8 +158,7 @@ func (p *policy) UserOf(c claim.Claim) *access.Subject {
 
 func (p *policy) drawsAfresh(c claim.Claim) bool { return p.freshSeeds || c.Name == "" }
 
-// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
-// the kind asks for that.
+// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or the kind asks for that.
 func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 	if k.drawsAfresh(c) {
 		return fresh
@@ -212,19 +207,16 @@ type Strategy struct {
 	// Depends names what the draw depends on besides the claim and its candidates, which
 	// is why nobody can repeat it elsewhere. It is empty if there is nothing.
 	Depends string
-	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and
-	// within it the smallest key.
+	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
 	// newMemory makes the memory of a strategy that depends on its earlier decisions. The
 	// memory then ranks the candidates. It is nil for other strategies.
 	newMemory func(*ClaimKind) memory
 }
 
-// memory is what a strategy remembers of its decisions on the claims of one kind. Many
-// goroutines use it at once.
+// memory is what a strategy remembers of its decisions on the claims of one kind. Many goroutines use it at once.
 type memory interface {
-	// rank of a class for a claim of this namespace. The draw is among the classes with
-	// the highest.
+	// rank of a class for a claim of this namespace. The draw is among the classes with the highest.
 	rank(namespace string, c *inventory.Class) int64
 	// commit remembers that a claim gets a class, at this time, beside what a Tally counts. It returns false if the
 	// class no longer has this rank: the caller then chooses again.
@@ -274,10 +266,9 @@ func (v *View) each(claim subject, visit func(*inventory.Class)) {
 	}
 }
 
-// eachDefault visits the default classes of the claim's own namespace and partition. If none
-// of them is left after dropping, it also visits those of the next seat: for partitions
-// without a default, then for all namespaces, in both ways. Where a claim may not use all classes, it
-// visits those of all seats, because a default that the claim may not use is none for it.
+// eachDefault visits the default classes of the claim's own namespace and partition. If none of them is left after dropping, it also visits
+// those of the next seat: for partitions without a default, then for all namespaces, in both ways. Where a claim may not use all classes,
+// it visits those of all seats, because a default that the claim may not use is none for it.
 func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8)) {
 	partition := ""
 	if claim.facts != nil {
@@ -331,9 +322,8 @@ func (a candidate) before(b candidate) bool {
 		a.rank == b.rank && (a.key < b.key || a.key == b.key && inventory.Compare(a.class, b.class) < 0)
 }
 
-// order gives the candidates of a claim in the order of its kind's strategy. It is lazy:
-// nearly every claim gets the first, so only that one is kept at first. To go down the
-// order is to draw with the same odds among those that are left.
+// order gives the candidates of a claim in the order of its kind's strategy. It is lazy: nearly every claim gets the first, so only that
+// one is kept at first. To go down the order is to draw with the same odds among those that are left.
 type order struct {
 	view  *View
 	claim subject
@@ -353,8 +343,7 @@ func (o *order) each(visit func(c *inventory.Class, seat int8)) {
 	o.view.each(o.claim, func(c *inventory.Class) { visit(c, 0) })
 }
 
-// first candidate, without a class if there is none. The decision learns how many there
-// are, and what was dropped.
+// first candidate, without a class if there is none. The decision learns how many there are, and what was dropped.
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
@@ -467,9 +456,8 @@ func (h *candidateHeap) Pop() any {
 	return c
 }
 
-// uniform returns a number in (0,1), without both ends, that depends on every bit of
-// both arguments. It is the finalizer of SplitMix64 (Steele, Lea and Flood 2014,
-// "Fast splittable pseudorandom number generators"), once for each.
+// uniform returns a number in (0,1), without both ends, that depends on every bit of both arguments. It is the finalizer of SplitMix64
+// (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), once for each.
 func uniform(seed, hash uint64) float64 {
 	const bits = 52 // One more, and adding a half would round the largest up to 1.
 	return (float64(mix(mix(seed)^hash)>>(64-bits)) + 0.5) / (1 << bits)

@@ -167,26 +167,11 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 		share         float64 // of the claims that move
 		away          bool    // from the class, rather than to it
 	}{
-		"Added": {
-			reason: "We should move to a new class its own share, and nothing else",
-			before: ten(), after: with("ds/new", 1), class: "ds/new", share: 1.0 / 11,
-		},
-		"AddedHeavy": {
-			reason: "We should move to a new class its own share, and nothing else",
-			before: ten(), after: with("as/new", 10), class: "as/new", share: 0.5,
-		},
-		"Removed": {
-			reason: "We should move the claims of the class that is gone, and no others",
-			before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true,
-		},
-		"Raised": {
-			reason: "We should move to a class what its weight gains, and nothing else",
-			before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10,
-		},
-		"Drained": {
-			reason: "We should move the claims of a class of weight 0, and no others",
-			before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true,
-		},
+		"Added":      {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("ds/new", 1), class: "ds/new", share: 1.0 / 11},
+		"AddedHeavy": {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("as/new", 10), class: "as/new", share: 0.5},
+		"Removed":    {reason: "We should move the claims of the class that is gone, and no others", before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true},
+		"Raised":     {reason: "We should move to a class what its weight gains, and nothing else", before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10},
+		"Drained":    {reason: "We should move the claims of a class of weight 0, and no others", before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +195,7 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 	}
 }
 
-// Names that people and StatefulSets give differ in a digit or two. The class of one
-// claim must say nothing about the class of the next.
+// Names that people and StatefulSets give differ in a digit or two. The class of one claim must say nothing about the class of the next.
 func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 	weights := map[string]int64{}
 	for i := range 10 {
@@ -307,8 +291,7 @@ func equalShares(classes ...string) map[string]float64 {
 	return shares
 }
 
-// assertShares is Pearson's chi-square test at p = 0.001: one in a thousand sets of
-// seeds would fail it although the draw is right.
+// assertShares is Pearson's chi-square test at p = 0.001: one in a thousand sets of seeds would fail it although the draw is right.
 func assertShares(t *testing.T, got map[string]int, shares map[string]float64, reason string) {
 	t.Helper()
 	critical := map[int]float64{0: 0, 1: 10.828, 2: 13.816, 9: 27.877, 99: 148.230} // by degrees of freedom
@@ -472,8 +455,7 @@ func assertShort(t *testing.T, errs field.ErrorList) {
 	}
 }
 
-// allocating is how many bytes a function allocates with empty sync.Pools: the least of
-// several runs, because others allocate, too.
+// allocating is how many bytes a function allocates with empty sync.Pools: the least of several runs, because others allocate, too.
 func allocating(f func()) uint64 {
 	least := ^uint64(0)
 	var before, after runtime.MemStats
@@ -497,8 +479,7 @@ func TestSelectorLimits(t *testing.T) {
 	expressions := func(n, values int) string {
 		return selecting(`{"matchExpressions":[` + elements(n, `{"key":"a%d","operator":"In","values":[`+elements(values, `"v"`)+`]}`) + `]}`)
 	}
-	// long is a selector of n bytes. Nearly all of them are values of 300 bytes, which are
-	// invalid.
+	// long is a selector of n bytes. Nearly all of them are values of 300 bytes, which are invalid.
 	long := func(n int) string {
 		values := strings.Repeat(`"`+strings.Repeat("b", 300)+`",`, 53)
 		selector := `{"matchExpressions":[{"key":"a","operator":"In","values":[` + values + `"%s"]}]}`

@@ -24,8 +24,7 @@ import (
 // Explanation is a decision with its reasons. explain prints it as JSON.
 type Explanation struct {
 	Decision Decision `json:"-"`
-	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the
-	// result of one draw.
+	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the result of one draw.
 	Reproducible bool `json:"reproducible"`
 	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every
 	// claim may have every class.
@@ -137,10 +136,9 @@ type Requirement struct {
 	Text string `json:"text"`
 }
 
-// Explain decides without any effect, and gathers the reasons: it looks at every class
-// that the claim is offered. It says nothing about other classes, which the claim's
-// author may not be allowed to know. It has no reasons for a claim that is left alone or
-// has problems. It asks the gates about every candidate, several at once.
+// Explain decides without any effect, and gathers the reasons: it looks at every class that the claim is offered. It says nothing about
+// other classes, which the claim's author may not be allowed to know. It has no reasons for a claim that is left alone or has problems. It
+// asks the gates about every candidate, several at once.
 func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Explanation, err error) {
 	if e.Decision, err = d.Decide(ctx, v, in, Explain); err == nil {
 		e.addFacts(in)
@@ -260,9 +258,8 @@ func (e *Explanation) certain() bool {
 	return len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total
 }
 
-// setOdds derives the odds from how the strategy places a candidate. One with the
-// highest rank wins. There, the key is -ln(u) divided by the candidate's share, so
-// u = 1/2 gives the share, a whole number.
+// setOdds derives the odds from how the strategy places a candidate. One with the highest rank wins. There, the key is -ln(u) divided by
+// the candidate's share, so u = 1/2 gives the share, a whole number.
 func (s Strategy) setOdds(candidates []Candidate, score func(*inventory.Class) int64) {
 	if s.Depends != "" {
 		return
@@ -291,8 +288,7 @@ func (s Strategy) setOdds(candidates []Candidate, score func(*inventory.Class) i
 	}
 }
 
-// addDefaults adds the defaults of all namespaces if the claim's namespace has its own,
-// and counts the classes that are not default.
+// addDefaults adds the defaults of all namespaces if the claim's namespace has its own, and counts the classes that are not default.
 func (e *Explanation) addDefaults(asked map[*inventory.Class]bool) {
 	claim, view := e.Decision.Claim.Claim, e.Decision.View
 	for _, s := range view.Classes {
@@ -364,8 +360,7 @@ func (d *Decider) addMissRefusals(ctx context.Context, e *Explanation) error {
 	return nil
 }
 
-// distance is smallest for what looks like a typing error, and largest for a class that
-// would be dropped anyway.
+// distance is smallest for what looks like a typing error, and largest for a class that would be dropped anyway.
 func (m *NearMiss) distance() int {
 	const longest = 63 // characters of a label's value
 	distance := longest + 1
@@ -510,8 +505,7 @@ func (d *Drop) addError(err error) {
 	}
 }
 
-// addExpression adds the expression that drops a class, of a fit its first term that is not
-// true, and what it saw.
+// addExpression adds the expression that drops a class, of a fit its first term that is not true, and what it saw.
 func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 	if offerWhen := d.Class.Kind.ForClaims.OfferWhen; d.Reason == "NotOffered" && offerWhen != nil {
 		d.Expression = offerWhen.String() // What it saw is not held.
@@ -537,8 +531,7 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 	}
 }
 
-// addUnequal adds the classes that the selector matches and the index did not find, because
-// an equality term is not true of them.
+// addUnequal adds the classes that the selector matches and the index did not find, because an equality term is not true of them.
 func (e *Explanation) addUnequal(asked map[*inventory.Class]bool) {
 	d := &e.Decision
 	selector := d.asks()
@@ -558,8 +551,7 @@ func (e *Explanation) addUnequal(asked map[*inventory.Class]bool) {
 	}
 }
 
-// addUnserving adds the classes that cannot serve claims of the kind at all, and would be
-// asked about otherwise.
+// addUnserving adds the classes that cannot serve claims of the kind at all, and would be asked about otherwise.
 func (e *Explanation) addUnserving() {
 	d := &e.Decision
 	selector := d.asks()

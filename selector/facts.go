@@ -23,11 +23,9 @@ type subject struct {
 	view *View
 }
 
-// facts are what the expressions of a ClaimKind see of one claim, and what they say of it.
-// One goroutine uses them, for one decision.
+// facts are what the expressions of a ClaimKind see of one claim, and what they say of it. One goroutine uses them, for one decision.
 type facts struct {
-	// names of the related objects, by the name of the relation, with their namespace. Those
-	// that are absent have a name and no object.
+	// names of the related objects, by the name of the relation, with their namespace. Those that are absent have a name and no object.
 	names map[string]string
 	// partition of the claim, if it gets a default class.
 	partition string
@@ -139,8 +137,7 @@ type resolver struct {
 	facts    *facts
 }
 
-// resolve evaluates all that does not depend on the class: the claim may turn out to be left
-// alone or invalid.
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid.
 func (d *Decider) resolve(ctx context.Context, view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
 	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, newFacts(in.Claim)}
 	defer r.deadline.end()
@@ -228,9 +225,8 @@ func (r *resolver) resolveSelector() {
 	}
 }
 
-// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
-// an error makes the claim invalid, and otherwise it drops the classes of the kind, unless the
-// claim is too long for it.
+// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then an error makes the claim invalid, and
+// otherwise it drops the classes of the kind, unless the claim is too long for it.
 func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 	f := r.facts
 	for _, term := range of.OfClaim {
@@ -301,8 +297,7 @@ func (r *resolver) resolveRelated() error {
 	return nil
 }
 
-// text evaluates the name or namespace of a related object: empty if an object that it
-// looks at is absent.
+// text evaluates the name or namespace of a related object: empty if an object that it looks at is absent.
 func (r *resolver) text(name string, e *expression.Expression) string {
 	text, err := e.Text(&r.facts.input, &r.facts.budget)
 	if err == nil {

@@ -31,11 +31,8 @@ func TestNamesOfRelated(t *testing.T) {
 		problem string
 	}{
 		"Absent": {reason: "The object should be absent with the one that names it.", second: "related.first.spec.second"},
-		"Claim": {
-			reason: "We should refuse a claim whose field is missing, whatever else is absent.",
-			second: "has(related.first) ? related.first.spec.second : claim.spec.second", problem: "no such key: second",
-		},
-		"Type": {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
+		"Claim":  {reason: "We should refuse a claim whose field is missing, whatever else is absent.", second: "has(related.first) ? related.first.spec.second : claim.spec.second", problem: "no such key: second"},
+		"Type":   {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
@@ -65,23 +62,17 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 		condition  string
 		decides    bool
 	}{
-		"None":    {reason: "We should have no condition without an expression."},
-		"Claim":   {reason: "We should name the claim as the API server does.", expression: "claim.spec.a == 'claim'", condition: "object.spec.a == 'claim'"},
-		"Request": {reason: "We should leave who creates the claim to the API server.", expression: "request.userInfo.username == claim.spec.a", condition: "request.userInfo.username == object.spec.a"},
-		"Hidden": {
-			reason: "We should not hide the claim.", expression: "claim.spec.a.all(object, object == claim.spec.b)",
-			condition: "object.spec.a.all(object_, object_ == object.spec.b)",
-		},
+		"None":      {reason: "We should have no condition without an expression."},
+		"Claim":     {reason: "We should name the claim as the API server does.", expression: "claim.spec.a == 'claim'", condition: "object.spec.a == 'claim'"},
+		"Request":   {reason: "We should leave who creates the claim to the API server.", expression: "request.userInfo.username == claim.spec.a", condition: "request.userInfo.username == object.spec.a"},
+		"Hidden":    {reason: "We should not hide the claim.", expression: "claim.spec.a.all(object, object == claim.spec.b)", condition: "object.spec.a.all(object_, object_ == object.spec.b)"},
 		"Namespace": {reason: "The API server does not know the namespace.", expression: "claim.spec.a == namespace.metadata.labels.a"},
 		"Related":   {reason: "The API server does not know related objects.", expression: "has(related.plan)"},
 		"Invalid":   {reason: "We should have no condition that does not compile.", expression: "claim.spec.ref.name =="},
 		"Reference": {reason: "It should decide if it looks at the reference.", expression: "claim.spec.ref == {}", condition: "object.spec.ref == {}", decides: true},
 		"Above":     {reason: "It should decide if it looks above the reference.", expression: "claim.spec == {}", condition: "object.spec == {}", decides: true},
-		"Below": {
-			reason: "It should decide if it looks below the reference.", decides: true,
-			expression: "claim.spec.ref.name == related.plan.spec.a",
-		},
-		"Beside": {reason: "It should not decide if it looks beside the reference.", expression: "claim.spec.reference.name == ''", condition: "object.spec.reference.name == ''"},
+		"Below":     {reason: "It should decide if it looks below the reference.", decides: true, expression: "claim.spec.ref.name == related.plan.spec.a"},
+		"Beside":    {reason: "It should not decide if it looks beside the reference.", expression: "claim.spec.reference.name == ''", condition: "object.spec.reference.name == ''"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()

@@ -36,11 +36,7 @@ type expressive struct {
 func newExpressive(change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)) *expressive {
 	e := &expressive{claims: postgres(), kind: &v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"},
-		Spec: v1beta1.ClassKindSpec{
-			ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}},
-			Default:    v1beta1.Source{Annotation: "example.org/default"},
-			Weight:     v1beta1.Source{Annotation: "example.org/weight"},
-		},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}}, Default: v1beta1.Source{Annotation: "example.org/default"}, Weight: v1beta1.Source{Annotation: "example.org/weight"}},
 	}}
 	change(&e.claims.Spec, &e.kind.Spec)
 	return e
@@ -139,10 +135,7 @@ func fitCases() map[string]fitCase {
 			reason: "We should not know a class that serves no claim", world: three(newExpressive(fits("class.spec.driver != 'a' && class.spec.size > 0"))),
 			claim: all(map[string]any{}), class: "Pool/b", candidates: 1,
 		},
-		"Claim": {
-			reason: "We should drop all classes for what is said of the claim", world: three(newExpressive(fits("claim.spec.size > 3"))),
-			claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3",
-		},
+		"Claim": {reason: "We should drop all classes for what is said of the claim", world: three(newExpressive(fits("claim.spec.size > 3"))), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
 		"ClaimFails": {
 			reason: "We should refuse a claim about which an expression fails", world: three(newExpressive(fits("claim.spec.size > 3"))),
 			claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind",
@@ -155,10 +148,7 @@ func fitCases() map[string]fitCase {
 			reason: "We should drop a class for which an expression fails", world: three(newExpressive(fits("10 / (class.spec.size - claim.spec.size) > 0"))),
 			claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2",
 		},
-		"MapForList": {
-			reason: "We should drop what has another type", world: three(newExpressive(fits("class.spec.size in claim.spec.sizes"))),
-			claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3",
-		},
+		"MapForList": {reason: "We should drop what has another type", world: three(newExpressive(fits("class.spec.size in claim.spec.sizes"))), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
 		"OfClassKind": {
 			reason: "We should heed the fits of the class kind",
 			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
@@ -378,10 +368,7 @@ func TestInvalidExpressions(t *testing.T) {
 				s.WhenUnmatched, s.Claims.When = v1beta1.BindLater, "request.userInfo.username == 'a'"
 			}, "spec.claims.when", "request",
 		},
-		"Related": {
-			"We should know the objects", func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Claims.When = "related.plan.x" },
-			"spec.claims.when", "plan",
-		},
+		"Related": {"We should know the objects", func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Claims.When = "related.plan.x" }, "spec.claims.when", "plan"},
 		"Status": {
 			"We should not take the default from the status",
 			func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {

@@ -117,8 +117,7 @@ func inOrder(view *View, asking claim.Claim, fresh uint64) (classes []*inventory
 	return classes
 }
 
-// The order of the draw begins with the class that is drawn. Without it, the rest is in
-// the order in which it would be drawn.
+// The order of the draw begins with the class that is drawn. Without it, the rest is in the order in which it would be drawn.
 func TestOrderIsTheDraw(t *testing.T) {
 	for i := range 2000 {
 		g := generator{rand.New(rand.NewPCG(9, uint64(i)))} //nolint:gosec // It has to be reproducible.

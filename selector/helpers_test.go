@@ -43,8 +43,7 @@ func newView(kind *ClaimKind, classes []*inventory.Classes) *View {
 	return v
 }
 
-// ownDefaults is a view of this many namespaces. Each has a default class for its own
-// claims.
+// ownDefaults is a view of this many namespaces. Each has a default class for its own claims.
 func ownDefaults(namespaces int) *View {
 	kind := newKind("as.example.org", "Class", postgres().Name)
 	kind.Namespaced = true

@@ -15,8 +15,7 @@ import (
 // Snapshot is what is registered and known at one moment, by claim kind.
 type Snapshot map[string]*View
 
-// Inventory keeps the current snapshot. Readers never wait. Writers wait for each
-// other, and replace the snapshot.
+// Inventory keeps the current snapshot. Readers never wait. Writers wait for each other, and replace the snapshot.
 type Inventory struct {
 	current atomic.Pointer[Snapshot]
 
@@ -57,8 +56,7 @@ func NewInventory() *Inventory {
 	}
 }
 
-// Snapshot is nil until the inventory is opened: until then, some classes may not be
-// known yet.
+// Snapshot is nil until the inventory is opened: until then, some classes may not be known yet.
 func (i *Inventory) Snapshot() Snapshot {
 	if s := i.current.Load(); s != nil {
 		return *s
@@ -156,9 +154,8 @@ func (i *Inventory) DeleteClasses(classKind string) {
 	i.setClasses(classKind, nil, unknownKind{})
 }
 
-// SetMissing says that the classes of a kind were offered to these claim kinds before
-// and are not known now, and why. Until they are, no claim of these kinds can be bound:
-// the view would be incomplete. It does nothing if the classes are known, or withheld.
+// SetMissing says that the classes of a kind were offered to these claim kinds before and are not known now, and why. Until they are, no
+// claim of these kinds can be bound: the view would be incomplete. It does nothing if the classes are known, or withheld.
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -176,9 +173,8 @@ func (i *Inventory) setUnknown(classKind string, kind unknownKind) {
 	i.update(slices.Concat(old.claimKinds, kind.claimKinds)...)
 }
 
-// SetUnread says that a class kind serves these claim kinds, that its classes have never been
-// known, and why, in a word. Claims are decided on without them, and told so. It leaves the claim
-// kinds out for which the classes are known, and does nothing if they are missing.
+// SetUnread says that a class kind serves these claim kinds, that its classes have never been known, and why, in a word. Claims are decided
+// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing.
 func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -208,8 +204,7 @@ func (i *Inventory) ClearMissing(classKind string) {
 	}
 }
 
-// update rebuilds the views of some claim kinds; the others are shared with the
-// previous snapshot.
+// update rebuilds the views of some claim kinds; the others are shared with the previous snapshot.
 func (i *Inventory) update(claimKinds ...string) {
 	i.views = maps.Clone(i.views)
 	for _, name := range claimKinds {
@@ -242,8 +237,7 @@ func (i *Inventory) update(claimKinds ...string) {
 	i.publish()
 }
 
-// missingFault is the fault of a claim kind that a missing class kind serves, nil if
-// none does.
+// missingFault is the fault of a claim kind that a missing class kind serves, nil if none does.
 func (all unknownKinds) missingFault(claimKind string) *inventory.Fault {
 	for _, classKind := range slices.Sorted(maps.Keys(all)) {
 		if u := all[classKind]; u.is > unread && slices.Contains(u.claimKinds, claimKind) {
@@ -298,9 +292,8 @@ func (i *Inventory) SetRelated(o *inventory.Objects) {
 	i.relate(o.Kind.Key())
 }
 
-// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The
-// last known ones stay. Until the objects are known, no claim can be bound of those kinds whose
-// expressions look at more of them than is held.
+// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The last known ones stay. Until the objects are
+// known, no claim can be bound of those kinds whose expressions look at more of them than is held.
 func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -320,8 +313,7 @@ func (i *Inventory) DeleteRelated(key rules.Key) {
 	}
 }
 
-// relate makes new views for the claim kinds that need these objects. They share all else with
-// the old ones, unless their faults differ.
+// relate makes new views for the claim kinds that need these objects. They share all else with the old ones, unless their faults differ.
 func (i *Inventory) relate(key rules.Key) {
 	views := maps.Clone(i.views)
 	var others []string
@@ -343,8 +335,7 @@ func (i *Inventory) relate(key rules.Key) {
 // relatedObjects are what an Inventory knows, by their kind.
 type relatedObjects map[rules.Key]knownRelated
 
-// give a view the related objects that it needs. It returns the fault that some
-// are not known, nil if all are.
+// give a view the related objects that it needs. It returns the fault that some are not known, nil if all are.
 func (all relatedObjects) give(v *View) *inventory.Fault {
 	v.related = make([]*inventory.Objects, len(v.needs))
 	for n, k := range v.needs {

@@ -30,21 +30,13 @@ func TestInventory(t *testing.T) {
 		do     func(*Inventory)
 		want   map[string][]string // the classes of each view
 	}{
-		"Empty": {
-			reason: "We should show that nothing is registered",
-			do:     func(*Inventory) {},
-			want:   map[string][]string{},
-		},
+		"Empty": {reason: "We should show that nothing is registered", do: func(*Inventory) {}, want: map[string][]string{}},
 		"ClaimKindWithoutClasses": {
 			reason: "We should have an empty view of a claim kind that no class kind serves",
 			do:     func(i *Inventory) { i.SetClaimKind(claimKind(databases)) },
 			want:   map[string][]string{databases: {}},
 		},
-		"ClassesWithoutClaimKind": {
-			reason: "We should know no claim kind that is not registered, whoever serves it",
-			do:     func(i *Inventory) { set(i, "as", "gold", databases) },
-			want:   map[string][]string{},
-		},
+		"ClassesWithoutClaimKind": {reason: "We should know no claim kind that is not registered, whoever serves it", do: func(i *Inventory) { set(i, "as", "gold", databases) }, want: map[string][]string{}},
 		"ClassesFirst": {
 			reason: "We should put them together in whichever order they come",
 			do: func(i *Inventory) {

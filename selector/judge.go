@@ -15,17 +15,14 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// Each pays for itself. To judge a class is to evaluate the expressions that look at it and at
-// the claim, and what that costs depends on both. A class that costs more than
-// MaxClassExpressionCost is dropped. If the claim has the longer fields and no other class fits, it
-// is refused.
-// All classes together cost at most MaxExpressionCost. Where they would cost more, those that
-// come first in the draw are judged first, so the claim gets the class that it would get
-// without a limit; those with long fields come last, so that they leave enough for the others.
+// Each pays for itself. To judge a class is to evaluate the expressions that look at it and at the claim, and what that costs depends on
+// both. A class that costs more than MaxClassExpressionCost is dropped. If the claim has the longer fields and no other class fits, it is
+// refused. All classes together cost at most MaxExpressionCost. Where they would cost more, those that come first in the draw are judged
+// first, so the claim gets the class that it would get without a limit; those with long fields come last, so that they leave enough for the
+// others.
 
-// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which a fit
-// has no result: it is not false, and its author may have to mend it. reasonNoScore drops those for
-// which the score has none.
+// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which a fit has no result: it is not false, and
+// its author may have to mend it. reasonNoScore drops those for which the score has none.
 const (
 	reasonCostly  = "TooCostly"
 	reasonFailed  = "ExpressionError"
@@ -46,8 +43,7 @@ func (p *policy) addJudges(filters ...compiledFilter) {
 	p.filters = append(p.filters, filters...)
 }
 
-// judge returns the index of the first filter with an expression that drops a class, -1 if none
-// does.
+// judge returns the index of the first filter with an expression that drops a class, -1 if none does.
 func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
 	f, costly := claim.facts, k.free
 	if err := f.goOn(); err != nil {
@@ -220,8 +216,7 @@ func linkedFilter(reason, text string, names ...string) compiledFilter {
 	}}
 }
 
-// otherFit is the reason of the fits of class kinds that have no filter of their own, because
-// there are too many.
+// otherFit is the reason of the fits of class kinds that have no filter of their own, because there are too many.
 const otherFit = "OtherFit"
 
 // compileFits adds the filters for the fits of the kind and of its class kinds.

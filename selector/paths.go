@@ -18,18 +18,15 @@ import (
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
 type PathsCheck struct {
-	// Problems are what is wrong, whatever the classes, MaxErrors at most: no claim can be
-	// bound.
+	// Problems are what is wrong, whatever the classes, MaxErrors at most: no claim can be bound.
 	Problems []string
 	// Unknown is the first thing that the schema does not tell.
 	Unknown string
-	// Absent are paths that claims do not have, and that are the defaults of a
-	// registration: nothing is wrong with them.
+	// Absent are paths that claims do not have, and that are the defaults of a registration: nothing is wrong with them.
 	Absent []string
 	// SelectorAbsent is set if the path of the selector is among them.
 	SelectorAbsent bool
-	// Required are the fields without which the API server refuses a claim: of those that
-	// lead to the reference, and of those in it.
+	// Required are the fields without which the API server refuses a claim: of those that lead to the reference, and of those in it.
 	Required []v1beta1.FieldPath
 	// Company are the fields of a reference that the schema requires and only an author can give.
 	Company []string
@@ -80,8 +77,7 @@ type pathsChecker struct {
 	*claim.Reach
 }
 
-// SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used
-// yet.
+// SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Require(c.Required, c.Company)
 	k.selectorAbsent = c.SelectorAbsent
@@ -149,9 +145,8 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	}
 }
 
-// require the field at a path, if the schema does. The status takes no path that a
-// registration does not. Where an empty text counts as no reference, the API server may
-// store a claim with one.
+// require the field at a path, if the schema does. The status takes no path that a registration does not. Where an empty text counts as no
+// reference, the API server may store a claim with one.
 func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
 	f := s.At(p).Schema
 	if k.EmptyIsUnset && f.Type == "string" && f.Allows("") {
@@ -247,8 +242,7 @@ func shownPart(reference fields.Path, name string) string {
 	return "." + truncate.String(reference.Below(name).String(), v1beta1.MaxShownBytes)
 }
 
-// checkSelector reports whether a selector would be stored. It may have one kind of
-// requirements alone.
+// checkSelector reports whether a selector would be stored. It may have one kind of requirements alone.
 func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 	const setting = "selector.path"
 	f := s.At(k.Selector)
@@ -283,9 +277,8 @@ func (c *PathsCheck) problem() (reason, text string) {
 	return "", ""
 }
 
-// PathsProblem says what is wrong with a registration, as the reason and the message of
-// PathsValid; both are empty if nothing is. What is wrong for one class kind alone must not
-// stop the claims that others serve, so it is no fault of the claim kind.
+// PathsProblem says what is wrong with a registration, as the reason and the message of PathsValid; both are empty if nothing is. What is
+// wrong for one class kind alone must not stop the claims that others serve, so it is no fault of the claim kind.
 func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	if reason, text := c.problem(); reason != "" {
 		return reason, text

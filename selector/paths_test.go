@@ -189,10 +189,7 @@ func TestCheckPaths(t *testing.T) {
 			},
 			problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name",
 		},
-		"Preserved": {
-			reason: "We should not know of what may be anything", schema: anything,
-			unknown: "reference.path: the schema does not say what may be in .spec",
-		},
+		"Preserved": {reason: "We should not know of what may be anything", schema: anything, unknown: "reference.path: the schema does not say what may be in .spec"},
 		"PreservedReference": {
 			reason: "We should not know of a reference that may be anything", schema: specOf("classRef: "+anything, selectable),
 			unknown: "reference.form ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion",
@@ -215,10 +212,7 @@ func TestCheckPaths(t *testing.T) {
 			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Selector.Path = ".spec.classselector" },
 			problem: "selector.path: the schema has no field .spec.classselector (did you mean .spec.classSelector?)",
 		},
-		"NoSelectorField": {
-			reason: "We should not ask for the field that is read by default: any claim has the annotation",
-			schema: specOf("classRef: " + aReference), absent: []string{".spec.classSelector"},
-		},
+		"NoSelectorField": {reason: "We should not ask for the field that is read by default: any claim has the annotation", schema: specOf("classRef: " + aReference), absent: []string{".spec.classSelector"}},
 		"SelectorIsAText": {
 			reason: "We should see that no claim could have a selector",
 			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "selector.path: must be of type object, and is of type string: .spec.classSelector",
@@ -227,9 +221,7 @@ func TestCheckPaths(t *testing.T) {
 			reason: "We should be content with one kind of requirements",
 			schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: "+aText+"}}}"),
 		},
-		"SelectorOfExpressionsAlone": {
-			reason: "We should be content with the other kind", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchExpressions: {type: array}}}"),
-		},
+		"SelectorOfExpressionsAlone": {reason: "We should be content with the other kind", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchExpressions: {type: array}}}")},
 		"SelectorOfNothing": {
 			reason: "We should see that no claim would keep what it asks for", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {labels: {type: object}}}"),
 			problem: "selector.path: the schema has no field .spec.classSelector.matchLabels",
@@ -316,8 +308,7 @@ func TestRefusedIsShort(t *testing.T) {
 	assert.Less(t, len(problem), 3000)
 }
 
-// TestVersions prune by the version that is stored, which need not be the one that
-// registrations are written for.
+// TestVersions prune by the version that is stored, which need not be the one that registrations are written for.
 func TestVersions(t *testing.T) {
 	const with, without = `{type: object, properties: {spec: {type: object, properties: {classRef: ` + aReference + `, classSelector: ` + aSelector + `}}}}`,
 		`{type: object, properties: {spec: {type: object, properties: {classSelector: ` + aSelector + `}}}}`

@@ -26,13 +26,11 @@ func TestPolicyDefault(t *testing.T) {
 		classes []class
 		want    string // the reason why there is none; empty, there is one
 	}{
-		"One":      {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
-		"None":     {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
-		"Several":  {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1beta1.ReasonSeveralDefaults},
-		"Cordoned": {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}}, want: v1beta1.ReasonDefaultCordoned},
-		"Weightless": {
-			reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1beta1.ReasonWeightZero,
-		},
+		"One":        {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
+		"None":       {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
+		"Several":    {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1beta1.ReasonSeveralDefaults},
+		"Cordoned":   {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}}, want: v1beta1.ReasonDefaultCordoned},
+		"Weightless": {reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1beta1.ReasonWeightZero},
 		"WeightlessRandom": {
 			reason:  "We should offer it where weights do not count.",
 			claims:  func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random },
@@ -43,15 +41,9 @@ func TestPolicyDefault(t *testing.T) {
 			reason: "We should know which class we gave last.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin },
 			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
-		"Annotate": {reason: "We should tell the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"LeastClaims": {
-			reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims },
-			classes: []class{{annotations: marked}},
-		},
-		"Any": {
-			reason: "We should draw among all.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorAny },
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
+		"Annotate":    {reason: "We should tell the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"LeastClaims": {reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims }, classes: []class{{annotations: marked}}},
+		"Any":         {reason: "We should draw among all.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorAny }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeaveAlone": {
 			reason: "We should leave them alone.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
 			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
@@ -83,13 +75,8 @@ func TestPolicyDefault(t *testing.T) {
 			reason: "We should see what a class weighs.", kind: func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} },
 			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
-		"OwnNamespace": {
-			reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
-		"AllNamespaces": {
-			reason: "We should have one for all of them.", claims: func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
-			classes: []class{{namespace: "a", annotations: marked}},
-		},
+		"OwnNamespace":  {reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"AllNamespaces": {reason: "We should have one for all of them.", claims: func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll }, classes: []class{{namespace: "a", annotations: marked}}},
 		"NamedNamespace": {
 			reason: "We should count no default that is not offered.", claims: func(s *v1beta1.ClaimKindSpec) {
 				s.Classes.Namespaces = v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}

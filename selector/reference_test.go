@@ -73,12 +73,7 @@ func TestReference(t *testing.T) {
 			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
 			want:   `{"group":"example.org","kind":"QueueClass","name":"fast"}`,
 		},
-		"KindReference": {
-			reason: "We should name the Kind alone",
-			format: v1beta1.KindReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"kind":"QueueClass","name":"fast"}`,
-		},
+		"KindReference": {reason: "We should name the Kind alone", format: v1beta1.KindReference, class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"}, want: `{"kind":"QueueClass","name":"fast"}`},
 		"NamespacedReference": {
 			reason: "We should name the namespace without the kind",
 			format: v1beta1.NamespacedReference,
@@ -91,18 +86,8 @@ func TestReference(t *testing.T) {
 			class:  &inventory.Class{Kind: cluster, Name: "fast"},
 			want:   `{"name":"fast"}`,
 		},
-		"LocalObjectReference": {
-			reason: "We should name the class alone",
-			format: v1beta1.LocalObjectReference,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `{"name":"fast"}`,
-		},
-		"Name": {
-			reason: "We should write a string",
-			format: v1beta1.Name,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `"fast"`,
-		},
+		"LocalObjectReference": {reason: "We should name the class alone", format: v1beta1.LocalObjectReference, class: &inventory.Class{Kind: cluster, Name: "fast"}, want: `{"name":"fast"}`},
+		"Name":                 {reason: "We should write a string", format: v1beta1.Name, class: &inventory.Class{Kind: cluster, Name: "fast"}, want: `"fast"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -361,8 +346,7 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	}
 }
 
-// TestAnyRoundRobin has claims without an opinion go round over all classes, as those of
-// Service Fabrik do over its clusters.
+// TestAnyRoundRobin has claims without an opinion go round over all classes, as those of Service Fabrik do over its clusters.
 func TestAnyRoundRobin(t *testing.T) {
 	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
 		s.Selector.WhenAbsent, s.Choice.Strategy = v1beta1.NoSelectorAny, v1beta1.RoundRobin
@@ -602,10 +586,7 @@ func TestRestore(t *testing.T) {
 			reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound,
 			before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults,
 		},
-		"OtherThanDefault": {
-			reason: "We should allow another reference.", want: claim.Settled,
-			before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults,
-		},
+		"OtherThanDefault": {reason: "We should allow another reference.", want: claim.Settled, before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults},
 		"RemovedForDefault": {
 			reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{}}`, change: bindDefaults,

@@ -98,8 +98,7 @@ func sizes() []int {
 	return []int{3, 65, 4000, 85_000}
 }
 
-// fuzzSelector makes a claim of the text of its selector. If certain, the reference
-// reads it, too.
+// fuzzSelector makes a claim of the text of its selector. If certain, the reference reads it, too.
 func fuzzSelector(f *testing.F, claimOf func(text string) (object string, field any, annotations map[string]string, certain bool)) {
 	f.Helper()
 	meter := cost.NewMeter(f)

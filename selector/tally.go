@@ -11,21 +11,17 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// InFlightWindow is how long a claim counts for its class without being seen stored.
-// kube-apiserver takes less for any write (34 s).
+// InFlightWindow is how long a claim counts for its class without being seen stored. kube-apiserver takes less for any write (34 s).
 const InFlightWindow = 40 * time.Second
 
-// Tally counts the claims of one kind by class: those seen bound, and those in flight,
-// which have a class but are not seen stored yet. To choose only loads numbers. To
-// commit a choice adds one, and leaves a note with the claim.
+// Tally counts the claims of one kind by class: those seen bound, and those in flight, which have a class but are not seen stored yet. To
+// choose only loads numbers. To commit a choice adds one, and leaves a note with the claim.
 //
-// Each of several replicas knows its own claims at once, and those of the others when
-// they are stored, some milliseconds later. So each spreads its own claims evenly, and
-// the sum is even. If one class has fewer claims than all others, the replicas overshoot
-// by as many claims as arrive in that delay. Replicas that see equal counts do not all
-// take the same class: the weighted draw decides among equals, seeded by the claim. A
-// claim without a name cannot be told from another replica's with the same generateName
-// and class, so one of them may be forgotten some milliseconds early.
+// Each of several replicas knows its own claims at once, and those of the others when they are stored, some milliseconds later. So each
+// spreads its own claims evenly, and the sum is even. If one class has fewer claims than all others, the replicas overshoot by as many
+// claims as arrive in that delay. Replicas that see equal counts do not all take the same class: the weighted draw decides among equals,
+// seeded by the claim. A claim without a name cannot be told from another replica's with the same generateName and class, so one of them
+// may be forgotten some milliseconds early.
 type Tally struct {
 	// slots is a hash table, at most half full. A larger one replaces it.
 	slots atomic.Pointer[[]atomic.Pointer[Count]]
@@ -43,8 +39,7 @@ type Tally struct {
 	pending map[uint64]*inFlight // by claim, a list of those that look the same
 }
 
-// Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim
-// counts for both.
+// Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim counts for both.
 type Count struct {
 	key             uint64
 	bound, inFlight atomic.Int64
@@ -145,8 +140,7 @@ func (t *Tally) find(key uint64) *Count {
 	}
 }
 
-// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind;
-// nil if that is none.
+// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind; nil if that is none.
 func (t *Tally) Bind(class uint64, s Share) *Count {
 	if class == 0 {
 		return nil
@@ -157,8 +151,7 @@ func (t *Tally) Bind(class uint64, s Share) *Count {
 // Free says that claims use less of a capacity than before.
 func (t *Tally) Free() { t.freed.Add(1) }
 
-// add claims to the count of a class. A count that no claim has been added to yet
-// would be left out by a table that grows meanwhile.
+// add claims to the count of a class. A count that no claim has been added to yet would be left out by a table that grows meanwhile.
 func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
 	key := s.key(class)
 	t.growing.RLock()
@@ -227,8 +220,7 @@ func put(slots []atomic.Pointer[Count], c *Count) {
 	}
 }
 
-// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by
-// the smallest share of it that is used.
+// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used.
 type counts struct{ kind *ClaimKind }
 
 func (n counts) rank(namespace string, c *inventory.Class) int64 {
@@ -241,8 +233,7 @@ func (n counts) rank(namespace string, c *inventory.Class) int64 {
 // commit has nothing to remember: see ClaimKind.commit.
 func (counts) commit(claim.Claim, *inventory.Class, int64, time.Time) bool { return true }
 
-// reserve counts a claim as in flight. A claim that has no name yet is known by its
-// generateName.
+// reserve counts a claim as in flight. A claim that has no name yet is known by its generateName.
 func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time) {
 	// A claim takes no lock but for a class that is new here. Should a table that
 	// grows leave the count out at this moment, one claim in flight is not seen.
@@ -264,8 +255,7 @@ func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time)
 	}
 }
 
-// claimHash is the same for claims that look the same: those without a name that
-// were given the same class, for one.
+// claimHash is the same for claims that look the same: those without a name that were given the same class, for one.
 func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	if name != "" {
 		return maphash.Comparable(claim.Seed, [...]string{namespace, name})
@@ -320,8 +310,7 @@ func (t *Tally) Expire(now time.Time) {
 	}
 }
 
-// sortIn the notes. A claim that is given a class again, as by a client that
-// tries again, counts once.
+// sortIn the notes. A claim that is given a class again, as by a client that tries again, counts once.
 func (t *Tally) sortIn() {
 	if t.pending == nil {
 		t.pending = map[uint64]*inFlight{}
@@ -367,18 +356,14 @@ func (t *Tally) keep(claim uint64, kept *inFlight) {
 	t.pending[claim] = kept
 }
 
-// turns remembers when each class was last given to a claim of one kind, for
-// RoundRobin: the candidate whose turn is the longest ago is next. If all claims ask
-// for the same classes, these take turns exactly, however they change. If claims ask for
-// different classes, the turns are even over all of them. One counter for all selectors
-// would give each selector only some of its classes, and a counter for each selector
-// would take as much memory as authors of claims like.
+// turns remembers when each class was last given to a claim of one kind, for RoundRobin: the candidate whose turn is the longest ago is
+// next. If all claims ask for the same classes, these take turns exactly, however they change. If claims ask for different classes, the
+// turns are even over all of them. One counter for all selectors would give each selector only some of its classes, and a counter for each
+// selector would take as much memory as authors of claims like.
 //
-// Classes without a turn come first. The draw decides among them, not their order:
-// otherwise every replica would start with the same class.
+// Classes without a turn come first. The draw decides among them, not their order: otherwise every replica would start with the same class.
 //
-// Each replica has its own turns. Those of one replica differ by one at most, so
-// those of n replicas together differ by n at most.
+// Each replica has its own turns. Those of one replica differ by one at most, so those of n replicas together differ by n at most.
 type turns struct {
 	now  atomic.Int64
 	last sync.Map // place of the class: *atomic.Int64

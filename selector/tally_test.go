@@ -50,8 +50,7 @@ func commit(k *ClaimKind, c claim.Claim, class *inventory.Class, at time.Time) {
 	(&Decider{Now: func() time.Time { return at }}).commit(k, c, candidate{class: class})
 }
 
-// TestBurst lets some replicas admit a thousand claims to ten classes. Each sees its own
-// claims at once and all of them late.
+// TestBurst lets some replicas admit a thousand claims to ten classes. Each sees its own claims at once and all of them late.
 func TestBurst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
@@ -270,8 +269,7 @@ func TestTallyGrows(t *testing.T) {
 	assert.LessOrEqual(t, tally.used*2, len(*tally.slots.Load()), "We should keep the table sparse.")
 }
 
-// TestTallyGrowsAsItIsAddedTo binds the first claims of classes while the table leaves
-// out classes that have none.
+// TestTallyGrowsAsItIsAddedTo binds the first claims of classes while the table leaves out classes that have none.
 func TestTallyGrowsAsItIsAddedTo(t *testing.T) {
 	for round := range 500 {
 		tally := &Tally{}

@@ -15,7 +15,6 @@ type Usage struct {
 	Namespaces map[string]int64
 	// Versions are the resourceVersions of the view, by ClaimKind.
 	Versions map[string]uint64
-	// Shown are the writes of which the view shows what became: the claim is there at a later version than the base,
-	// or is gone.
+	// Shown are the writes of which the view shows what became: the claim is there at a later version than the base, or is gone.
 	Shown map[Write]bool
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// View is all that claims of one kind can be bound to, at one moment. It does not change,
-// but the memory of its kind's strategy does.
+// View is all that claims of one kind can be bound to, at one moment. It does not change, but the memory of its kind's strategy does.
 type View struct {
 	inventory.Offer
 
@@ -30,9 +29,8 @@ type View struct {
 	Missing *inventory.Fault
 	// RelatedMissing is the fault that related objects are not known, in the same way.
 	RelatedMissing *inventory.Fault
-	// Conflict is, in a view of an Inventory, the fault that another ClaimKind with the same
-	// reference comes first by name, nil if none does. It is not in Fault: the entries that the
-	// leader writes say which of the two binds claims.
+	// Conflict is, in a view of an Inventory, the fault that another ClaimKind with the same reference comes first by name, nil if none
+	// does. It is not in Fault: the entries that the leader writes say which of the two binds claims.
 	Conflict *inventory.Fault
 
 	// needs are the related kinds of the claim kind, and related the objects of each.
@@ -43,14 +41,12 @@ type View struct {
 // UnreadKind is a class kind whose classes have never been known, and the reason in a word.
 type UnreadKind struct{ Name, Reason string }
 
-// NewView puts the classes of several kinds together. It has no index, so the time to
-// choose grows with the number of classes.
+// NewView puts the classes of several kinds together. It has no index, so the time to choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*inventory.Classes) *View {
 	return viewAfter(kind, classes, nil, false)
 }
 
-// With returns a view of the same claim kind with other classes, and no index. Those that the
-// view knows are not judged again.
+// With returns a view of the same claim kind with other classes, and no index. Those that the view knows are not judged again.
 func (v *View) With(classes []*inventory.Classes) *View {
 	other := viewAfter(v.Kind, classes, v, true)
 	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
@@ -69,8 +65,7 @@ func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View, live
 	return v
 }
 
-// Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if
-// they are not known.
+// Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if they are not known.
 func (v *View) Related(resource, version string) *inventory.Objects {
 	for i, k := range v.needs {
 		if k.Resource == resource && k.Version == version && i < len(v.related) {
@@ -152,8 +147,7 @@ func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *
 	return true
 }
 
-// MeantKinds are the kinds of which a reference may name a class: those that are offered, and those that it cannot tell
-// from these.
+// MeantKinds are the kinds of which a reference may name a class: those that are offered, and those that it cannot tell from these.
 func (v *View) MeantKinds() []*inventory.ClassKind {
 	kinds := make([]*inventory.ClassKind, 0, len(v.All)+len(v.LeftOut))
 	for _, s := range v.All {
@@ -179,9 +173,8 @@ func (v *View) Uses(namespace string, c *inventory.Class) (all []access.Class) {
 	return all
 }
 
-// PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy
-// can give it to them. Its conditions see the claim and that class, and nothing else. So
-// there is a fault instead where anything else decides.
+// PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy can give it to them. Its conditions see
+// the claim and that class, and nothing else. So there is a fault instead where anything else decides.
 func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if v.Fault != nil {
 		return nil, v.Fault
@@ -213,8 +206,7 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "the default class %s is %s", c, v.Kind.filters[i].text)
 }
 
-// needsWebhook says why only classbind can tell which class a claim without an opinion gets;
-// empty, the API server can tell, too.
+// needsWebhook says why only classbind can tell which class a claim without an opinion gets; empty, the API server can tell, too.
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
@@ -248,9 +240,8 @@ func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 	return ""
 }
 
-// OrderMatters is the fault that another kind of the same claims looks where this one has its
-// reference, or the other way round, nil if none does. Webhooks are called in the order of
-// their names. Policies come before all of them, in no order.
+// OrderMatters is the fault that another kind of the same claims looks where this one has its reference, or the other way round, nil if
+// none does. Webhooks are called in the order of their names. Policies come before all of them, in no order.
 func (s Snapshot) OrderMatters(k *ClaimKind) *inventory.Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind

@@ -13,8 +13,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if
-// nothing is wrong.
+// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.
 func (d *Decision) Warning() string {
 	warning := ""
 	switch {
@@ -159,8 +158,7 @@ func unusable(d *Decision) string {
 	return what
 }
 
-// withoutDefault says why a claim without a selector gets no default class, what would
-// help, and when it would be bound.
+// withoutDefault says why a claim without a selector gets no default class, what would help, and when it would be bound.
 func (d *Decision) withoutDefault() (what, remedy, later string) {
 	kind := d.View.Kind.Name
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)

@@ -1,11 +1,9 @@
-// Package fair shares what is scarce among keys, such as namespaces: many requests of one do
-// not delay those of another.
+// Package fair shares what is scarce among keys, such as namespaces: many requests of one do not delay those of another.
 package fair
 
 import "slices"
 
-// Queue takes turns over keys. Items of one key keep their order. Its user locks it. The
-// zero value is an empty queue.
+// Queue takes turns over keys. Items of one key keep their order. Its user locks it. The zero value is an empty queue.
 type Queue[T comparable] struct {
 	items map[string][]T
 	// next are the keys that have items, in the order of their turns.

@@ -43,8 +43,7 @@ func Only(name string, others []string) string {
 	return best
 }
 
-// Meant is the end of an error about a name, such as ": did you mean b?". It is empty if the name resembles none of
-// the others.
+// Meant is the end of an error about a name, such as ": did you mean b?". It is empty if the name resembles none of the others.
 func Meant(name string, others []string) string {
 	if best := Name(name, slices.Values(others)); best != "" {
 		return ": did you mean " + best + "?"

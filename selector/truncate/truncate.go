@@ -1,5 +1,4 @@
-// Package truncate makes short and printable what users sent, for terminals, answers, conditions, events
-// and logs.
+// Package truncate makes short and printable what users sent, for terminals, answers, conditions, events and logs.
 package truncate
 
 import (
@@ -73,9 +72,8 @@ func appendPrintable(b []byte, character string) []byte {
 	return append(b, quoted[1:len(quoted)-1]...)
 }
 
-// Error makes a Text of an error, of MaxMessageBytes, and removes the URLs of requests, which
-// may contain a selector of megabytes. It wraps the whole error. The caller says what
-// was asked.
+// Error makes a Text of an error, of MaxMessageBytes, and removes the URLs of requests, which may contain a selector of megabytes. It wraps
+// the whole error. The caller says what was asked.
 func Error(err error) error {
 	if err == nil {
 		return nil
