@@ -114,15 +114,11 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if !decision.Drawn() {
 		return decision, nil
 	}
-	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
+	deadline := lazyDeadline{Decider: d, ctx: ctx, namespace: in.Namespace}
 	defer deadline.end()
-	decision.Claim.Usage = 1
-	if in.Object != nil {
-		decision.Claim, decision.facts, err = d.resolve(ctx, view, in, mode)
-		if err != nil || !decision.Drawn() {
-			return decision, err
-		}
-		decision.facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
+	decision.Claim, decision.facts, err = deadline.resolve(view, in, mode) //nolint:contextcheck // It is in deadline.
+	if err != nil || !decision.Drawn() {
+		return decision, err
 	}
 	lacks := view.Kind.LacksCompany(in.Parents)
 	if lacks != nil { // No class will have the claim, so none is to count it.
@@ -313,14 +309,12 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 	view, in := decision.View, decision.Claim.Claim
 	granted := d.granted(view.Kind, in)
 	var offered []*inventory.Class
-	for _, s := range view.Classes {
-		s.EachOffered(&view.Kind.Reach, in.Namespace, func(c *inventory.Class) {
-			i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
-			if i < 0 && (granted == nil || view.likely(granted, in.Namespace, c)) {
-				offered = append(offered, c)
-			}
-		})
-	}
+	view.eachOffered(in.Namespace, func(c *inventory.Class) {
+		i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
+		if i < 0 && (granted == nil || view.likely(granted, in.Namespace, c)) {
+			offered = append(offered, c)
+		}
+	})
 	slices.SortFunc(offered, inventory.Compare)
 	usable := []*inventory.Class{}
 	for _, c := range offered[:min(len(offered), v1beta1.MaxAllowedShown)] {
@@ -354,19 +348,20 @@ func (d *Decider) now() (t time.Time) {
 	return d.Now()
 }
 
-// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions ask
-// nothing and cost little, and need neither.
+// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions ask nothing and cost little, and need
+// neither.
 type lazyDeadline struct {
-	ctx    context.Context
-	limit  func(context.Context) (context.Context, context.CancelFunc)
-	cancel context.CancelFunc
-	done   func() // nil without a turn
+	*Decider
+	ctx       context.Context
+	namespace string // of the claim
+	cancel    context.CancelFunc
+	done      func() // nil without a turn
 }
 
 // turn waits for the turn of a costly decision, unless it has it.
-func (a *lazyDeadline) turn(wait func(context.Context, string) (func(), error), namespace string) (err error) {
-	if wait != nil && a.done == nil {
-		a.done, err = wait(a.context(), namespace)
+func (a *lazyDeadline) turn() (err error) {
+	if a.Costly != nil && a.done == nil {
+		a.done, err = a.Costly(a.context(), a.namespace)
 	}
 	return err
 }
@@ -374,8 +369,8 @@ func (a *lazyDeadline) turn(wait func(context.Context, string) (func(), error), 
 // context for a question. Others have the turn while it is asked: nobody knows how long that takes.
 func (a *lazyDeadline) context() context.Context {
 	a.endTurn()
-	if a.cancel == nil && a.limit != nil {
-		a.ctx, a.cancel = a.limit(a.ctx)
+	if a.cancel == nil && a.Deadline != nil {
+		a.ctx, a.cancel = a.Deadline(a.ctx)
 	}
 	return a.ctx
 }

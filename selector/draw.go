@@ -255,47 +255,46 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	},
 }
 
-// each visits the classes that a claim asks for and is offered, before the filters.
-func (v *View) each(claim subject, visit func(*inventory.Class)) {
-	if asked := v.Kind.Asks(claim.Claim); asked == nil {
-		v.eachDefault(claim, func(c *inventory.Class, _ int8) { visit(c) })
-	} else if claim.facts == nil {
-		v.Each(claim.Namespace, asked, nil, visit)
-	} else {
-		v.Each(claim.Namespace, asked, claim.facts.values, visit)
+// each visits the classes that a claim asks for and is offered, before the filters, with their seat: see candidate.
+func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8)) {
+	asked := v.Kind.Asks(claim.Claim)
+	if asked == nil {
+		v.eachDefault(claim, visit)
+		return
 	}
+	var values inventory.Values
+	if claim.facts != nil {
+		values = claim.facts.values
+	}
+	v.Each(claim.Namespace, asked, values, func(c *inventory.Class) { visit(c, 0) })
 }
 
 // eachDefault visits the default classes of the claim's own namespace and partition. If none of them is left after dropping, it also visits
 // those of the next seat: for partitions without a default, then for all namespaces, in both ways. Where a claim may not use all classes,
 // it visits those of all seats, because a default that the claim may not use is none for it.
 func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8)) {
-	partition := ""
+	namespace, partition := "", ""
+	if v.Kind.Own() {
+		namespace = claim.Namespace
+	}
 	if claim.facts != nil {
 		partition = claim.facts.partition
 	}
 	left, seat := false, int8(0)
-	each := func(namespace, partition string) {
-		v.EachDefaultOf(namespace, partition, func(c *inventory.Class) {
+	for i, of := range [...][2]string{{namespace, partition}, {namespace, ""}, {"", partition}, {"", ""}} {
+		if left || i%2 == 1 && partition == "" || i > 1 && namespace == "" { // The last two: it is one of those before.
+			continue
+		}
+		v.EachDefaultOf(of[0], of[1], func(c *inventory.Class) {
 			if !left && v.Kind.Use == "" {
 				i, _ := v.Kind.firstDrop(claim, c)
 				left = i < 0
 			}
 			visit(c, seat)
 		})
-		seat++
-	}
-	if claim.Namespace != "" && v.Kind.Own() {
-		each(claim.Namespace, partition)
-		if !left && partition != "" {
-			each(claim.Namespace, "")
+		if v.Kind.Use != "" {
+			seat++
 		}
-	}
-	if !left {
-		each("", partition)
-	}
-	if !left && partition != "" {
-		each("", "")
 	}
 }
 
@@ -334,29 +333,17 @@ type order struct {
 	rest *candidateHeap
 }
 
-// each visits the classes, and where they stand among the defaults.
-func (o *order) each(visit func(c *inventory.Class, seat int8)) {
-	if o.view.Kind.Use != "" && o.view.Kind.Asks(o.claim.Claim) == nil {
-		o.view.eachDefault(o.claim, visit)
-		return
-	}
-	o.view.each(o.claim, func(c *inventory.Class) { visit(c, 0) })
-}
-
 // first candidate, without a class if there is none. The decision learns how many there are, and what was dropped.
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	o.each(func(c *inventory.Class, seat int8) {
-		switch {
-		case kind.judges() && facts != nil && facts.budget.Left < v1beta1.MaxExpressionCost/2: // The rest is for those that matter.
-			if filter, err := kind.firstFreeDrop(o.claim, c); filter < 0 {
-				unjudged = append(unjudged, o.place(c, seat))
-			} else {
-				decision.drop(filter, c, err)
-			}
-		default:
+	o.view.each(o.claim, func(c *inventory.Class, seat int8) {
+		if !kind.judges() || facts == nil || facts.budget.Left >= v1beta1.MaxExpressionCost/2 {
 			best = o.better(decision, best, c, seat)
+		} else if filter, err := kind.firstFreeDrop(o.claim, c); filter >= 0 {
+			decision.drop(filter, c, err)
+		} else { // The rest of the budget is for those that matter.
+			unjudged = append(unjudged, o.place(c, seat))
 		}
 	})
 	if len(unjudged) > 0 {
@@ -389,7 +376,7 @@ func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 		if f := o.claim.facts; f != nil {
 			f.budget.Left = max(f.budget.Left, v1beta1.MaxExpressionCost/2)
 		}
-		o.each(func(c *inventory.Class, seat int8) {
+		o.view.each(o.claim, func(c *inventory.Class, seat int8) {
 			filter, err := kind.firstFreeDrop(o.claim, c)
 			if filter < 0 && kind.judges() && !inOrder {
 				filter, err = kind.judge(o.claim, c)
@@ -432,8 +419,8 @@ func (o *order) place(c *inventory.Class, seat int8) candidate {
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
-	case kind.Score != nil:
-		rank = o.claim.facts.judgedRank(c) // A class without one is dropped.
+	case kind.Score != nil && o.claim.facts.ranked == c: // A class that is judged later has no rank yet.
+		rank = o.claim.facts.lastRank
 	}
 	return candidate{c, seat, o.granted != nil && !o.view.likely(o.granted, o.claim.Namespace, c), rank, key}
 }

@@ -226,11 +226,11 @@ func TestExplainOdds(t *testing.T) {
 	}
 
 	t.Run("EveryWeight", func(t *testing.T) {
-		s := strategies[v1beta1.WeightedRandom]
+		kind := NewClaimKind(postgres())
 		for weight := int64(1); weight <= maxWeight; weight++ {
-			one := []Candidate{{Class: &inventory.Class{Weight: weight}}}
-			s.setOdds(one, nil)
-			require.Equal(t, Odds{weight, weight}, one[0].Odds, "We should read every weight from the draw as it is")
+			one := Explanation{Decision: Decision{View: &View{Kind: kind}}, Candidates: []Candidate{{Class: &inventory.Class{Weight: weight}}}}
+			one.setOdds()
+			require.Equal(t, Odds{weight, weight}, one.Candidates[0].Odds, "We should read every weight from the draw as it is")
 		}
 	})
 	t.Run("Depends", func(t *testing.T) {

@@ -361,7 +361,7 @@ func TestTermsMeanTheWhole(t *testing.T) {
 					want = append(want, c.Name)
 				}
 			}
-			view.each(d.subject(), func(c *inventory.Class) {
+			view.each(d.subject(), func(c *inventory.Class, _ int8) {
 				if i, _ := view.Kind.firstDrop(d.subject(), c); i < 0 {
 					is = append(is, c.Name)
 				}

@@ -409,19 +409,17 @@ func TestGateFailsLate(t *testing.T) {
 
 // TestTurn of a costly decision, which asks others in between.
 func TestTurn(t *testing.T) {
-	deadline, running := lazyDeadline{ctx: t.Context()}, 0
-	turn := func() {
-		require.NoError(t, deadline.turn(func(context.Context, string) (func(), error) {
-			running++
-			return func() { running-- }, nil
-		}, "team"))
-	}
-	turn()
-	turn()
+	running := 0
+	deadline := lazyDeadline{ctx: t.Context(), Decider: &Decider{Costly: func(context.Context, string) (func(), error) {
+		running++
+		return func() { running-- }, nil
+	}}}
+	require.NoError(t, deadline.turn())
+	require.NoError(t, deadline.turn())
 	assert.Equal(t, 1, running, "We should take one turn.")
 	deadline.context()
 	assert.Zero(t, running, "We should keep nobody waiting for what others answer.")
-	turn()
+	require.NoError(t, deadline.turn())
 	deadline.end()
 	assert.Zero(t, running)
 }

@@ -169,7 +169,7 @@ func (w *fuzzedWorld) selected(s labels.Selector) (found []string) {
 }
 
 func asked(v *View, c claim.Claim) (found []string) {
-	v.each(subject{Claim: c}, func(c *inventory.Class) { found = append(found, c.Name) })
+	v.each(subject{Claim: c}, func(c *inventory.Class, _ int8) { found = append(found, c.Name) })
 	slices.Sort(found)
 	return found
 }

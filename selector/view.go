@@ -90,6 +90,13 @@ func (v *View) WithRelated(objects []*inventory.Objects) *View {
 	return &other
 }
 
+// eachOffered visits the classes that claims of a namespace are offered.
+func (v *View) eachOffered(namespace string, visit func(*inventory.Class)) {
+	for _, s := range v.Classes {
+		s.EachOffered(&v.Kind.Reach, namespace, visit)
+	}
+}
+
 // isShadowed reports whether the name of a class means another one to who reads a claim of this namespace, or
 // may: the classes of a kind before were never known.
 func (v *View) isShadowed(namespace string, c *inventory.Class) bool {

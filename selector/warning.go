@@ -48,7 +48,7 @@ func (v *View) UnreadText() string {
 // severalDefaults names the default classes among which one was drawn.
 func (d *Decision) severalDefaults() string {
 	var first []*inventory.Class // There may be thousands.
-	d.View.each(d.subject(), func(c *inventory.Class) {
+	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
 		if i, _ := d.View.Kind.firstDrop(d.subject(), c); i < 0 {
 			i, _ := slices.BinarySearchFunc(first, c, inventory.Compare)
 			first = slices.Insert(first, i, c)
@@ -173,7 +173,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.Selector, remedy)
 	}
 	cordoned := (*inventory.Class)(nil)
-	d.View.each(d.subject(), func(c *inventory.Class) {
+	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
 		i, _ := d.View.Kind.firstDrop(d.subject(), c)
 		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
 			cordoned = c
