@@ -135,14 +135,16 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if decision.Class != nil && view.Kind.Annotates {
 		decision.Made = d.now()
 	}
-	if err == nil && decision.Class == nil && decision.Drawn() && view.Kind.Use != "" && mode != Later && mode != Preview &&
-		!decision.Unneeded() {
+	if err != nil || decision.Class != nil || mode == Later || mode == Preview { // A claim that waits is stored without.
+		return decision, err
+	}
+	if decision.Drawn() && view.Kind.Use != "" && !decision.Unneeded() {
 		d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
-	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
+	if !in.Converted {
 		decision.Lacks = view.Kind.Lacks(in.Parents)
 	}
-	return decision, err
+	return decision, nil
 }
 
 // drawLive draws again, from the classes as they are now. Only those that match are read:
@@ -236,7 +238,7 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 			return false
 		}
 	}
-	if k.memory != nil && !k.memory.commit(c, best.class, best.rank, d.now()) {
+	if k.memory != nil && !k.memory.commit(best.class, best.rank) {
 		return false
 	}
 	if k.Counted && k.Tally != nil {

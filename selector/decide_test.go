@@ -151,7 +151,7 @@ func TestViewDefaults(t *testing.T) {
 
 func TestViewLeavesOut(t *testing.T) {
 	const as, bs, cs = "as.example.org", "bs.example.org", "cs.example.org"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		format v1beta1.ReferenceForm
 		all    []string          // the class kinds that are registered, in this order
@@ -161,14 +161,9 @@ func TestViewLeavesOut(t *testing.T) {
 	}{
 		"ReferenceNamesTheKind": {reason: "We should offer several class kinds where the reference can tell them apart", format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs}},
 		"OneKind":               {reason: "We should offer one class kind whatever the reference", format: v1beta1.Name, all: []string{as}, want: []string{as}},
-		"FirstByName": {
-			reason: "We should offer the class kind whose name comes first",
-			format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as},
-			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
-		},
+		"FirstByName":           {reason: "We should offer the class kind whose name comes first", format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as}, forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference"},
 		"Restored": {
-			reason: "We should offer the same where a restore creates them in another order",
-			format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
+			reason: "We should offer the same where a restore creates them in another order", format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"KindsAlone": {reason: "We should offer class kinds that the Kind tells apart", format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs}},
@@ -178,12 +173,10 @@ func TestViewLeavesOut(t *testing.T) {
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"OtherKinds": {
-			reason: "We should advise the Kind where that is enough",
-			format: v1beta1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
+			reason: "We should advise the Kind where that is enough", format: v1beta1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Form = tc.format
@@ -215,7 +208,7 @@ func TestViewLeavesOut(t *testing.T) {
 }
 
 func TestViewFaultOfAnotherRelease(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		spec   func(*v1beta1.ClaimKindSpec)
 		want   string
@@ -227,12 +220,10 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 			},
 		},
 		"ReferenceForm": {
-			reason: "We should write no reference of another form",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
-			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
+			reason: "We should write no reference of another form", spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
+			want: `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			tc.spec(&k.Spec)
@@ -250,7 +241,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		names  []string
 		want   string
@@ -258,8 +249,7 @@ func TestList(t *testing.T) {
 		"None": {reason: "We should have nothing to say of nothing"},
 		"Four": {reason: "We should name a few", names: []string{"a", "b", "c", "d"}, want: "a, b, c, d"},
 		"Six":  {reason: "We should count the rest", names: []string{"a", "b", "c", "d", "e", "f"}, want: "a, b, c, d and 2 more"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, List(tc.names), tc.reason)
 		})

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"errors"
 	"math"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -218,13 +217,10 @@ type Strategy struct {
 type memory interface {
 	// rank of a class for a claim of this namespace. The draw is among the classes with the highest.
 	rank(namespace string, c *inventory.Class) int64
-	// commit remembers that a claim gets a class, at this time, beside what a Tally counts. It returns false if the
-	// class no longer has this rank: the caller then chooses again.
-	commit(claim claim.Claim, c *inventory.Class, rank int64, now time.Time) bool
+	// commit remembers that a claim gets a class, beside what a Tally counts. It returns false if the class no longer has this rank: the
+	// caller then chooses again.
+	commit(c *inventory.Class, rank int64) bool
 }
-
-// Counts reports whether the claims of a kind are counted by class.
-func (k *ClaimKind) Counts() bool { return k.Strategy.Counted || k.Limited }
 
 // byWeight gives shares that are proportional to the weights.
 func byWeight(u float64, weight int64) (rank int64, key float64) {

@@ -33,7 +33,7 @@ var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 // A controller per class kind cannot meet this demand: a class's share must not
 // depend on how many of its own kind match, nor on how many do not.
 func TestDrawIsFair(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		seed     v1beta1.Seed
 		strategy v1beta1.Strategy
@@ -42,8 +42,7 @@ func TestDrawIsFair(t *testing.T) {
 		"SeededByRequest":   {reason: "We should give each class a tenth of the requests", seed: v1beta1.SeedRequest, strategy: v1beta1.WeightedRandom},
 		"Random":            {reason: "We should give each class a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.Random},
 		"HeaviestOfTheSame": {reason: "We should give each of ten ties a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.HighestWeight},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Choice.Seed, k.Spec.Choice.Strategy = tc.seed, tc.strategy
@@ -61,50 +60,31 @@ func TestDrawIsFair(t *testing.T) {
 }
 
 func TestDrawFollowsWeights(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		strategy v1beta1.Strategy
 		weights  map[string]int64
 		want     map[string]float64 // shares, which add up to 1
 	}{
 		"WeightedRandom": {
-			reason:   "We should give shares proportional to the weights, across class kinds",
-			strategy: v1beta1.WeightedRandom,
-			weights:  map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
-			want:     map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
+			reason: "We should give shares proportional to the weights, across class kinds", strategy: v1beta1.WeightedRandom, weights: map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
+			want: map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
 		},
 		"WeightedRandomWithinAKind": {
-			reason:   "We should give shares proportional to the weights, within a class kind",
-			strategy: v1beta1.WeightedRandom,
-			weights:  map[string]int64{"as/one": 100, "as/three": 300, "as/six": 600},
-			want:     map[string]float64{"as/one": 0.1, "as/three": 0.3, "as/six": 0.6},
+			reason: "We should give shares proportional to the weights, within a class kind", strategy: v1beta1.WeightedRandom,
+			weights: map[string]int64{"as/one": 100, "as/three": 300, "as/six": 600}, want: map[string]float64{"as/one": 0.1, "as/three": 0.3, "as/six": 0.6},
 		},
 		"WeightedRandomExtremes": {
-			reason:   "We should give next to nothing to a millionth, and nothing to 0",
-			strategy: v1beta1.WeightedRandom,
-			weights:  map[string]int64{"as/one": 1_000_000, "as/two": 1_000_000, "bs/none": 0},
-			want:     map[string]float64{"as/one": 0.5, "as/two": 0.5},
+			reason: "We should give next to nothing to a millionth, and nothing to 0", strategy: v1beta1.WeightedRandom,
+			weights: map[string]int64{"as/one": 1_000_000, "as/two": 1_000_000, "bs/none": 0}, want: map[string]float64{"as/one": 0.5, "as/two": 0.5},
 		},
 		"HighestWeight": {
-			reason:   "We should take the heaviest alone, with equal shares among ties",
-			strategy: v1beta1.HighestWeight,
-			weights:  map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/heavy": 5, "cs/none": 0},
-			want:     equalShares("as/heavy", "bs/heavy", "cs/heavy"),
+			reason: "We should take the heaviest alone, with equal shares among ties", strategy: v1beta1.HighestWeight,
+			weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/heavy": 5, "cs/none": 0}, want: equalShares("as/heavy", "bs/heavy", "cs/heavy"),
 		},
-		"HighestWeightAlone": {
-			reason:   "We should take the one heaviest for every claim",
-			strategy: v1beta1.HighestWeight,
-			weights:  map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000},
-			want:     equalShares("bs/heavy"),
-		},
-		"Random": {
-			reason:   "We should ignore weights, 0 among them",
-			strategy: v1beta1.Random,
-			weights:  map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0},
-			want:     equalShares("as/one", "as/thousand", "bs/none"),
-		},
-	}
-	for name, tc := range cases {
+		"HighestWeightAlone": {reason: "We should take the one heaviest for every claim", strategy: v1beta1.HighestWeight, weights: map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000}, want: equalShares("bs/heavy")},
+		"Random":             {reason: "We should ignore weights, 0 among them", strategy: v1beta1.Random, weights: map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0}, want: equalShares("as/one", "as/thousand", "bs/none")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Choice.Strategy = tc.strategy
@@ -160,7 +140,7 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 		weights[name] = weight
 		return weights
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		before, after map[string]int64
 		class         string
@@ -172,8 +152,7 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 		"Removed":    {reason: "We should move the claims of the class that is gone, and no others", before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true},
 		"Raised":     {reason: "We should move to a class what its weight gains, and nothing else", before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10},
 		"Drained":    {reason: "We should move the claims of a class of weight 0, and no others", before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := weighed(postgres(), tc.before), weighed(postgres(), tc.after)
 			moved := 0
@@ -217,15 +196,14 @@ func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 func TestDrawBreaksTies(t *testing.T) {
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	first := &inventory.Class{Kind: as, Namespace: "a", Name: "a", Weight: 1}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		other  *inventory.Class
 	}{
 		"Kind":      {reason: "We should take the first class kind", other: &inventory.Class{Kind: bs, Namespace: "a", Name: "a", Weight: 1}},
 		"Namespace": {reason: "We should take the first namespace", other: &inventory.Class{Kind: as, Namespace: "b", Name: "a", Weight: 1}},
 		"Name":      {reason: "We should take the first name", other: &inventory.Class{Kind: as, Namespace: "a", Name: "b", Weight: 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			d := order{view: &View{Kind: NewClaimKind(postgres())}}
 			a, b := d.place(first, 0), d.place(tc.other, 0) // Both have the hash 0.

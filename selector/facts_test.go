@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -378,12 +377,11 @@ func TestTermsMeanTheWhole(t *testing.T) {
 }
 
 func TestCraftedTally(t *testing.T) {
-	const prefix = "example.org/Gold//"
 	for name, tc := range map[string]struct {
 		prefix string
 		format v1beta1.ReferenceForm
 	}{
-		"Class":    {prefix, v1beta1.ObjectReference},
+		"Class":    {"example.org/Gold//", v1beta1.ObjectReference},
 		"Kindless": {"///", v1beta1.LocalObjectReference},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -406,29 +404,6 @@ func TestCraftedTally(t *testing.T) {
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0))
 		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(gold)), "We should not take one claim for another whose name was made up for that.")
-	})
-	t.Run("Slots", func(t *testing.T) {
-		// Names that share a slot of the table are enough: they are searched one by one.
-		const slots, classes = 540, 250
-		v := counting(0)
-		kind := v.Classes[0].Kind
-		for i, found := 0, 0; found < classes; i++ {
-			name := fmt.Sprint("gold-", i)
-			if xxhash.Sum64String(prefix+name)%slots == 0 {
-				found++
-				v.Kind.Tally.Bind(v.Kind.CountedAs(kind.NewClass(&metav1.ObjectMeta{Name: name}, nil)), Share{})
-			}
-		}
-		table := *v.Kind.Tally.slots.Load()
-		require.Len(t, table, slots)
-		run, longest := 0, 0
-		for i := range table {
-			if run++; table[i].Load() == nil {
-				run = 0
-			}
-			longest = max(longest, run)
-		}
-		assert.Less(t, longest, 100, "We should not look for a class among those whose names were made up to be in its way.")
 	})
 }
 

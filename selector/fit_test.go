@@ -114,36 +114,21 @@ func fitCases() map[string]fitCase {
 			with("c", map[string]any{"driver": "c"})
 	}
 	return map[string]fitCase{
-		"Equality": {
-			reason: "We should give the class that equals", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
-		},
-		"EqualityMirrored": {
-			reason: "We should read an equality in both directions", world: three(newExpressive(fits("claim.spec.size == class.spec.size"))),
-			claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1,
-		},
+		"Equality":         {reason: "We should give the class that equals", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
+		"EqualityMirrored": {reason: "We should read an equality in both directions", world: three(newExpressive(fits("claim.spec.size == class.spec.size"))), claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1},
 		"EqualityInWhole": {
 			reason: "We should read an equality in a field that another expression needs as a whole",
 			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"))),
 			claim:  all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
 		},
-		"EqualityOfAbsent": {
-			reason: "We should give none if the claim's side fails", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim: all(map[string]any{}), dropped: "ExpressionError=3",
-		},
-		"Class": {
-			reason: "We should not know a class that serves no claim", world: three(newExpressive(fits("class.spec.driver != 'a' && class.spec.size > 0"))),
-			claim: all(map[string]any{}), class: "Pool/b", candidates: 1,
-		},
-		"Claim": {reason: "We should drop all classes for what is said of the claim", world: three(newExpressive(fits("claim.spec.size > 3"))), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
+		"EqualityOfAbsent": {reason: "We should give none if the claim's side fails", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))), claim: all(map[string]any{}), dropped: "ExpressionError=3"},
+		"Class":            {reason: "We should not know a class that serves no claim", world: three(newExpressive(fits("class.spec.driver != 'a' && class.spec.size > 0"))), claim: all(map[string]any{}), class: "Pool/b", candidates: 1},
+		"Claim":            {reason: "We should drop all classes for what is said of the claim", world: three(newExpressive(fits("claim.spec.size > 3"))), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
 		"ClaimFails": {
 			reason: "We should refuse a claim about which an expression fails", world: three(newExpressive(fits("claim.spec.size > 3"))),
 			claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind",
 		},
-		"Both": {
-			reason: "We should compare claim and class", world: three(newExpressive(fits("claim.spec.size <= class.spec.size"))),
-			claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1",
-		},
+		"Both": {reason: "We should compare claim and class", world: three(newExpressive(fits("claim.spec.size <= class.spec.size"))), claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1"},
 		"Division": {
 			reason: "We should drop a class for which an expression fails", world: three(newExpressive(fits("10 / (class.spec.size - claim.spec.size) > 0"))),
 			claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2",
@@ -206,9 +191,8 @@ func fitCases() map[string]fitCase {
 			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
 		},
 		"TooLong": {
-			reason: "We should refuse a claim with a field that is too long",
-			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim:  all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long",
+			reason: "We should refuse a claim with a field that is too long", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
+			claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long",
 		},
 	}
 }
@@ -287,7 +271,7 @@ func TestDefaultOfAConstantPartition(t *testing.T) {
 
 func TestBindWhen(t *testing.T) {
 	const decided = "claim.spec.classRef.name == 'default'"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, expression string
 		spec               map[string]any
 		leftAlone, problem string
@@ -300,8 +284,7 @@ func TestBindWhen(t *testing.T) {
 		"Replaced":  {"We should not ask for what the default of the schema says", decided, map[string]any{"classRef": map[string]any{"kind": "Other", "name": "default"}}, "", ""},
 		"Other":     {"We should keep the reference of an author", decided, map[string]any{"classRef": map[string]any{"name": "own"}}, claim.NotYet, ""},
 		"Elsewhere": {"We should leave alone what is settled otherwise", decided, map[string]any{"resourceRef": map[string]any{"name": "x"}}, claim.Settled, ""},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
 				s.Claims.When, s.Reference.WhenEmpty = v1beta1.Expression(tc.expression), v1beta1.BindEmpty
@@ -353,7 +336,7 @@ func TestReplacedReference(t *testing.T) {
 }
 
 func TestInvalidExpressions(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
 		field  string
@@ -376,8 +359,7 @@ func TestInvalidExpressions(t *testing.T) {
 			},
 			"spec.default.expression", "status",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
 			invalid := slices.Concat(rules.NewForClaims(e.claims).Invalid, rules.InvalidOfClasses(e.kind))

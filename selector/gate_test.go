@@ -389,7 +389,7 @@ func TestGateFailsLate(t *testing.T) {
 	d := Decider{
 		Gates: []Gate{{Text: "full", Admits: func(_ context.Context, _ Mode, _ *View, c claim.Claim, class *inventory.Class) (bool, error) {
 			if asked++; asked == 1 { // Another claim takes the turn.
-				require.True(t, kind.memory.commit(c, class, kind.memory.rank(c.Namespace, class), time.Time{}))
+				require.True(t, kind.memory.commit(class, kind.memory.rank(c.Namespace, class)))
 				return true, nil
 			}
 			return false, failed

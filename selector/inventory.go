@@ -22,10 +22,10 @@ type Inventory struct {
 	mu         sync.Mutex // guards all below
 	open       bool
 	views      Snapshot
-	claimKinds claimKinds
+	claimKinds map[string]*ClaimKind
 	classes    map[string]*inventory.Classes
-	unknown    unknownKinds
-	related    relatedObjects
+	unknown    map[string]unknownKind
+	related    map[rules.Key]knownRelated
 }
 
 // unknownKind is a class kind whose classes are not known: to these claim kinds, and why.
@@ -34,9 +34,6 @@ type unknownKind struct {
 	claimKinds []string
 	why        string
 }
-
-// unknownKinds are those of an Inventory, by name.
-type unknownKinds map[string]unknownKind
 
 // unknown is what is to be said of classes that are not known.
 type unknown int8
@@ -51,8 +48,8 @@ const (
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	return &Inventory{
-		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*inventory.Classes{},
-		unknown: unknownKinds{}, related: relatedObjects{},
+		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*inventory.Classes{},
+		unknown: map[string]unknownKind{}, related: map[rules.Key]knownRelated{},
 	}
 }
 
@@ -78,7 +75,17 @@ func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	defer i.mu.Unlock()
 	before := i.claimKinds[k.Name]
 	i.claimKinds[k.Name] = k
-	i.update(append(i.claimKinds.rivals(before), i.claimKinds.rivals(k)...)...)
+	i.update(append(i.rivals(before), i.rivals(k)...)...)
+}
+
+// rivals are the names of the claim kinds with the same resource and reference as this one, nil for nil.
+func (i *Inventory) rivals(k *ClaimKind) (names []string) {
+	for name, other := range i.claimKinds {
+		if k != nil && other.reserved == k.reserved {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // ClaimKind returns a claim kind, nil if it is not registered.
@@ -94,7 +101,7 @@ func (i *Inventory) DeleteClaimKind(name string) {
 	defer i.mu.Unlock()
 	if k := i.claimKinds[name]; k != nil {
 		delete(i.claimKinds, name)
-		i.update(append(i.claimKinds.rivals(k), name)...)
+		i.update(append(i.rivals(k), name)...)
 	}
 }
 
@@ -224,50 +231,35 @@ func (i *Inventory) update(claimKinds ...string) {
 			before = nil
 		}
 		v := viewAfter(kind, classes, before, false)
-		v.Missing, v.Unread = i.unknown.missingFault(name), i.unknown.unreadBy(name)
-		v.needs = kind.RelatedKinds()
-		v.RelatedMissing = i.related.give(v)
+		for _, classKind := range slices.Sorted(maps.Keys(i.unknown)) {
+			switch u := i.unknown[classKind]; {
+			case !slices.Contains(u.claimKinds, name):
+			case u.is == unread:
+				v.Unread = append(v.Unread, UnreadKind{classKind, u.why})
+			case v.Missing == nil:
+				v.Missing = inventory.Faultf(v1beta1.ReasonClassKindMissing,
+					"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
+						"to bind claims without these classes, delete the ClassKind",
+					classKind, name, u.why)
+			}
+		}
+		v.needs = UnionRelated(kind)
+		v.RelatedMissing = i.relatedTo(v)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
-		i.claimKinds.resolve(v)
-		if i.open { // Before, each kind that is listed would rebuild it.
-			i.views.index(v)
+		first := name
+		for other := range i.claimKinds {
+			if other < first && i.claimKinds[other].reserved == kind.reserved {
+				first = other
+			}
+		}
+		v.Conflict = kind.conflict(name, first)
+		hasIndex := func(other *View) bool { return v.ShareIndex(&other.Offer) }
+		if i.open && !slices.ContainsFunc(slices.Collect(maps.Values(i.views)), hasIndex) { // Before, each kind that is listed would rebuild it.
+			v.MakeIndex()
 		}
 		i.views[name] = v
 	}
 	i.publish()
-}
-
-// missingFault is the fault of a claim kind that a missing class kind serves, nil if none does.
-func (all unknownKinds) missingFault(claimKind string) *inventory.Fault {
-	for _, classKind := range slices.Sorted(maps.Keys(all)) {
-		if u := all[classKind]; u.is > unread && slices.Contains(u.claimKinds, claimKind) {
-			return inventory.Faultf(v1beta1.ReasonClassKindMissing,
-				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
-					"to bind claims without these classes, delete the ClassKind",
-				classKind, claimKind, u.why)
-		}
-	}
-	return nil
-}
-
-// unreadBy are the class kinds that name a claim kind and whose classes have never been known.
-func (all unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if u := all[name]; u.is == unread && slices.Contains(u.claimKinds, claimKind) {
-			kinds = append(kinds, UnreadKind{name, u.why})
-		}
-	}
-	return kinds
-}
-
-// index the classes of a view, or share the index with another view that has the same.
-func (s Snapshot) index(v *View) {
-	for _, other := range s {
-		if v.ShareIndex(&other.Offer) {
-			return
-		}
-	}
-	v.MakeIndex()
 }
 
 func (i *Inventory) publish() {
@@ -318,11 +310,11 @@ func (i *Inventory) relate(key rules.Key) {
 	views := maps.Clone(i.views)
 	var others []string
 	for name, old := range i.views {
-		if !old.needing(key) {
+		if _, needed := old.related[key]; !needed {
 			continue
 		}
 		v := *old
-		if fault := i.related.give(&v); fault != nil || old.RelatedMissing != nil {
+		if fault := i.relatedTo(&v); fault != nil || old.RelatedMissing != nil {
 			others = append(others, name)
 		} else {
 			views[name] = &v
@@ -332,20 +324,17 @@ func (i *Inventory) relate(key rules.Key) {
 	i.update(others...)
 }
 
-// relatedObjects are what an Inventory knows, by their kind.
-type relatedObjects map[rules.Key]knownRelated
-
-// give a view the related objects that it needs. It returns the fault that some are not known, nil if all are.
-func (all relatedObjects) give(v *View) *inventory.Fault {
-	v.related = make([]*inventory.Objects, len(v.needs))
-	for n, k := range v.needs {
-		known := all[k.Key()]
-		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
-			return inventory.Faultf(v1beta1.ReasonRelatedMissing,
+// relatedTo gives a view the related objects that it needs. It returns the fault that some are not known, nil if all are.
+func (i *Inventory) relatedTo(v *View) (fault *inventory.Fault) {
+	v.related = make(map[rules.Key]*inventory.Objects, len(v.needs))
+	for _, k := range v.needs {
+		known := i.related[k.Key()]
+		if fault == nil && (known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...)) {
+			fault = inventory.Faultf(v1beta1.ReasonRelatedMissing,
 				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
 				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))
 		}
-		v.related[n] = known.objects
+		v.related[k.Key()] = known.objects
 	}
-	return nil
+	return fault
 }

@@ -71,12 +71,6 @@ func (c *PathsCheck) addProblem(text string) {
 	}
 }
 
-// pathsChecker compares a registration with the schema of its claims.
-type pathsChecker struct {
-	*claim.Reader
-	*claim.Reach
-}
-
 // SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Require(c.Required, c.Company)
@@ -89,9 +83,8 @@ func (k *ClaimKind) SetPaths(c PathsCheck) {
 // CheckPaths compares a registration with the schema of its claims.
 func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
-	check := pathsChecker{k.Reader, &k.Reach}
-	check.checkReference(s, &c)
-	check.checkSelector(s, &c)
+	c.checkReference(k, s)
+	c.checkSelector(k, s)
 	for _, p := range k.SkipIfSet {
 		f := s.At(p)
 		if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(p, defaultSkipIfSet) {
@@ -118,7 +111,7 @@ const (
 
 // checkReference reports whether a reference would be stored as it is written. Every object
 // may have labels and annotations, which are texts.
-func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
+func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	if k.ClassRef.IsKey() {
 		if len(k.Form.Fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
@@ -133,21 +126,21 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	if !c.addPath("reference.path", s, f) {
 		return
 	}
-	k.checkForm(k.Form, s, c)
+	c.checkForm(k, k.Form, s)
 	if len(c.Problems) > 0 {
-		c.remedy = k.formRemedy(s)
+		c.remedy = formRemedy(k, s)
 	}
 	for i := range k.ClassRef {
-		k.require(s, k.ClassRef[:i+1], c)
+		c.require(k, s, k.ClassRef[:i+1])
 	}
 	for _, name := range c.required {
-		k.require(s, k.ClassRef.Below(name), c)
+		c.require(k, s, k.ClassRef.Below(name))
 	}
 }
 
 // require the field at a path, if the schema does. The status takes no path that a registration does not. Where an empty text counts as no
 // reference, the API server may store a claim with one.
-func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
+func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 	f := s.At(p).Schema
 	if k.EmptyIsUnset && f.Type == "string" && f.Allows("") {
 		return
@@ -160,7 +153,7 @@ func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
 
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
-func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsCheck) {
+func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema) {
 	setting := fmt.Sprintf("reference.form %s", form.Name)
 	if len(form.Fields) == 0 {
 		c.add(setting, s.At(k.ClassRef).Is("string"))
@@ -197,17 +190,13 @@ func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsChe
 // FittingForm returns the form of reference that fits the schema, nil if none does: of those
 // that do, the one that says the most, and asks for the least beside that.
 func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
-	return pathsChecker{k.Reader, &k.Reach}.fittingForm(s)
-}
-
-func (k pathsChecker) fittingForm(s *openapi.Schema) *claim.Form {
 	best, most := (*claim.Form)(nil), 0
 	for i := range claim.Forms {
 		form, c := &claim.Forms[i], PathsCheck{}
 		if !form.NamesNamespace && (k.From == v1beta1.FromAll || len(k.Names) > 1) {
 			continue // No registration may have it.
 		}
-		if k.checkForm(form, s, &c); len(c.Problems) > 0 || c.Unknown != "" {
+		if c.checkForm(k, form, s); len(c.Problems) > 0 || c.Unknown != "" {
 			continue
 		}
 		stored := 0
@@ -224,8 +213,8 @@ func (k pathsChecker) fittingForm(s *openapi.Schema) *claim.Form {
 }
 
 // formRemedy says which form of reference fits, as what would help.
-func (k pathsChecker) formRemedy(s *openapi.Schema) string {
-	switch form := k.fittingForm(s); {
+func formRemedy(k *ClaimKind, s *openapi.Schema) string {
+	switch form := FittingForm(k, s); {
 	case form != nil:
 		return fmt.Sprintf("set spec.reference.form to %s", form.Name)
 	case k.Own():
@@ -243,7 +232,7 @@ func shownPart(reference fields.Path, name string) string {
 }
 
 // checkSelector reports whether a selector would be stored. It may have one kind of requirements alone.
-func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
+func (c *PathsCheck) checkSelector(k *ClaimKind, s *openapi.Schema) {
 	const setting = "selector.path"
 	f := s.At(k.Selector)
 	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.Selector, defaultSelector) {
@@ -254,12 +243,11 @@ func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 		return
 	}
 	matchLabels, matchExpressions := s.At(k.Selector.Below("matchLabels")), s.At(k.Selector.Below("matchExpressions"))
-	if errors.Is(matchLabels.Err, openapi.ErrMissing) && !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
-		c.add(setting, matchExpressions.Is("array"))
-		return
+	hasLabels, hasExpressions := !errors.Is(matchLabels.Err, openapi.ErrMissing), !errors.Is(matchExpressions.Err, openapi.ErrMissing)
+	if hasLabels || !hasExpressions {
+		c.add(setting, matchLabels.Is("object"))
 	}
-	c.add(setting, matchLabels.Is("object"))
-	if !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
+	if hasExpressions {
 		c.add(setting, matchExpressions.Is("array"))
 	}
 }
@@ -307,7 +295,11 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	}
 	for _, s := range v.Classes {
 		isRefused = false
-		sample := sampleOf(s.Kind).Target()
+		class := inventory.Class{Kind: s.Kind, Name: "name"} // A reference to any class of the kind has the same fields.
+		if s.Kind.Namespaced {
+			class.Namespace = "namespace"
+		}
+		sample := class.Target()
 		for _, name := range c.required {
 			if sample.Text(name) == "" {
 				refuse("the schema requires %s, which the reference to a class of %q does not have",
@@ -325,13 +317,4 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 		}
 	}
 	return texts, kinds
-}
-
-// sampleOf a class of this kind is enough to say what a reference to one would have.
-func sampleOf(kind *inventory.ClassKind) *inventory.Class {
-	class := &inventory.Class{Kind: kind, Name: "name"}
-	if kind.Namespaced {
-		class.Namespace = "namespace"
-	}
-	return class
 }

@@ -26,28 +26,18 @@ func TestPolicyDefault(t *testing.T) {
 		classes []class
 		want    string // the reason why there is none; empty, there is one
 	}{
-		"One":        {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
-		"None":       {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
-		"Several":    {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1beta1.ReasonSeveralDefaults},
-		"Cordoned":   {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}}, want: v1beta1.ReasonDefaultCordoned},
-		"Weightless": {reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1beta1.ReasonWeightZero},
-		"WeightlessRandom": {
-			reason:  "We should offer it where weights do not count.",
-			claims:  func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random },
-			classes: []class{{annotations: append([]string{weight, "0"}, marked...)}},
-		},
-		"TooManyLabels": {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}}, want: v1beta1.ReasonNeedsWebhook},
-		"RoundRobin": {
-			reason: "We should know which class we gave last.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin },
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
-		"Annotate":    {reason: "We should tell the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"LeastClaims": {reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims }, classes: []class{{annotations: marked}}},
-		"Any":         {reason: "We should draw among all.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorAny }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"LeaveAlone": {
-			reason: "We should leave them alone.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
+		"One":              {reason: "We should let the API server give the only default.", classes: []class{{annotations: marked}, {}}},
+		"None":             {reason: "We should need a default.", classes: []class{{}}, want: v1beta1.ReasonNoDefault},
+		"Several":          {reason: "We should draw among several.", classes: []class{{annotations: marked}, {annotations: marked}}, want: v1beta1.ReasonSeveralDefaults},
+		"Cordoned":         {reason: "We should offer no cordoned class.", classes: []class{{annotations: append([]string{v1beta1.CordonedAnnotation, "true"}, marked...)}}, want: v1beta1.ReasonDefaultCordoned},
+		"Weightless":       {reason: "We should offer no class of weight 0.", classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}, want: v1beta1.ReasonWeightZero},
+		"WeightlessRandom": {reason: "We should offer it where weights do not count.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.Random }, classes: []class{{annotations: append([]string{weight, "0"}, marked...)}}},
+		"TooManyLabels":    {reason: "We should offer no class whose labels are not held.", classes: []class{{annotations: marked, labels: 2 * v1beta1.MaxClassLabels}}, want: v1beta1.ReasonNeedsWebhook},
+		"RoundRobin":       {reason: "We should know which class we gave last.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"Annotate":         {reason: "We should tell the time, which the API server does not.", claims: annotates, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"LeastClaims":      {reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims }, classes: []class{{annotations: marked}}},
+		"Any":              {reason: "We should draw among all.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorAny }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"LeaveAlone":       {reason: "We should leave them alone.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"Score": {
 			reason: "We should see an expression fail.", claims: func(s *v1beta1.ClaimKindSpec) {
 				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.size"
@@ -60,10 +50,7 @@ func TestPolicyDefault(t *testing.T) {
 			},
 			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
 		},
-		"OfferWhen": {
-			reason: "We should see whether the class is offered.", kind: func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" },
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
+		"OfferWhen": {reason: "We should see whether the class is offered.", kind: func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"DefaultExpression": {
 			reason: "We should see which class is default.",
 			kind: func(s *v1beta1.ClassKindSpec) {
@@ -71,22 +58,16 @@ func TestPolicyDefault(t *testing.T) {
 			},
 			classes: []class{{}}, want: v1beta1.ReasonNeedsWebhook,
 		},
-		"WeightExpression": {
-			reason: "We should see what a class weighs.", kind: func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} },
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
-		"OwnNamespace":  {reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"AllNamespaces": {reason: "We should have one for all of them.", claims: func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll }, classes: []class{{namespace: "a", annotations: marked}}},
+		"WeightExpression": {reason: "We should see what a class weighs.", kind: func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"OwnNamespace":     {reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"AllNamespaces":    {reason: "We should have one for all of them.", claims: func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll }, classes: []class{{namespace: "a", annotations: marked}}},
 		"NamedNamespace": {
 			reason: "We should count no default that is not offered.", claims: func(s *v1beta1.ClaimKindSpec) {
 				s.Classes.Namespaces = v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}
 			},
 			classes: []class{{namespace: "a", annotations: marked}, {namespace: "b", annotations: marked}},
 		},
-		"Fault": {
-			reason: "We should not bind by a registration that we do not understand.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Dice" },
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonUnknownValue,
-		},
+		"Fault": {reason: "We should not bind by a registration that we do not understand.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Dice" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonUnknownValue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {

@@ -22,74 +22,31 @@ import (
 )
 
 func TestReference(t *testing.T) {
-	cluster := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}}
-	namespaced := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1beta1", Kind: "QueueClass"}, Namespaced: true}
-	core := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
-	cases := map[string]struct {
+	fast := func(group, version, kind, namespace string) *inventory.Class {
+		of := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Namespaced: namespace != ""}
+		return &inventory.Class{Kind: of, Namespace: namespace, Name: "fast"}
+	}
+	cluster, core := fast("storage.k8s.io", "v1", "StorageClass", ""), fast("", "v1", "Node", "")
+	namespaced := fast("example.org", "v1beta1", "QueueClass", "team")
+	for name, tc := range map[string]struct {
 		reason string
 		format v1beta1.ReferenceForm
 		class  *inventory.Class
 		want   string
 	}{
-		"ObjectReference": {
-			reason: "We should name version, kind and name, and no uid",
-			format: v1beta1.ObjectReference,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`,
-		},
-		"ObjectReferenceWithNamespace": {
-			reason: "We should name the namespace of a class that has one",
-			format: v1beta1.ObjectReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`,
-		},
-		"ObjectReferenceOfTheCoreGroup": {
-			reason: "We should write a core version without a group",
-			format: v1beta1.ObjectReference,
-			class:  &inventory.Class{Kind: core, Name: "fast"},
-			want:   `{"apiVersion":"v1","kind":"Node","name":"fast"}`,
-		},
-		"TypedLocalObjectReference": {
-			reason: "We should name the group without its version",
-			format: v1beta1.TypedLocalObjectReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`,
-		},
-		"TypedLocalObjectReferenceOfTheCoreGroup": {
-			reason: "We should leave out the core group, as Kubernetes does",
-			format: v1beta1.TypedLocalObjectReference,
-			class:  &inventory.Class{Kind: core, Name: "fast"},
-			want:   `{"kind":"Node","name":"fast"}`,
-		},
-		"TypedObjectReference": {
-			reason: "We should name the group without its version, and the namespace",
-			format: v1beta1.TypedObjectReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`,
-		},
-		"GroupKindReference": {
-			reason: "We should name the group in a field of that name",
-			format: v1beta1.GroupKindReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"group":"example.org","kind":"QueueClass","name":"fast"}`,
-		},
-		"KindReference": {reason: "We should name the Kind alone", format: v1beta1.KindReference, class: &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"}, want: `{"kind":"QueueClass","name":"fast"}`},
-		"NamespacedReference": {
-			reason: "We should name the namespace without the kind",
-			format: v1beta1.NamespacedReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"namespace":"team","name":"fast"}`,
-		},
-		"NamespacedReferenceOfAClassWithoutNamespace": {
-			reason: "We should leave out what the class does not have",
-			format: v1beta1.NamespacedReference,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `{"name":"fast"}`,
-		},
-		"LocalObjectReference": {reason: "We should name the class alone", format: v1beta1.LocalObjectReference, class: &inventory.Class{Kind: cluster, Name: "fast"}, want: `{"name":"fast"}`},
-		"Name":                 {reason: "We should write a string", format: v1beta1.Name, class: &inventory.Class{Kind: cluster, Name: "fast"}, want: `"fast"`},
-	}
-	for name, tc := range cases {
+		"ObjectReference":                             {reason: "We should name version, kind and name, and no uid", format: v1beta1.ObjectReference, class: cluster, want: `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`},
+		"ObjectReferenceWithNamespace":                {reason: "We should name the namespace of a class that has one", format: v1beta1.ObjectReference, class: namespaced, want: `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`},
+		"ObjectReferenceOfTheCoreGroup":               {reason: "We should write a core version without a group", format: v1beta1.ObjectReference, class: core, want: `{"apiVersion":"v1","kind":"Node","name":"fast"}`},
+		"TypedLocalObjectReference":                   {reason: "We should name the group without its version", format: v1beta1.TypedLocalObjectReference, class: namespaced, want: `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`},
+		"TypedLocalObjectReferenceOfTheCoreGroup":     {reason: "We should leave out the core group, as Kubernetes does", format: v1beta1.TypedLocalObjectReference, class: core, want: `{"kind":"Node","name":"fast"}`},
+		"TypedObjectReference":                        {reason: "We should name the group without its version, and the namespace", format: v1beta1.TypedObjectReference, class: namespaced, want: `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`},
+		"GroupKindReference":                          {reason: "We should name the group in a field of that name", format: v1beta1.GroupKindReference, class: namespaced, want: `{"group":"example.org","kind":"QueueClass","name":"fast"}`},
+		"KindReference":                               {reason: "We should name the Kind alone", format: v1beta1.KindReference, class: namespaced, want: `{"kind":"QueueClass","name":"fast"}`},
+		"NamespacedReference":                         {reason: "We should name the namespace without the kind", format: v1beta1.NamespacedReference, class: namespaced, want: `{"namespace":"team","name":"fast"}`},
+		"NamespacedReferenceOfAClassWithoutNamespace": {reason: "We should leave out what the class does not have", format: v1beta1.NamespacedReference, class: cluster, want: `{"name":"fast"}`},
+		"LocalObjectReference":                        {reason: "We should name the class alone", format: v1beta1.LocalObjectReference, class: cluster, want: `{"name":"fast"}`},
+		"Name":                                        {reason: "We should write a string", format: v1beta1.Name, class: cluster, want: `"fast"`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Form = tc.format
@@ -377,36 +334,18 @@ func TestAddReference(t *testing.T) {
 		path   []string
 		want   want
 	}{
-		"Leaf": {
-			reason: "We should add the value beside what is there.",
-			object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`},
-		},
-		"NullLeaf": {
-			reason: "We should replace null.",
-			object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
-		},
-		"EmptyParent": {
-			reason: "We should not replace a parent that is there.",
-			object: `{"spec":{}}`, path: []string{"spec", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
-		},
+		"Leaf":        {reason: "We should add the value beside what is there.", object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`}},
+		"NullLeaf":    {reason: "We should replace null.", object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`}},
+		"EmptyParent": {reason: "We should not replace a parent that is there.", object: `{"spec":{}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`}},
 		"NoParents": {
-			reason: "We should add all parents in one operation.",
-			object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
+			reason: "We should add all parents in one operation.", object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
 			want: want{`[{"op":"add","path":"/spec","value":{"a":{"b":{"classRef":"gold"}}}}]`, `{"kind":"Claim","spec":{"a":{"b":{"classRef":"gold"}}}}`},
 		},
 		"NullParent": {
-			reason: "We should put an object in the place of a parent that is null.",
-			object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
+			reason: "We should put an object in the place of a parent that is null.", object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
 			want: want{`[{"op":"add","path":"/spec/a","value":{"classRef":"gold"}}]`, `{"spec":{"a":{"classRef":"gold"},"z":1}}`},
 		},
-		"TopLevel": {
-			reason: "We should add a value to the object itself.",
-			object: `{"kind":"Claim"}`, path: []string{"className"},
-			want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`},
-		},
+		"TopLevel": {reason: "We should add a value to the object itself.", object: `{"kind":"Claim"}`, path: []string{"className"}, want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
@@ -526,10 +465,7 @@ func TestRestore(t *testing.T) {
 		"NotBound":      {reason: "We should bind nothing in an update.", before: `{"spec":{}}`, now: `{"spec":{}}`, want: claim.NotBound},
 		"BeingDeleted":  {reason: "We should leave alone a claim that is being deleted.", before: bound, now: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, want: claim.BeingDeleted},
 		"SpecIsText":    {reason: "We should leave to the schema what is no object.", before: bound, now: `{"spec":"text"}`, want: claim.Malformed},
-		"Allowed": {
-			reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind },
-		},
+		"Allowed":       {reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed, change: func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind }},
 		"Name": {
 			reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`),
 			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
@@ -554,17 +490,10 @@ func TestRestore(t *testing.T) {
 		},
 		"LongFields": {
 			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: claim.Restored,
-			patch:  add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`),
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+			patch: add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`), change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
 		},
-		"OtherKind": {
-			reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
-		},
-		"WasEmpty": {
-			reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
-		},
+		"OtherKind": {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference, change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty }},
+		"WasEmpty":  {reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound, change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty }},
 		"ParentWanted": {
 			reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent,
 			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1beta1.LeaveClaimAlone },
@@ -582,15 +511,9 @@ func TestRestore(t *testing.T) {
 			reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults,
 		},
-		"DefaultAlone": {
-			reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound,
-			before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults,
-		},
-		"OtherThanDefault": {reason: "We should allow another reference.", want: claim.Settled, before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults},
-		"RemovedForDefault": {
-			reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold),
-			before: bound, now: `{"spec":{}}`, change: bindDefaults,
-		},
+		"DefaultAlone":      {reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound, before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults},
+		"OtherThanDefault":  {reason: "We should allow another reference.", want: claim.Settled, before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults},
+		"RemovedForDefault": {reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: bindDefaults},
 		"DefaultText": {
 			reason: "We should replace a text that counts as none.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
@@ -606,8 +529,7 @@ func TestRestore(t *testing.T) {
 			},
 		},
 		"Delayed": {
-			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold),
-			before: bound, now: `{"spec":{}}`,
+			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`,
 			change: func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.ready" },
 		},
 		"Decision": {

@@ -33,9 +33,9 @@ type View struct {
 	// does. It is not in Fault: the entries that the leader writes say which of the two binds claims.
 	Conflict *inventory.Fault
 
-	// needs are the related kinds of the claim kind, and related the objects of each.
+	// needs are the related kinds of the claim kind, and related the objects of each, nil if they are not known.
 	needs   []*rules.Kind
-	related []*inventory.Objects
+	related map[rules.Key]*inventory.Objects
 }
 
 // UnreadKind is a class kind whose classes have never been known, and the reason in a word.
@@ -67,25 +67,15 @@ func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View, live
 
 // Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if they are not known.
 func (v *View) Related(resource, version string) *inventory.Objects {
-	for i, k := range v.needs {
-		if k.Resource == resource && k.Version == version && i < len(v.related) {
-			return v.related[i]
-		}
-	}
-	return nil
-}
-
-// needing reports whether the view's claim kind needs these objects.
-func (v *View) needing(key rules.Key) bool {
-	return slices.ContainsFunc(v.needs, func(k *rules.Kind) bool { return k.Key() == key })
+	return v.related[rules.Key{Resource: resource, Version: version}]
 }
 
 // WithRelated returns the view with related objects, where no Inventory gives it these.
 func (v *View) WithRelated(objects []*inventory.Objects) *View {
 	other := *v
-	other.needs, other.related = nil, objects
+	other.related = map[rules.Key]*inventory.Objects{}
 	for _, o := range objects {
-		other.needs = append(other.needs, o.Kind)
+		other.related[o.Kind.Key()] = o
 	}
 	return &other
 }

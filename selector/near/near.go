@@ -15,6 +15,7 @@ func Name(name string, others iter.Seq[string]) (best string) {
 	if len(name) > v1beta1.MaxNameBytes { // It would take long to compare.
 		return ""
 	}
+	fewest := 3
 	for _, other := range slices.Sorted(others) {
 		most := 1
 		switch {
@@ -23,11 +24,11 @@ func Name(name string, others iter.Seq[string]) (best string) {
 		case len(other) >= 10:
 			most = 2
 		}
-		if differs := len(name) - len(other); differs > most || differs < -most { // So all the others are not long, either.
+		if other == name || max(len(name)-len(other), len(other)-len(name)) > most { // So all the others are not long, either.
 			continue
 		}
-		if other != name && Typos(name, other) <= most && (best == "" || Typos(name, other) < Typos(name, best)) {
-			best = other
+		if typos := Typos(name, other); typos <= most && typos < fewest {
+			best, fewest = other, typos
 		}
 	}
 	return best
