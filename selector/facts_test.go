@@ -273,8 +273,7 @@ func TestRelatedOfCluster(t *testing.T) {
 	view = view.WithRelated([]*inventory.Objects{inventory.NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
 		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
 	})})
-	d, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
-	require.NoError(t, err)
+	d := decided(t, new(Decider), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
 	require.Empty(t, d.Claim.Problems)
 	require.NotNil(t, d.Class)
 	assert.Equal(t, "gold", d.facts.names["plan"])
@@ -348,8 +347,7 @@ func TestTermsMeanTheWhole(t *testing.T) {
 			view := w.view()
 			require.Nil(t, view.Fault, text)
 			in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": claim})
-			d, err := new(Decider).Decide(t.Context(), view, in, Admit)
-			require.NoError(t, err)
+			d := decided(t, new(Decider), view, in, Admit)
 			if len(d.Claim.Problems) > 0 {
 				continue // A term that does not look at the class fails.
 			}

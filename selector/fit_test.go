@@ -85,6 +85,13 @@ func (e *expressive) decide(t *testing.T, spec map[string]any) (Decision, error)
 	return new(Decider).Decide(t.Context(), view, in, Admit)
 }
 
+func (e *expressive) decided(t *testing.T, spec map[string]any) Decision {
+	t.Helper()
+	d, err := e.decide(t, spec)
+	require.NoError(t, err)
+	return d
+}
+
 func all(spec map[string]any) map[string]any {
 	spec["classSelector"] = map[string]any{"matchLabels": map[string]any{"all": "yes"}}
 	return spec
@@ -202,8 +209,7 @@ func TestFits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, tc.world.indexed = range []bool{false, true} {
 				require.Nil(t, tc.world.view().Fault)
-				d, err := tc.world.decide(t, tc.claim)
-				require.NoError(t, err)
+				d := tc.world.decided(t, tc.claim)
 				if tc.problem != "" {
 					require.NotEmpty(t, d.Claim.Problems, tc.reason)
 					assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
@@ -239,8 +245,7 @@ func TestDefaultsOfPartitions(t *testing.T) {
 		with("broken", map[string]any{"tenant": int64(1)}, mark, "true")
 	for tenant, want := range map[string]string{"a": "Pool/a", "b": "Pool/b", "c": "Pool/rest", "": "Pool/rest"} {
 		for _, world.indexed = range []bool{false, true} {
-			d, err := world.decide(t, map[string]any{"tenant": tenant})
-			require.NoError(t, err)
+			d := world.decided(t, map[string]any{"tenant": tenant})
 			require.NotNil(t, d.Class, "tenant %q: %s", tenant, d.Warning())
 			assert.Equal(t, want, d.Class.String(), "We should give the default of the partition (%q)", tenant)
 			assert.Equal(t, 1, d.Candidates)
@@ -262,8 +267,7 @@ func TestDefaultOfAConstantPartition(t *testing.T) {
 		s.Classes.Partition = &v1beta1.Partition{Claim: "'a'", Class: "'a'"}
 	}).with("a", nil, "example.org/default", "true")
 	for _, world.indexed = range []bool{false, true} {
-		d, err := world.decide(t, nil)
-		require.NoError(t, err)
+		d := world.decided(t, nil)
 		require.NotNil(t, d.Class, d.Warning())
 		assert.Len(t, d.View.DefaultsOf(inventory.Seat{ClaimKind: d.View.Kind.Name, Partition: "a"}), 1, "The guard should know the default.")
 	}
@@ -293,8 +297,7 @@ func TestBindWhen(t *testing.T) {
 			if tc.leftAlone != claim.Settled {
 				tc.spec = all(tc.spec)
 			}
-			d, err := world.decide(t, tc.spec)
-			require.NoError(t, err)
+			d := world.decided(t, tc.spec)
 			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
 			if tc.problem != "" {
 				require.NotEmpty(t, d.Claim.Problems, tc.reason)
@@ -318,8 +321,7 @@ func TestReplacedReference(t *testing.T) {
 		}).with("a", map[string]any{})
 		reference := map[string]any{"namespace": "other", "name": "default", "more": int64(1), "apiGroup": "other"}
 		spec := all(map[string]any{"classRef": reference})
-		d, err := world.decide(t, spec)
-		require.NoError(t, err)
+		d := world.decided(t, spec)
 		d.Class.Kind.GroupVersionKind.Group = ""
 		patch, err := jsonpatch.DecodePatch(d.Patch())
 		require.NoError(t, err)
@@ -404,8 +406,7 @@ func TestManyFits(t *testing.T) {
 	view := NewView(NewClaimKind(e.claims, classKinds...), classes)
 	require.Nil(t, view.Fault)
 	in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"size": int64(5)})})
-	d, err := new(Decider).Decide(t.Context(), view, in, Admit)
-	require.NoError(t, err)
+	d := decided(t, new(Decider), view, in, Admit)
 	assert.Nil(t, d.Class, "We should heed the last fit, too")
 	assert.Equal(t, "OtherFit=1,NoScore=1", d.DroppedText())
 }
@@ -576,8 +577,7 @@ func TestServingClasses(t *testing.T) {
 		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": spec}
 		var texts [2]string
 		for n, v := range []*View{view, fresh} {
-			d, err := new(Decider).Decide(t.Context(), v, v.Kind.Read("team", "db", object), Admit)
-			require.NoError(t, err)
+			d := decided(t, new(Decider), v, v.Kind.Read("team", "db", object), Admit)
 			texts[n] = fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Warning(), d.Reason())
 		}
 		require.Equal(t, texts[1], texts[0], "We should decide the same (%d)", step)
@@ -620,8 +620,7 @@ func TestBudget(t *testing.T) {
 				return nil, nil
 			}}
 			in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
-			got, err := d.Decide(t.Context(), view, in, Admit)
-			require.NoError(t, err, "Nobody else is at fault, so that Deny holds under Ignore.")
+			got := decided(t, d, view, in, Admit)
 			require.Len(t, got.Claim.Problems, 1, tc.reason)
 			assert.Equal(t, "spec.n", got.Claim.Problems[0].Field, "We should name the long field.")
 			assert.Nil(t, got.Class)
@@ -643,11 +642,9 @@ func TestBudget(t *testing.T) {
 		for i := range 20 {
 			name := fmt.Sprintf("db-%d", i)
 			object := func() map[string]any { return map[string]any{"spec": all(map[string]any{"n": numbers})} }
-			got, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", name, object()), Admit)
-			require.NoError(t, err)
+			got := decided(t, new(Decider), view, view.Kind.Read("team", name, object()), Admit)
 			other := cheap.view()
-			want, err := new(Decider).Decide(t.Context(), other, other.Kind.Read("team", name, object()), Admit)
-			require.NoError(t, err)
+			want := decided(t, new(Decider), other, other.Kind.Read("team", name, object()), Admit)
 			require.NotNil(t, got.Class)
 			assert.Equal(t, want.Class.Name, got.Class.Name, "We should draw the class that is drawn without a limit.")
 			assert.Positive(t, got.Skipped, "We should not judge the classes that cannot be drawn.")
@@ -666,8 +663,7 @@ func TestBudget(t *testing.T) {
 				world.with(fmt.Sprintf("costly-%d", i), map[string]any{"n": numbers})
 			}
 			world.with("zz-good", map[string]any{"n": []any{}})
-			d, err := world.decide(t, all(map[string]any{"size": int64(1000)}))
-			require.NoError(t, err)
+			d := world.decided(t, all(map[string]any{"size": int64(1000)}))
 			require.NotNil(t, d.Class, name)
 			assert.Equal(t, "zz-good", d.Class.Name, "A class should pay for itself, however many there are: %s", name)
 			assert.Equal(t, count, d.Skipped+int(d.Dropped[d.View.Kind.free]))
@@ -677,8 +673,7 @@ func TestBudget(t *testing.T) {
 	t.Run("CostlyClassBesideLongClaim", func(t *testing.T) {
 		world := newExpressive(fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size)) && claim.spec.note != ''")).
 			with("costly", map[string]any{"n": numbers[:60]}).with("good", map[string]any{"n": numbers[:2]})
-		d, err := world.decide(t, all(map[string]any{"size": int64(1000), "note": strings.Repeat("x", 2000)}))
-		require.NoError(t, err)
+		d := world.decided(t, all(map[string]any{"size": int64(1000), "note": strings.Repeat("x", 2000)}))
 		require.Empty(t, d.Claim.Problems, "One class should not refuse a claim for its longer fields.")
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "good", d.Class.Name)
@@ -696,8 +691,7 @@ func TestBudget(t *testing.T) {
 		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
 			s.OfferWhen = "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"
 		}).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
-		d, err := world.decide(t, all(map[string]any{}))
-		require.NoError(t, err)
+		d := world.decided(t, all(map[string]any{}))
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "cheap", d.Class.Name, "We should drop a class that costs too much, and no other")
 		assert.Equal(t, "NotOffered=1", d.DroppedText())

@@ -334,8 +334,7 @@ func TestUnread(t *testing.T) {
 	warning := func(object map[string]any) string {
 		t.Helper()
 		view := i.Snapshot()[databases]
-		d, err := (&Decider{}).Decide(t.Context(), view, view.Kind.Read("default", "claim", object), Admit)
-		require.NoError(t, err)
+		d := decided(t, new(Decider), view, view.Kind.Read("default", "claim", object), Admit)
 		return d.Warning()
 	}
 	anyClass := map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}

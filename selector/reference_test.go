@@ -315,8 +315,7 @@ func TestAnyRoundRobin(t *testing.T) {
 	})
 	got := map[string]int{}
 	for range 9 {
-		d, err := (&Decider{}).Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
-		require.NoError(t, err)
+		d := decided(t, new(Decider), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "AnyClass", d.Reason())
 		assert.Empty(t, d.Warning(), "We should not warn of several defaults a claim that gets any class.")
@@ -413,8 +412,7 @@ func TestDecisionAnnotation(t *testing.T) {
 			object, err := kind.DecodeValid([]byte(tc.object))
 			require.NoError(t, err)
 			at := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600))
-			d, err := (&Decider{Now: func() time.Time { return at }}).Decide(t.Context(), view, kind.Read("", "mine", object), DryRun)
-			require.NoError(t, err)
+			d := decided(t, &Decider{Now: func() time.Time { return at }}, view, kind.Read("", "mine", object), DryRun)
 			patch, err := jsonpatch.DecodePatch(d.Patch())
 			require.NoError(t, err)
 			patched, err := patch.Apply([]byte(tc.object))
