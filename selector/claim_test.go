@@ -484,13 +484,8 @@ func TestRepetitionsAreMadeOnce(t *testing.T) {
 // TestOptional has claims of kinds that ask for less than a class for each.
 func TestOptional(t *testing.T) {
 	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
-	optional := func(s *v1beta1.ClaimKindSpec) {
-		s.Selector.WhenAbsent, s.WhenUnmatched = v1beta1.NoSelectorDefaultIfAny, v1beta1.Deny
-	}
-	company := func(s *v1beta1.ClaimKindSpec) {
-		s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}
-		s.Selector.WhenAbsent = v1beta1.NoSelectorAny
-	}
+	optional := spec(`{selector: {whenAbsent: DefaultIfAny}, whenUnmatched: Deny}`)
+	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference, whenEmpty: Bind}, selector: {whenAbsent: Any}}`)
 	begun := func(s *v1beta1.ClaimKindSpec) {
 		company(s)
 		s.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone
@@ -614,9 +609,7 @@ func TestAskKeepsTheClaim(t *testing.T) {
 	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true} // It is not known later.
 	kept := map[string]bool{}
 	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty}),
-		func(s *v1beta1.ClaimKindSpec) {
-			s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "class.spec.size == claim.spec.size"}}
-		})
+		spec(`{classes: {fits: [{name: "Size", expression: "class.spec.size == claim.spec.size"}]}}`))
 	for _, text := range []string{
 		`{spec: {classRef: {}}}`, `{spec: {classRef: {kind: "a\"=@", apiVersion: v1}}}`,
 		`{spec: {classRef: {kind: A, apiVersion: a/v1, namespace: "b "}, classSelector: {matchLabels: {tier: gold}}}}`,
@@ -663,9 +656,7 @@ func TestAskWithAProblem(t *testing.T) {
 
 // TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.
 func TestAskKeepsFields(t *testing.T) {
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
-		s.Classes.Fits = []v1beta1.Fit{{Name: "All", Expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}}
-	})
+	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}]}}`))
 	for text, want := range map[string]string{
 		`{}`: `{}`,
 		`{"spec":{"other":1},"metadata":{"name":"db","uid":"1"}}`:             `{"metadata":{},"spec":{}}`,
@@ -694,9 +685,7 @@ func TestAskKeepsFields(t *testing.T) {
 
 // TestDeepFieldsAreTooLong has a field refused of which a part would be lost.
 func TestDeepFieldsAreTooLong(t *testing.T) {
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
-		s.Classes.Fits = []v1beta1.Fit{{Name: "All", Expression: "has(claim.spec.more)"}}
-	})
+	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "has(claim.spec.more)"}]}}`))
 	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
 		object, err := kind.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
 		require.NoError(t, err)
@@ -712,22 +701,14 @@ func TestExpressionsAgreeLater(t *testing.T) {
 		"Fits":     fits("claim.spec.b >= class.spec.size", "!has(claim.spec.c) || claim.spec.c.size() > 0"),
 		"Below":    fits("class.spec.size == 1 || has(claim.spec.c.a) || has(claim.spec.c.name)", "!has(claim.spec.b) || has(claim.spec.b.a)"),
 		"Equality": fits("class.spec.size == claim.spec.b"),
-		"Score": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Choice.Strategy, s.Choice.Score = v1beta1.HighestScore, "class.spec.price * double(claim.spec.b)"
-		},
-		"Selector": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Selector.Expression = "has(claim.spec.c) ? 'all=' + string(claim.spec.c) : claim.metadata.labels"
-		},
+		"Score":    specs(`{choice: {strategy: HighestScore, score: "class.spec.price * double(claim.spec.b)"}}`, `{}`),
+		"Selector": specs(`{selector: {expression: "has(claim.spec.c) ? 'all=' + string(claim.spec.c) : claim.metadata.labels"}}`, `{}`),
 		"Partition": func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
 			s.Classes.Partition = &v1beta1.Partition{Claim: "string(claim.spec.c)", Class: "class.spec.tier"}
 			k.Default = v1beta1.Source{Expression: "class.spec.size > 0"}
 		},
-		"BindWhen": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Claims.When = "claim.spec.classRef.name == 'a'"
-		},
-		"ClassKind": func(_ *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
-			k.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.b + 1 > class.spec.size"}}
-		},
+		"BindWhen":  specs(`{claims: {when: "claim.spec.classRef.name == 'a'"}}`, `{}`),
+		"ClassKind": specs(`{}`, `{fits: [{name: "Size", expression: "claim.spec.b + 1 > class.spec.size"}]}`),
 	}
 	values := []string{`null`, `1`, `1.0`, `2`, `2.5`, `1e3`, `9007199254740993`, `"yes"`, `""`, `"é\u0022"`, `true`, `[]`, `[1,1.0]`, `{}`, `{"name":"a"}`}
 	r := rand.New(rand.NewPCG(17, 5)) //nolint:gosec // It has to be reproducible.

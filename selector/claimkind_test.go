@@ -243,19 +243,9 @@ func TestPolicyDefault(t *testing.T) {
 		"LeastClaims":      {reason: "We should not need to choose from one.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims }, classes: []class{{annotations: marked}}},
 		"Any":              {reason: "We should draw among all.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorAny }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"LeaveAlone":       {reason: "We should leave them alone.", claims: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
-		"Score": {
-			reason: "We should see an expression fail.", claims: func(s *v1beta1.ClaimKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.size"
-			},
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
-		"Partition": {
-			reason: "We should see which partition a claim is in.", claims: func(s *v1beta1.ClaimKindSpec) {
-				s.Classes.Partition = &v1beta1.Partition{Claim: "claim.spec.zone", Class: "class.spec.zone"}
-			},
-			classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook,
-		},
-		"OfferWhen": {reason: "We should see whether the class is offered.", kind: func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"Score":            {reason: "We should see an expression fail.", claims: spec(`{choice: {strategy: LowestScore, score: "class.spec.size"}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"Partition":        {reason: "We should see which partition a claim is in.", claims: spec(`{classes: {partition: {claim: "claim.spec.zone", class: "class.spec.zone"}}}`), classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
+		"OfferWhen":        {reason: "We should see whether the class is offered.", kind: func(s *v1beta1.ClassKindSpec) { s.OfferWhen = "class.metadata.name != ''" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"DefaultExpression": {
 			reason: "We should see which class is default.",
 			kind: func(s *v1beta1.ClassKindSpec) {
@@ -266,13 +256,8 @@ func TestPolicyDefault(t *testing.T) {
 		"WeightExpression": {reason: "We should see what a class weighs.", kind: func(s *v1beta1.ClassKindSpec) { s.Weight = v1beta1.Source{Expression: "1"} }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"OwnNamespace":     {reason: "We should have a default for each namespace.", classes: []class{{namespace: "a", annotations: marked}}, want: v1beta1.ReasonNeedsWebhook},
 		"AllNamespaces":    {reason: "We should have one for all of them.", claims: func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll }, classes: []class{{namespace: "a", annotations: marked}}},
-		"NamedNamespace": {
-			reason: "We should count no default that is not offered.", claims: func(s *v1beta1.ClaimKindSpec) {
-				s.Classes.Namespaces = v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}
-			},
-			classes: []class{{namespace: "a", annotations: marked}, {namespace: "b", annotations: marked}},
-		},
-		"Fault": {reason: "We should not bind by a registration that we do not understand.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Dice" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonUnknownValue},
+		"NamedNamespace":   {reason: "We should count no default that is not offered.", claims: spec(`{classes: {namespaces: {from: Names, names: ["a"]}}}`), classes: []class{{namespace: "a", annotations: marked}, {namespace: "b", annotations: marked}}},
+		"Fault":            {reason: "We should not bind by a registration that we do not understand.", claims: func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = "Dice" }, classes: []class{{annotations: marked}}, want: v1beta1.ReasonUnknownValue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {

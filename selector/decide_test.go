@@ -461,3 +461,21 @@ func randomLabels(random *rand.Rand) labels.Set {
 
 // randomSelector has up to three requirements, of any operator and perhaps of
 // one key, whose values may repeat: an author may write such a list.
+
+// spec changes the spec of a ClaimKind, and specs those of a ClaimKind and of a ClassKind.
+func spec(claims string) func(*v1beta1.ClaimKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec) { unmarshal(claims, s) }
+}
+
+func specs(claims, classes string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
+		unmarshal(claims, s)
+		unmarshal(classes, k)
+	}
+}
+
+func unmarshal(text string, to any) {
+	if err := yaml.UnmarshalStrict([]byte(text), to); err != nil {
+		panic(err)
+	}
+}

@@ -143,58 +143,31 @@ func fitCases() map[string]fitCase {
 		"MapForList": {reason: "We should drop what has another type", world: three(newExpressive(fits("class.spec.size in claim.spec.sizes"))), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
 		"OfClassKind": {
 			reason: "We should heed the fits of the class kind",
-			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-				s.Fits = []v1beta1.Fit{{Name: "Driver", Expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}}
-			})),
-			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
+			world:  three(newExpressive(specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`))),
+			claim:  all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
 		},
-		"OfferWhen": {
-			reason: "We should not offer what the class kind does not",
-			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-				s.OfferWhen = "class.spec.size > 1"
-			})),
-			claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2",
-		},
+		"OfferWhen": {reason: "We should not offer what the class kind does not", world: three(newExpressive(specs(`{}`, `{offerWhen: "class.spec.size > 1"}`))), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
 		"LowestScore": {
-			reason: "We should give the cheapest, and none without a price",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.size * claim.spec.nodes"
-			})),
+			reason: "We should give the cheapest, and none without a price", world: three(newExpressive(specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`))),
 			claim: all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
 		},
 		"HighestScore": {
-			reason: "We should give the best",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.HighestScore, "double(class.spec.size) - 10.5"
-			})),
+			reason: "We should give the best", world: three(newExpressive(specs(`{choice: {strategy: HighestScore, score: "double(class.spec.size) - 10.5"}}`, `{}`))),
 			claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1",
 		},
 		"Selector": {
 			reason: "We should take the selector of an expression",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression, s.Classes.Fits = "'all=' + claim.spec.all", []v1beta1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
-			})),
-			claim: map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
+			world:  three(newExpressive(specs(`{selector: {expression: "'all=' + claim.spec.all"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`))),
+			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
 		"SelectorMap": {
 			reason: "We should take a map of labels, too",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression, s.Classes.Fits = "{'all': claim.spec.all}", []v1beta1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
-			})),
-			claim: map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
+			world:  three(newExpressive(specs(`{selector: {expression: "{'all': claim.spec.all}"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`))),
+			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
-		"SelectorMalformed": {
-			reason: "We should refuse a claim whose selector is none",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression = "claim.spec.all"
-			})),
-			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
-		},
+		"SelectorMalformed": {reason: "We should refuse a claim whose selector is none", world: three(newExpressive(specs(`{selector: {expression: "claim.spec.all"}}`, `{}`))), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
 		"SelectorMalformedOrNone": {
-			reason: "We should not take a malformed selector for none",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression, s.Selector.WhenAbsent = "claim.spec.all", v1beta1.NoSelectorLeaveAlone
-			})),
+			reason: "We should not take a malformed selector for none", world: three(newExpressive(specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`))),
 			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
 		},
 		"TooLong": {
@@ -263,9 +236,7 @@ func TestDefaultsOfPartitions(t *testing.T) {
 
 // TestDefaultOfAConstantPartition has a partition that looks at nothing in a class.
 func TestDefaultOfAConstantPartition(t *testing.T) {
-	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Classes.Partition = &v1beta1.Partition{Claim: "'a'", Class: "'a'"}
-	}).with("a", nil, "example.org/default", "true")
+	world := newExpressive(specs(`{classes: {partition: {claim: "'a'", class: "'a'"}}}`, `{}`)).with("a", nil, "example.org/default", "true")
 	for _, world.indexed = range []bool{false, true} {
 		d := world.decided(t, nil)
 		require.NotNil(t, d.Class, d.Warning())
@@ -347,20 +318,9 @@ func TestInvalidExpressions(t *testing.T) {
 		"Syntax":  {"We should find what is no expression", fits("class.spec."), "spec.classes.fits[FitA].expression", "no viable alternative"},
 		"Type":    {"We should want a truth", fits("'yes'"), "spec.classes.fits[FitA].expression", "must be true or false"},
 		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.classes.fits[FitA].expression", "klass"},
-		"Request": {
-			"We should not ask who asks for a claim that waits",
-			func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.WhenUnmatched, s.Claims.When = v1beta1.BindLater, "request.userInfo.username == 'a'"
-			}, "spec.claims.when", "request",
-		},
+		"Request": {"We should not ask who asks for a claim that waits", specs(`{whenUnmatched: BindLater, claims: {when: "request.userInfo.username == 'a'"}}`, `{}`), "spec.claims.when", "request"},
 		"Related": {"We should know the objects", func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Claims.When = "related.plan.x" }, "spec.claims.when", "plan"},
-		"Status": {
-			"We should not take the default from the status",
-			func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-				s.Default = v1beta1.Source{Expression: "class.status.default"}
-			},
-			"spec.default.expression", "status",
-		},
+		"Status":  {"We should not take the default from the status", specs(`{}`, `{default: {annotation: "", expression: "class.status.default"}}`), "spec.default.expression", "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
@@ -380,9 +340,7 @@ func TestInvalidExpressions(t *testing.T) {
 
 // TestManyFits of many class kinds: they share a filter when there are too many.
 func TestManyFits(t *testing.T) {
-	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.price"
-	})
+	e := newExpressive(specs(`{choice: {strategy: LowestScore, score: "class.spec.price"}}`, `{}`))
 	var classKinds []*v1beta1.ClassKind
 	for i := range 4 {
 		k := e.kind.DeepCopy()
@@ -507,9 +465,7 @@ func TestReviewedAsStored(t *testing.T) {
 
 // TestStatusSeatsNobody because an update of the status is not guarded.
 func TestStatusSeatsNobody(t *testing.T) {
-	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Classes.Fits = []v1beta1.Fit{{Name: "Accepted", Expression: "class.status.accepted && class.spec.size > 0"}}
-	})
+	e := newExpressive(specs(`{classes: {fits: [{name: "Accepted", expression: "class.status.accepted && class.spec.size > 0"}]}}`, `{}`))
 	view := e.with("a", map[string]any{"size": int64(1)}).view()
 	class := view.Classes[0].All()[0]
 	_, offered, err := view.Kind.SeatOf(class)
@@ -602,9 +558,7 @@ func TestBudget(t *testing.T) {
 		"ClassKind": {"We should do so for an expression of a class kind, too", newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
 			s.Fits = []v1beta1.Fit{{Name: "Costly", Expression: costly}}
 		}), 1},
-		"Score": {"We should refuse a claim that makes scores costly", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
-		}), 5000},
+		"Score": {"We should refuse a claim that makes scores costly", newExpressive(specs(`{choice: {strategy: LowestScore, score: "claim.spec.n.filter(a, a < class.spec.size).size()"}}`, `{}`)), 5000},
 		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
 			s.Claims.When = costly
 		}), 1},
@@ -653,10 +607,8 @@ func TestBudget(t *testing.T) {
 	t.Run("CostlyClasses", func(t *testing.T) {
 		const count = 1000
 		for name, change := range map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
-			"Draw": fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size))"),
-			"Score": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"
-			},
+			"Draw":  fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size))"),
+			"Score": specs(`{choice: {strategy: LowestScore, score: "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"}}`, `{}`),
 		} {
 			world := newExpressive(change)
 			for i := range count {
@@ -688,19 +640,14 @@ func TestBudget(t *testing.T) {
 		require.ErrorContains(t, err, "simplify them", "We should say that it is nobody's fault but the registration's.")
 	})
 	t.Run("Class", func(t *testing.T) {
-		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-			s.OfferWhen = "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"
-		}).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
+		world := newExpressive(specs(`{}`, `{offerWhen: "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"}`)).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
 		d := world.decided(t, all(map[string]any{}))
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "cheap", d.Class.Name, "We should drop a class that costs too much, and no other")
 		assert.Equal(t, "NotOffered=1", d.DroppedText())
 	})
 	t.Run("Default", func(t *testing.T) {
-		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-			s.OfferWhen = "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))"
-			s.Default = v1beta1.Source{Expression: "class.spec.size == 1"}
-		}).with("costly", map[string]any{"size": int64(1)})
+		world := newExpressive(specs(`{}`, `{offerWhen: "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))", default: {annotation: "", expression: "class.spec.size == 1"}}`)).with("costly", map[string]any{"size": int64(1)})
 		world.classes[0]["status"] = map[string]any{"n": numbers}
 		class := world.view().Classes[0].All()[0]
 		assert.NotEmpty(t, class.OfferErr)

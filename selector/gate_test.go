@@ -657,10 +657,7 @@ func TestUsableIsNotNeeded(t *testing.T) {
 
 // A claim never goes without because not all classes could be judged: it gets the one that it may use, or an error.
 func TestUseBesideCostlyExpressions(t *testing.T) {
-	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
-		s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.n.all(a, a < class.spec.size)"}}
-	})
+	world := newExpressive(specs(`{classes: {use: {subject: Namespace}, fits: [{name: "Size", expression: "claim.spec.n.all(a, a < class.spec.size)"}]}}`, `{}`))
 	numbers := make([]any, 200)
 	for i := range numbers {
 		numbers[i] = int64(i)
@@ -688,10 +685,7 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 
 // What no role allows costs a claim nothing once enough of it was refused: it is told that there is none.
 func TestUnlikelyClassesAreNotJudged(t *testing.T) {
-	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Classes.Use = &v1beta1.Use{Subject: v1beta1.UseByNamespace}
-		s.Classes.Fits = []v1beta1.Fit{{Name: "Size", Expression: "claim.spec.n.all(a, a < class.spec.size)"}}
-	})
+	world := newExpressive(specs(`{classes: {use: {subject: Namespace}, fits: [{name: "Size", expression: "claim.spec.n.all(a, a < class.spec.size)"}]}}`, `{}`))
 	for i := range 1000 {
 		world.with(fmt.Sprintf("class-%03d", i), map[string]any{"size": int64(1000)})
 	}

@@ -305,9 +305,7 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 
 // TestAnyRoundRobin has claims without an opinion go round over all classes, as those of Service Fabrik do over its clusters.
 func TestAnyRoundRobin(t *testing.T) {
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
-		s.Selector.WhenAbsent, s.Choice.Strategy = v1beta1.NoSelectorAny, v1beta1.RoundRobin
-	})
+	kind := kindOf(spec(`{selector: {whenAbsent: Any}, choice: {strategy: RoundRobin}}`))
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	view := newView(kind, []*inventory.Classes{
 		inventory.NewClasses(as, []*inventory.Class{{Kind: as, Name: "a", Default: true, Place: 1, DrawHash: 1}, {Kind: as, Name: "b", Place: 2, DrawHash: 2}}),
@@ -470,16 +468,11 @@ func TestRestore(t *testing.T) {
 		},
 		"EmptyName": {
 			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Reference.WhenEmpty = v1beta1.Name, v1beta1.BindEmpty
-			},
+			change: spec(`{reference: {form: Name, whenEmpty: Bind}}`),
 		},
 		"Label": {
 			reason: "We should put back a label, whose key has a slash.", before: `{"metadata":{"labels":{"example.org/class":"gold"}}}`, now: `{"metadata":{"labels":{"a":"b"}}}`, want: claim.Restored,
-			patch: add("/metadata/labels/example.org~1class", `"gold"`),
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name}
-			},
+			patch: add("/metadata/labels/example.org~1class", `"gold"`), change: spec(`{reference: {path: "", label: "example.org/class", form: Name}}`),
 		},
 		"MissingFields": {
 			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: claim.Restored,
@@ -515,16 +508,12 @@ func TestRestore(t *testing.T) {
 		"DefaultText": {
 			reason: "We should replace a text that counts as none.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Claims.When = v1beta1.Name, "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"
-			},
+			change: spec(`{reference: {form: Name}, claims: {when: "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"}}`),
 		},
 		"DefaultOfNamespace": {
 			reason: "We should go by the terms that need nothing but the claim.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Claims.When = "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"
-			},
+			change: spec(`{claims: {when: "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"}}`),
 		},
 		"Delayed": {
 			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`,

@@ -111,9 +111,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestFull(t *testing.T) {
-	e := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-		s.Capacity = &v1beta1.Capacity{Total: v1beta1.Source{Path: ".spec.capacity"}}
-	}).with("a", map[string]any{"capacity": int64(10)}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
+	e := newExpressive(specs(`{}`, `{capacity: {total: {path: ".spec.capacity"}}}`)).with("a", map[string]any{"capacity": int64(10)}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
 	v := e.view()
 	require.True(t, v.Kind.Limited)
 	assert.True(t, v.Kind.Watched)

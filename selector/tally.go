@@ -2,6 +2,7 @@ package selector
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,7 @@ type Tally struct {
 	freed atomic.Uint64
 
 	mu      sync.Mutex
-	pending map[uint64]*inFlight // by claim, a list of those that look the same
+	pending map[uint64][]*inFlight // by claim, those that look the same, the oldest first
 }
 
 // Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim counts for both.
@@ -237,15 +238,16 @@ func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 	defer t.mu.Unlock()
 	t.sortIn()
 	named := claimHash(namespace, name, "", 0)
-	if t.pending[named] != nil || generateName == "" {
-		t.forget(named, func(*inFlight) bool { return true })
+	if len(t.pending[named]) > 0 || generateName == "" {
+		t.forget(named, anyNote)
 		return
 	}
 	for _, class := range classes {
 		claim := claimHash(namespace, "", generateName, class)
-		if n := t.pending[claim]; n != nil {
-			n.count.add(0, -1, n.usage)
-			t.keep(claim, n.next)
+		if notes := t.pending[claim]; len(notes) > 0 {
+			last := len(notes) - 1
+			notes[last].count.add(0, -1, notes[last].usage)
+			t.keep(claim, notes[:last])
 			return
 		}
 	}
@@ -257,12 +259,9 @@ func (t *Tally) isInFlight(c claim.Claim, class uint64) bool {
 	defer t.mu.Unlock()
 	t.sortIn()
 	of := t.find(class)
-	for n := t.pending[claimHash(c.Namespace, c.Name, "", 0)]; n != nil && of != nil; n = n.next {
-		if n.count.of == of {
-			return true
-		}
-	}
-	return c.GenerateName != "" && t.pending[claimHash(c.Namespace, "", c.GenerateName, class)] != nil
+	isTo := func(n *inFlight) bool { return of != nil && n.count.of == of }
+	return slices.ContainsFunc(t.pending[claimHash(c.Namespace, c.Name, "", 0)], isTo) ||
+		c.GenerateName != "" && len(t.pending[claimHash(c.Namespace, "", c.GenerateName, class)]) > 0
 }
 
 // Expire forgets claims that were given a class and have not been stored.
@@ -278,43 +277,37 @@ func (t *Tally) Expire(now time.Time) {
 // sortIn the notes. A claim that is given a class again, as by a client that tries again, counts once.
 func (t *Tally) sortIn() {
 	if t.pending == nil {
-		t.pending = map[uint64]*inFlight{}
+		t.pending = map[uint64][]*inFlight{}
 	}
-	var oldestFirst *inFlight
-	for n := t.notes.Swap(nil); n != nil; {
-		next := n.next
-		n.next, oldestFirst = oldestFirst, n
-		n = next
+	var notes []*inFlight
+	for n := t.notes.Swap(nil); n != nil; n = n.next {
+		notes = append(notes, n)
 	}
-	for n := oldestFirst; n != nil; {
-		next := n.next
+	for _, n := range slices.Backward(notes) {
 		if n.named {
-			t.forget(n.claim, func(*inFlight) bool { return true })
+			t.forget(n.claim, anyNote)
 		}
-		n.next = t.pending[n.claim]
-		t.pending[n.claim] = n
-		n = next
+		n.next = nil
+		t.pending[n.claim] = append(t.pending[n.claim], n)
 	}
 }
+
+func anyNote(*inFlight) bool { return true }
 
 // forget those of the claims that look the same of which the test holds.
 func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
-	var kept *inFlight
-	for n := t.pending[claim]; n != nil; {
-		next := n.next
-		if test(n) {
-			n.count.add(0, -1, n.usage)
-			t.Free()
-		} else {
-			n.next, kept = kept, n
+	t.keep(claim, slices.DeleteFunc(t.pending[claim], func(n *inFlight) bool {
+		if !test(n) {
+			return false
 		}
-		n = next
-	}
-	t.keep(claim, kept)
+		n.count.add(0, -1, n.usage)
+		t.Free()
+		return true
+	}))
 }
 
-func (t *Tally) keep(claim uint64, kept *inFlight) {
-	if kept == nil {
+func (t *Tally) keep(claim uint64, kept []*inFlight) {
+	if len(kept) == 0 {
 		delete(t.pending, claim)
 		return
 	}
