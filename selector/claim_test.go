@@ -235,9 +235,7 @@ func TestSeed(t *testing.T) {
 		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1beta1.SeedClaim, claim: claim.Claim{Namespace: "team"}, fresh: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Choice.Seed = tc.seed
-			got := NewClaimKind(k).Seed(tc.claim, fresh)
+			got := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = tc.seed }).Seed(tc.claim, fresh)
 			assert.Equal(t, tc.fresh, got == fresh, tc.reason)
 		})
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// ClaimKind is a registered kind of claim, compiled once: how its claims are read, what its
-// expressions say, and how one of several classes is chosen.
+// ClaimKind is a registered kind of claim, compiled once: how its claims are read, what expressions say, and how a class is chosen.
 type ClaimKind struct {
 	inventory.Demand
 	policy
@@ -28,8 +27,7 @@ type ClaimKind struct {
 
 	// Revision of the ClaimKind from which it was compiled.
 	Revision inventory.Revision
-	// Counted says that the claims of each class are counted, and Watched that every replica
-	// watches the claims, for this or another reason: see CountsClaims and WatchesClaims.
+	// Counted says that claims are counted by class, and Watched that every replica watches them: see CountsClaims and WatchesClaims.
 	Counted, Watched bool
 	// Serial is another one once claims may be read, counted or bound in another way: the ClaimKind
 	// changed, or the fits, the capacity or onDelete of a ClassKind that serves it, and not only the status.

@@ -42,16 +42,13 @@ type Decider struct {
 	Grants func() *access.Grants
 	// Live reads the classes that a claim asks for, when no known class is left: the class may be new. Nil reads none.
 	Live func(context.Context, *View, claim.Claim) (*View, error)
-	// Class reads a class that a claim of this namespace names, when it is not known: it may be new. It returns nil
-	// if there is none. Nil reads none.
+	// Class reads a class that a claim of this namespace names and that is not known: it may be new. It returns nil if there is none.
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
-	// Related reads an object that a claim of this namespace names, when it is not known: it may be new. It returns nil if there is none.
-	// The namespace is ignored for an object that has none. Nil reads none.
+	// Related does the same with an object. The namespace is ignored for one that has none.
 	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
 	// Deadline limits all that a decision asks of others. It is called only when there is something to ask. Nil means the context as it is.
 	Deadline func(context.Context) (context.Context, context.CancelFunc)
-	// Costly waits until another decision for a claim of this namespace may take long, and returns what to call after it. It is called once
-	// a decision has cost FreeExpressionCost. Nil lets all go on.
+	// Costly waits until a decision that has cost FreeExpressionCost may go on, and returns what to call after it. Nil lets all go on.
 	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
 	Fresh func() uint64
@@ -93,8 +90,7 @@ func (m Mode) uncounted() Mode {
 	}
 }
 
-// Gate is asked what no filter can tell about the class that a claim would get: whether
-// its author may use it, whether there is room. If it refuses, the next class is drawn.
+// Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
 type Gate struct {
 	// Of reports whether the gate has to do with the claims of a kind. Nil means all.
 	Of func(*ClaimKind) bool
@@ -147,8 +143,7 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	return decision, nil
 }
 
-// drawLive draws again, from the classes as they are now. Only those that match are read:
-// if there is none, the texts say how many are known, so the decision keeps its view.
+// drawLive draws again, from the classes that match now. If there is none, the texts say how many are known: the decision keeps its view.
 func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode) error {
 	began := d.now()
 	live, err := d.Live(deadline.context(), decision.View, decision.Claim.Claim)
@@ -228,8 +223,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 	}
 }
 
-// commit remembers that a claim gets a candidate, for later decisions. It is false if the draw would end in another way now: the
-// memory of the strategy has changed, or another claim took the room.
+// commit remembers that a claim gets a candidate. It is false if the draw would end in another way now: by its memory, or for lack of room.
 func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 	if best.class.Capacity != nil && !best.class.Kind.IsHard() {
 		best.class.Kind.Reserving.Lock() // So no two claims of this replica take the same room.
@@ -305,8 +299,7 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 	return d.Grants().Of(k.UserOf(c))
 }
 
-// addUsable adds the first classes by name that the claim might have asked for: those that it is offered and may use. It
-// adds none if nobody answers.
+// addUsable adds the first classes by name that the claim is offered and may use: none if nobody answers.
 func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) {
 	view, in := decision.View, decision.Claim.Claim
 	granted := d.granted(view.Kind, in)
@@ -350,8 +343,7 @@ func (d *Decider) now() (t time.Time) {
 	return d.Now()
 }
 
-// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions ask nothing and cost little, and need
-// neither.
+// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions need neither.
 type lazyDeadline struct {
 	*Decider
 	ctx       context.Context
@@ -416,8 +408,7 @@ type Decision struct {
 	facts *facts // nil for a claim without expressions
 	// Class is nil if the claim is unmatched.
 	Class *inventory.Class
-	// Lacks is the field that the schema requires of a claim, and that this one goes without
-	// because it gets no class. It is empty if there is none.
+	// Lacks is the field that the schema requires of a claim, and that this one lacks without a class. It is empty if there is none.
 	Lacks string
 	// Candidates is how many classes the filters left.
 	Candidates int
@@ -437,8 +428,7 @@ type Decision struct {
 	answers map[*inventory.Class]*Gate
 	// Made is when the claim got its class, if that is told: see Record.
 	Made time.Time
-	// Took is how long the draw among the known classes took, without the gates, ReadTook
-	// how long it took to read others, and Read what came of that.
+	// Took is how long the draw among the known classes took without the gates, ReadTook the read of others, and Read what came of that.
 	Took, ReadTook time.Duration
 	Read           LiveRead
 }
@@ -454,8 +444,7 @@ func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
 
-// Denied says that the claim gets no class, and is not to be created without: its kind says
-// so, or the API server would refuse it with less to say.
+// Denied says that the claim is not to be created without a class: its kind says so, or the API server would refuse it with less to say.
 func (d *Decision) Denied() bool {
 	return d.Drawn() && d.Class == nil && !d.Unneeded() && (d.View.Kind.Deny || d.Lacks != "")
 }
@@ -502,8 +491,7 @@ func (r Record) String() string {
 
 func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts, d.View} }
 
-// Given says that the claim refers to its class already, so there is nothing to write. That
-// is so where claims.when is true for such a claim, too.
+// Given says that the claim refers to its class already, as it may where claims.when is true for such a claim: nothing is to be written.
 func (d *Decision) Given() bool {
 	k, in := d.View.Kind, &d.Claim
 	if d.Class == nil || !k.Decides {
@@ -549,7 +537,7 @@ func IsFull(d *Decision) bool { return d.Drawn() && d.Class == nil && droppedBy(
 
 // droppedBy reports whether the filter with this reason dropped a class.
 func droppedBy(d *Decision, reason string) bool {
-	i := slices.IndexFunc(d.View.Kind.filters, func(f compiledFilter) bool { return f.reason == reason })
+	i := slices.IndexFunc(d.View.Kind.filters, func(f filter) bool { return f.reason == reason })
 	return i >= 0 && d.Dropped[i] > 0
 }
 

@@ -320,6 +320,14 @@ func drawn(view *View, claim claim.Claim) []string {
 	return names(classes)
 }
 
+// nameOf a class, empty for none.
+func nameOf(c *inventory.Class) string {
+	if c == nil {
+		return ""
+	}
+	return c.String()
+}
+
 func names(classes []*inventory.Class) []string {
 	var all []string
 	for _, c := range classes {

@@ -19,8 +19,9 @@ import (
 type filter struct {
 	// reason is one word, for programs. text reads after a number of classes, and after "is".
 	reason, text string
-	// compile returns what the filter does for a kind of claim, nil for nothing.
-	compile func(*ClaimKind) drops
+	// isOf reports whether the filter matters to the claims of a kind. Nil is true of all.
+	isOf  func(*ClaimKind) bool
+	drops drops
 }
 
 // drops reports whether a filter drops a candidate. It does so with an error, too: a class that cannot be judged goes to no claim.
@@ -29,53 +30,43 @@ type drops func(subject, *inventory.Class) (bool, error)
 // filters run in this order. The first that drops a candidate gives the reason. A class over the limit of labels has none here, so the
 // filters below do not see it. A new filter is a new row.
 var filters = [...]filter{
-	{"TooManyLabels", "over the limit of labels", has(func(c *inventory.Class) bool { return c.TooManyLabels })},
-	{claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
-		if len(k.Form.Fields) < 2 { // Beside the name, there is nothing to say.
-			return nil
-		}
-		return func(claim subject, c *inventory.Class) (bool, error) {
+	{"TooManyLabels", "over the limit of labels", nil, has(func(c *inventory.Class) bool { return c.TooManyLabels })},
+	{
+		claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says",
+		func(k *ClaimKind) bool { return len(k.Form.Fields) > 1 }, // Beside the name, there is nothing to say.
+		func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
+		},
+	},
+	{
+		"NameTooLong", "of a name that is too long for a label",
+		func(k *ClaimKind) bool { return k.ClassRef.IsKey() && k.ClassRef[1] == "labels" },
+		has(func(c *inventory.Class) bool { return len(c.Name) > validation.LabelValueMaxLength }),
+	},
+	{"NotOffered", "not offered by their kind", nil, func(_ subject, c *inventory.Class) (bool, error) {
+		if c.NotOffered && c.OfferErr != nil {
+			return true, errors.New(c.OfferErr.Detail)
 		}
+		return c.NotOffered, nil
 	}},
-	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
-		if !k.ClassRef.IsKey() || k.ClassRef[1] != "labels" {
-			return nil
-		}
-		return func(_ subject, c *inventory.Class) (bool, error) {
-			return len(c.Name) > validation.LabelValueMaxLength, nil
-		}
-	}},
-	{"NotOffered", "not offered by their kind", func(*ClaimKind) drops {
-		return func(_ subject, c *inventory.Class) (bool, error) {
-			if c.NotOffered && c.OfferErr != nil {
-				return true, errors.New(c.OfferErr.Detail)
-			}
-			return c.NotOffered, nil
-		}
-	}},
-	{reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) drops {
-		if len(k.Precedence) == 0 {
-			return nil
-		}
-		return func(claim subject, c *inventory.Class) (bool, error) {
+	{
+		reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) bool { return len(k.Precedence) > 0 },
+		func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.view.isShadowed(claim.Namespace, c), nil
-		}
-	}},
-	{"Terminating", "being deleted", has(func(c *inventory.Class) bool { return c.Terminating })},
-	{reasonCordoned, "cordoned", has(func(c *inventory.Class) bool { return c.Cordoned })},
-	{reasonWeightZero, "of weight 0", func(k *ClaimKind) drops {
-		if !k.Strategy.Weighted {
-			return nil
-		}
-		return func(_ subject, c *inventory.Class) (bool, error) { return c.Weight == 0, nil }
-	}},
-	{reasonFull, "full", func(k *ClaimKind) drops {
-		if !k.Limited {
-			return nil
-		}
-		return func(claim subject, c *inventory.Class) (bool, error) { return !k.hasRoom(claim.Claim, c), nil }
-	}},
+		},
+	},
+	{"Terminating", "being deleted", nil, has(func(c *inventory.Class) bool { return c.Terminating })},
+	{reasonCordoned, "cordoned", nil, has(func(c *inventory.Class) bool { return c.Cordoned })},
+	{
+		reasonWeightZero, "of weight 0", func(k *ClaimKind) bool { return k.Strategy.Weighted },
+		has(func(c *inventory.Class) bool { return c.Weight == 0 }),
+	},
+	{
+		reasonFull, "full", func(k *ClaimKind) bool { return k.Limited },
+		func(claim subject, c *inventory.Class) (bool, error) {
+			return !claim.view.Kind.hasRoom(claim.Claim, c), nil
+		},
+	},
 }
 
 const (
@@ -85,17 +76,9 @@ const (
 	reasonFull       = "Full"
 )
 
-// has makes the filter of a property of classes that matters to all claims.
-func has(property func(*inventory.Class) bool) func(*ClaimKind) drops {
-	return func(*ClaimKind) drops {
-		return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
-	}
-}
-
-// compiledFilter is a filter for the claims of one kind.
-type compiledFilter struct {
-	reason, text string
-	drops        drops
+// has drops the classes that have a property.
+func has(property func(*inventory.Class) bool) drops {
+	return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
 }
 
 // maxFilters is how many filters a kind may have: those of the table, one for each of its fits
@@ -104,8 +87,7 @@ const maxFilters = 32
 
 var _ [maxFilters - len(filters)]struct{}
 
-// Dropped counts the candidates that each filter of a kind dropped. It is an array
-// because a claim allocates no memory for what it does not get.
+// Dropped counts the candidates that each filter dropped. It is an array: a claim allocates no memory for what it does not get.
 type Dropped [maxFilters]int32
 
 // policy says how one of the classes for a claim is chosen, and what becomes of it without.
@@ -121,7 +103,7 @@ type policy struct {
 	// Use is whose right to use a class counts; empty, every claim may have every class.
 	Use v1beta1.UseSubject
 	// filters. The first of them, as many as free, evaluate no expression.
-	filters []compiledFilter
+	filters []filter
 	free    int
 }
 
@@ -143,8 +125,7 @@ func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
 	return k.Spec.Classes.Use.Subject
 }
 
-// UserOf is whose right to use a class counts for a claim, nil if every claim may have every class. Of a requester
-// who is not known any more, it is the namespace.
+// UserOf is whose right to use a class counts for a claim, nil if none does: the namespace's where the requester is not known any more.
 func (p *policy) UserOf(c claim.Claim) *access.Subject {
 	switch {
 	case p.Use == "":
@@ -163,16 +144,6 @@ func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 		return fresh
 	}
 	return inventory.Hash(k.Name, c.Namespace, c.Name)
-}
-
-// compileFilters for the claims of a kind.
-func (k *ClaimKind) compileFilters() {
-	for _, f := range filters {
-		if drops := f.compile(k); drops != nil {
-			k.filters = append(k.filters, compiledFilter{f.reason, f.text, drops})
-		}
-	}
-	k.compileFits()
 }
 
 // judges reports whether there are filters that evaluate expressions.
@@ -203,13 +174,11 @@ type Strategy struct {
 	Weighted bool
 	// Counted strategies need to know how many claims each class has: see ClaimKind.Tally.
 	Counted bool
-	// Depends names what the draw depends on besides the claim and its candidates, which
-	// is why nobody can repeat it elsewhere. It is empty if there is nothing.
+	// Depends names what the draw depends on besides the claim and its candidates, so that nobody can repeat it; empty if nothing.
 	Depends string
 	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
-	// newMemory makes the memory of a strategy that depends on its earlier decisions. The
-	// memory then ranks the candidates. It is nil for other strategies.
+	// newMemory makes the memory of a strategy that depends on its earlier decisions, which then ranks the candidates. Nil is for others.
 	newMemory func(*ClaimKind) memory
 }
 
@@ -217,8 +186,7 @@ type Strategy struct {
 type memory interface {
 	// rank of a class for a claim of this namespace. The draw is among the classes with the highest.
 	rank(namespace string, c *inventory.Class) int64
-	// commit remembers that a claim gets a class, beside what a Tally counts. It returns false if the class no longer has this rank: the
-	// caller then chooses again.
+	// commit remembers that a claim gets a class. It returns false if the class no longer has this rank: the caller then chooses again.
 	commit(c *inventory.Class, rank int64) bool
 }
 
@@ -297,8 +265,7 @@ func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat in
 // candidate of a draw.
 type candidate struct {
 	class *inventory.Class
-	// seat of a default class, where a claim may not use all classes: it comes before the others. unlikely says that
-	// no role allows the claim to use the class.
+	// seat of a default class, where a claim may not use all: the first is preferred. No role allows the claim to use one that is unlikely.
 	seat     int8
 	unlikely bool
 	rank     int64

@@ -44,9 +44,7 @@ func TestDrawIsFair(t *testing.T) {
 		"HeaviestOfTheSame": {reason: "We should give each of ten ties a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.HighestWeight},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Choice.Seed, k.Spec.Choice.Strategy = tc.seed, tc.strategy
-			view := newView(NewClaimKind(k), []*inventory.Classes{
+			view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed, s.Choice.Strategy = tc.seed, tc.strategy }), []*inventory.Classes{
 				manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 			})
 			require.Equal(t, 300, view.Len())

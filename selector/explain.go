@@ -26,8 +26,7 @@ type Explanation struct {
 	Decision Decision `json:"-"`
 	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the result of one draw.
 	Reproducible bool `json:"reproducible"`
-	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every
-	// claim may have every class.
+	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every claim may have all.
 	UsableBy string `json:"usableBy,omitempty"`
 
 	// BindWhen is what the expression of the ClaimKind says of the claim, as are SelectorFrom of a claim without
@@ -83,8 +82,7 @@ type Candidate struct {
 	Odds Odds `json:"odds,omitzero"`
 }
 
-// Odds of a candidate are exactly Share in Total. An int64 holds the sum of 9 * 10^12
-// of the greatest weights: there are never so many classes.
+// Odds of a candidate are exactly Share in Total: no view has so many classes that the sum of their weights exceeds an int64.
 type Odds struct {
 	Share int64 `json:"share"`
 	Total int64 `json:"total"`
@@ -108,8 +106,7 @@ type Drop struct {
 	Reason string `json:"reason"`
 	// Text reads after "is".
 	Text string `json:"message"`
-	// Expression that is not true of the class, a term of what the registration says, and what it saw; empty where
-	// no expression dropped the class.
+	// Expression that is not true of the class, a term of the registration, and what it saw; empty where none dropped the class.
 	Expression string           `json:"expression,omitempty"`
 	Saw        []expression.Saw `json:"saw,omitempty"`
 }
@@ -121,8 +118,7 @@ type NearMiss struct {
 	Unmet     Requirement      `json:"unmet"`
 	// Value of the class's label; nil if it has no such label.
 	Value *string `json:"value,omitempty"`
-	// Drop is why the claim could not get the class even if it met the requirement; nil if it could. Gates are asked about
-	// the nearest MaxRefusals of all.
+	// Drop is why the claim could not get the class even so; nil if it could. Gates are asked about the nearest MaxRefusals of all.
 	Drop *Drop `json:"dropped,omitempty"`
 }
 
@@ -206,8 +202,7 @@ func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (
 	return err
 }
 
-// answers of the gates about classes: for each, the first that refuses it, nil if none does. As many are asked at once as
-// claims of one namespace may ask.
+// answers of the gates about classes: for each, the first that refuses it, or nil. As many are asked at once as one namespace may ask.
 func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []*inventory.Class) (map[*inventory.Class]*Gate, error) {
 	gates := make([]*Gate, len(about))
 	group, ctx := errgroup.WithContext(ctx)

@@ -283,29 +283,14 @@ func TestRelatedOfCluster(t *testing.T) {
 // without, leaves the classes for which all of it is true.
 func TestTermsMeanTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 2)) //nolint:gosec // It has to be reproducible.
+	values := []any{
+		nil, true, "1", 1.0, 1.5, []any{int64(1), int64(2)}, map[string]any{"x": int64(1), "y": "a"}, map[string]any{"x": "a"}, "a",
+	}
 	value := func() any {
-		switch r.IntN(12) {
-		case 0:
-			return nil
-		case 1:
-			return true
-		case 2:
-			return "1"
-		case 3:
-			return float64(1)
-		case 4:
-			return 1.5
-		case 5:
-			return []any{int64(1), int64(2)}
-		case 6:
-			return map[string]any{"x": int64(1), "y": "a"}
-		case 7:
-			return map[string]any{"x": "a"}
-		case 8:
-			return "a"
-		default:
-			return int64(r.IntN(3))
+		if i := r.IntN(12); i < len(values) {
+			return values[i]
 		}
+		return int64(r.IntN(3))
 	}
 	spec := func() map[string]any {
 		m := map[string]any{}

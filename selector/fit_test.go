@@ -56,6 +56,13 @@ func (e *expressive) with(name string, spec map[string]any, annotations ...strin
 	return e
 }
 
+func (e *expressive) withMany(n int, name string, spec map[string]any) *expressive {
+	for i := range n {
+		e.with(fmt.Sprintf(name, i), spec)
+	}
+	return e
+}
+
 func (e *expressive) view() *View {
 	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
 	var classes []*inventory.Class
@@ -97,15 +104,6 @@ func all(spec map[string]any) map[string]any {
 	return spec
 }
 
-type fitCase struct {
-	reason string
-	world  *expressive
-	claim  map[string]any
-	// class that the claim gets, empty for none, and why none.
-	class, dropped, problem string
-	candidates              int
-}
-
 func fits(expressions ...string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
 	return func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
 		for i, e := range expressions {
@@ -114,75 +112,61 @@ func fits(expressions ...string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKind
 	}
 }
 
-func fitCases() map[string]fitCase {
-	three := func(e *expressive) *expressive {
-		return e.with("a", map[string]any{"driver": "a", "size": int64(1)}).
-			with("b", map[string]any{"driver": "b", "size": int64(2)}).
-			with("c", map[string]any{"driver": "c"})
-	}
-	return map[string]fitCase{
-		"Equality":         {reason: "We should give the class that equals", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
-		"EqualityMirrored": {reason: "We should read an equality in both directions", world: three(newExpressive(fits("claim.spec.size == class.spec.size"))), claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1},
+func TestFits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
+		claim  map[string]any
+		// class that the claim gets, empty for none, and why none.
+		class, dropped, problem string
+		candidates              int
+	}{
+		"Equality":         {reason: "We should give the class that equals", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
+		"EqualityMirrored": {reason: "We should read an equality in both directions", change: fits("claim.spec.size == class.spec.size"), claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1},
 		"EqualityInWhole": {
-			reason: "We should read an equality in a field that another expression needs as a whole",
-			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"))),
-			claim:  all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
+			reason: "We should read an equality in a field that another expression needs as a whole", change: fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"),
+			claim: all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
 		},
-		"EqualityOfAbsent": {reason: "We should give none if the claim's side fails", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))), claim: all(map[string]any{}), dropped: "ExpressionError=3"},
-		"Class":            {reason: "We should not know a class that serves no claim", world: three(newExpressive(fits("class.spec.driver != 'a' && class.spec.size > 0"))), claim: all(map[string]any{}), class: "Pool/b", candidates: 1},
-		"Claim":            {reason: "We should drop all classes for what is said of the claim", world: three(newExpressive(fits("claim.spec.size > 3"))), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
-		"ClaimFails": {
-			reason: "We should refuse a claim about which an expression fails", world: three(newExpressive(fits("claim.spec.size > 3"))),
-			claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind",
-		},
-		"Both": {reason: "We should compare claim and class", world: three(newExpressive(fits("claim.spec.size <= class.spec.size"))), claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1"},
-		"Division": {
-			reason: "We should drop a class for which an expression fails", world: three(newExpressive(fits("10 / (class.spec.size - claim.spec.size) > 0"))),
-			claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2",
-		},
-		"MapForList": {reason: "We should drop what has another type", world: three(newExpressive(fits("class.spec.size in claim.spec.sizes"))), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
+		"EqualityOfAbsent": {reason: "We should give none if the claim's side fails", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{}), dropped: "ExpressionError=3"},
+		"Class":            {reason: "We should not know a class that serves no claim", change: fits("class.spec.driver != 'a' && class.spec.size > 0"), claim: all(map[string]any{}), class: "Pool/b", candidates: 1},
+		"Claim":            {reason: "We should drop all classes for what is said of the claim", change: fits("claim.spec.size > 3"), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
+		"ClaimFails":       {reason: "We should refuse a claim about which an expression fails", change: fits("claim.spec.size > 3"), claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind"},
+		"Both":             {reason: "We should compare claim and class", change: fits("claim.spec.size <= class.spec.size"), claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1"},
+		"Division":         {reason: "We should drop a class for which an expression fails", change: fits("10 / (class.spec.size - claim.spec.size) > 0"), claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2"},
+		"MapForList":       {reason: "We should drop what has another type", change: fits("class.spec.size in claim.spec.sizes"), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
 		"OfClassKind": {
-			reason: "We should heed the fits of the class kind",
-			world:  three(newExpressive(specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`))),
-			claim:  all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
+			reason: "We should heed the fits of the class kind", change: specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`),
+			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
 		},
-		"OfferWhen": {reason: "We should not offer what the class kind does not", world: three(newExpressive(specs(`{}`, `{offerWhen: "class.spec.size > 1"}`))), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
+		"OfferWhen": {reason: "We should not offer what the class kind does not", change: specs(`{}`, `{offerWhen: "class.spec.size > 1"}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
 		"LowestScore": {
-			reason: "We should give the cheapest, and none without a price", world: three(newExpressive(specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`))),
+			reason: "We should give the cheapest, and none without a price", change: specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`),
 			claim: all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
 		},
-		"HighestScore": {
-			reason: "We should give the best", world: three(newExpressive(specs(`{choice: {strategy: HighestScore, score: "double(class.spec.size) - 10.5"}}`, `{}`))),
-			claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1",
-		},
+		"HighestScore": {reason: "We should give the best", change: specs(`{choice: {strategy: HighestScore, score: "double(class.spec.size) - 10.5"}}`, `{}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1"},
 		"Selector": {
 			reason: "We should take the selector of an expression",
-			world:  three(newExpressive(specs(`{selector: {expression: "'all=' + claim.spec.all"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`))),
+			change: specs(`{selector: {expression: "'all=' + claim.spec.all"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
 			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
 		"SelectorMap": {
 			reason: "We should take a map of labels, too",
-			world:  three(newExpressive(specs(`{selector: {expression: "{'all': claim.spec.all}"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`))),
+			change: specs(`{selector: {expression: "{'all': claim.spec.all}"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
 			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
-		"SelectorMalformed": {reason: "We should refuse a claim whose selector is none", world: three(newExpressive(specs(`{selector: {expression: "claim.spec.all"}}`, `{}`))), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
+		"SelectorMalformed": {reason: "We should refuse a claim whose selector is none", change: specs(`{selector: {expression: "claim.spec.all"}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
 		"SelectorMalformedOrNone": {
-			reason: "We should not take a malformed selector for none", world: three(newExpressive(specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`))),
+			reason: "We should not take a malformed selector for none", change: specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`),
 			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
 		},
-		"TooLong": {
-			reason: "We should refuse a claim with a field that is too long", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long",
-		},
-	}
-}
-
-func TestFits(t *testing.T) {
-	for name, tc := range fitCases() {
+		"TooLong": {reason: "We should refuse a claim with a field that is too long", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			for _, tc.world.indexed = range []bool{false, true} {
-				require.Nil(t, tc.world.view().Fault)
-				d := tc.world.decided(t, tc.claim)
+			world := newExpressive(tc.change).with("a", map[string]any{"driver": "a", "size": int64(1)}).
+				with("b", map[string]any{"driver": "b", "size": int64(2)}).with("c", map[string]any{"driver": "c"})
+			for _, world.indexed = range []bool{false, true} {
+				require.Nil(t, world.view().Fault)
+				d := world.decided(t, tc.claim)
 				if tc.problem != "" {
 					require.NotEmpty(t, d.Claim.Problems, tc.reason)
 					assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
@@ -190,11 +174,7 @@ func TestFits(t *testing.T) {
 					continue
 				}
 				require.Empty(t, d.Claim.Problems, tc.reason)
-				class := ""
-				if d.Class != nil {
-					class = d.Class.String()
-				}
-				assert.Equal(t, tc.class, class, tc.reason)
+				assert.Equal(t, tc.class, nameOf(d.Class), tc.reason)
 				assert.Equal(t, tc.candidates, d.Candidates, tc.reason)
 				assert.Equal(t, tc.dropped, d.DroppedText(), tc.reason)
 			}
@@ -555,19 +535,13 @@ func TestBudget(t *testing.T) {
 		"OneEvaluation": {"We should refuse a claim that makes a class costly", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, a + b < class.spec.size))")), 1},
 		"Many":          {"We should refuse a claim that makes many classes costly together", newExpressive(fits("claim.spec.n.all(a, a > class.spec.size || a < 100)")), 5000},
 		"Claim":         {"We should refuse a claim that is costly itself", newExpressive(fits(costly)), 1},
-		"ClassKind": {"We should do so for an expression of a class kind, too", newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-			s.Fits = []v1beta1.Fit{{Name: "Costly", Expression: costly}}
-		}), 1},
-		"Score": {"We should refuse a claim that makes scores costly", newExpressive(specs(`{choice: {strategy: LowestScore, score: "claim.spec.n.filter(a, a < class.spec.size).size()"}}`, `{}`)), 5000},
-		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Claims.When = costly
-		}), 1},
+		"ClassKind":     {"We should do so for an expression of a class kind, too", newExpressive(specs(`{}`, `{fits: [{name: Costly, expression: "`+costly+`"}]}`)), 1},
+		"Score":         {"We should refuse a claim that makes scores costly", newExpressive(specs(`{choice: {strategy: LowestScore, score: "claim.spec.n.filter(a, a < class.spec.size).size()"}}`, `{}`)), 5000},
+		"BindWhen":      {"We should refuse it as soon as it is read", newExpressive(specs(`{claims: {when: "`+costly+`"}}`, `{}`)), 1},
 	}
 	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
-			for i := range tc.classes {
-				tc.world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
-			}
+			tc.world.withMany(tc.classes, "class-%d", map[string]any{"size": int64(1000)})
 			view := tc.world.view()
 			d := &Decider{Live: func(context.Context, *View, claim.Claim) (*View, error) {
 				t.Error("We should not read classes for a claim that is refused.")
@@ -611,9 +585,7 @@ func TestBudget(t *testing.T) {
 			"Score": specs(`{choice: {strategy: LowestScore, score: "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"}}`, `{}`),
 		} {
 			world := newExpressive(change)
-			for i := range count {
-				world.with(fmt.Sprintf("costly-%d", i), map[string]any{"n": numbers})
-			}
+			world.withMany(count, "costly-%d", map[string]any{"n": numbers})
 			world.with("zz-good", map[string]any{"n": []any{}})
 			d := world.decided(t, all(map[string]any{"size": int64(1000)}))
 			require.NotNil(t, d.Class, name)
@@ -633,9 +605,7 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("TooManyClasses", func(t *testing.T) {
 		world := newExpressive(fits("claim.spec.size > class.spec.size + 1 || claim.spec.size * 2 > class.spec.size * 2 + 1"))
-		for i := range 20_000 {
-			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
-		}
+		world.withMany(20_000, "class-%d", map[string]any{"size": int64(1000)})
 		_, err := world.decide(t, all(map[string]any{"size": int64(10)}))
 		require.ErrorContains(t, err, "simplify them", "We should say that it is nobody's fault but the registration's.")
 	})
@@ -655,9 +625,7 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("Explain", func(t *testing.T) {
 		world := newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)"))
-		for i := range 600 {
-			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
-		}
+		world.withMany(600, "class-%d", map[string]any{"size": int64(1000)})
 		view := world.view()
 		in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
 		e, err := new(Decider).Explain(t.Context(), view, in)

@@ -171,9 +171,7 @@ func TestOrderKeepsTheOdds(t *testing.T) {
 
 // A strategy commits the class that the gates admit, and no other.
 func TestGatesComeBeforeTheCommit(t *testing.T) {
-	k := postgres()
-	k.Spec.Choice.Strategy = v1beta1.RoundRobin
-	view := newView(NewClaimKind(k), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
+	view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin }), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
@@ -192,9 +190,7 @@ func TestModes(t *testing.T) {
 		reads   int
 	}{Admit: {true, 1}, DryRun: {false, 1}, Later: {true, 0}, Explain: {false, 0}} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			k := postgres()
-			k.Spec.Choice.Strategy = v1beta1.LeastClaims
-			kind := NewClaimKind(k)
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims })
 			kind.Tally = &Tally{}
 			view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
 			asked, reads := Mode(-1), 0
@@ -260,7 +256,7 @@ func TestDeciderGuards(t *testing.T) {
 // A filter that fails for one class drops that class, and says so.
 func TestFilterFailsForOneClass(t *testing.T) {
 	kind := NewClaimKind(postgres())
-	kind.filters = append(kind.filters, compiledFilter{"Unfit", "unfit", func(_ subject, c *inventory.Class) (bool, error) {
+	kind.filters = append(kind.filters, filter{"Unfit", "unfit", nil, func(_ subject, c *inventory.Class) (bool, error) {
 		if c.Name == "class-001" {
 			return false, errors.New("no such field: spec.size")
 		}
@@ -376,9 +372,7 @@ func TestPatience(t *testing.T) {
 // A gate that fails after classes were read, or in a second draw, leaves no class behind.
 func TestGateFailsLate(t *testing.T) {
 	failed := errors.New("the authorizer does not answer")
-	k := postgres()
-	k.Spec.Choice.Strategy = v1beta1.RoundRobin
-	kind := NewClaimKind(k)
+	kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin })
 	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{
@@ -586,17 +580,6 @@ func TestUserOf(t *testing.T) {
 	assert.Equal(t, `namespace "team"`, NewClaimKind(usedBy(v1beta1.UseByRequester)).UserOf(c).String())
 }
 
-// Where nobody knows whether a claim may use a class, it gets none, and the error names none.
-func TestUseFails(t *testing.T) {
-	view := newView(NewClaimKind(usedBy(v1beta1.UseByNamespace)), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
-	d := Decider{Gates: []Gate{{Of: func(k *ClaimKind) bool { return k.Use != "" }, Text: "not allowed", Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
-		return false, errors.New("no answer")
-	}}}}
-	got, err := d.Decide(t.Context(), view, claim.Intake{Claim: nthClaim(1)}, Admit)
-	require.EqualError(t, err, "cannot tell which classes are not allowed: no answer")
-	assert.Nil(t, got.Class)
-}
-
 // A name that who reads claims looks for in several kinds may mean the class of each of them.
 func TestUsesOfOneName(t *testing.T) {
 	k := usedBy(v1beta1.UseByNamespace)
@@ -662,9 +645,7 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = int64(i)
 	}
-	for i := range 100 {
-		world.with(fmt.Sprintf("class-%03d", i), map[string]any{"size": int64(1000)})
-	}
+	world.withMany(100, "class-%03d", map[string]any{"size": int64(1000)})
 	view, bound := world.view(), 0
 	for i := range 40 {
 		a := &authorizer{allowed: map[string][]string{`namespace "team"`: {fmt.Sprintf("class-%03d", i)}}}
@@ -686,9 +667,7 @@ func TestUseBesideCostlyExpressions(t *testing.T) {
 // What no role allows costs a claim nothing once enough of it was refused: it is told that there is none.
 func TestUnlikelyClassesAreNotJudged(t *testing.T) {
 	world := newExpressive(specs(`{classes: {use: {subject: Namespace}, fits: [{name: "Size", expression: "claim.spec.n.all(a, a < class.spec.size)"}]}}`, `{}`))
-	for i := range 1000 {
-		world.with(fmt.Sprintf("class-%03d", i), map[string]any{"size": int64(1000)})
-	}
+	world.withMany(1000, "class-%03d", map[string]any{"size": int64(1000)})
 	view := world.view()
 	d := Decider{Gates: []Gate{(&authorizer{}).gate()}, Grants: func() *access.Grants { return access.NewGrants(nil, nil) }}
 	object := map[string]any{"spec": map[string]any{"n": []any{int64(1), int64(2), int64(3)}, "classSelector": map[string]any{}}}

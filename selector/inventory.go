@@ -269,8 +269,7 @@ func (i *Inventory) publish() {
 	}
 }
 
-// knownRelated is what an Inventory knows of a RelatedKind: its objects, nil before they are listed,
-// and why these are not known as they are now.
+// knownRelated has the objects of a RelatedKind, nil before they are listed, and why these are not known as they are now.
 type knownRelated struct {
 	objects *inventory.Objects
 	why     string

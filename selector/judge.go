@@ -34,20 +34,24 @@ var errCostly = errors.New("its fields are too long for the expressions of the c
 
 // addJudges adds the filters that evaluate expressions, after all others. The first two of them
 // drop nothing: they count the classes that cost too much, and those for which an expression fails.
-func (p *policy) addJudges(filter compiledFilter) {
+func (p *policy) addJudges(f filter) {
 	if !p.judges() {
 		none := func(subject, *inventory.Class) (bool, error) { return false, nil }
 		p.filters = append(p.filters,
-			compiledFilter{reasonCostly, "too costly to judge", none}, compiledFilter{reasonFailed, failedText, none})
+			filter{reasonCostly, "too costly to judge", nil, none}, filter{reasonFailed, failedText, nil, none})
 	}
-	p.filters = append(p.filters, filter)
+	p.filters = append(p.filters, f)
 }
 
 // judge returns the index of the first filter with an expression that drops a class, -1 if none does.
 func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
+	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
 	f, costly := claim.facts, k.free
-	if err := f.goOn(); err != nil {
-		return costly, err
+	if f.err == nil && f.budget.Left < free {
+		f.err = f.turn()
+	}
+	if f.err != nil {
+		return costly, f.err
 	}
 	left := f.budget.Left
 	f.budget.Left = min(left, v1beta1.MaxClassExpressionCost)
@@ -69,15 +73,6 @@ func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err er
 		}
 	}
 	return -1, nil
-}
-
-// goOn waits for a turn once the claim has cost what is free. An error ends the decision.
-func (f *facts) goOn() error {
-	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
-	if f.err == nil && f.budget.Left < free {
-		f.err = f.turn()
-	}
-	return f.err
 }
 
 // longest returns what it costs to go through all that expressions look at beside the class,
@@ -190,8 +185,8 @@ func (e *fitError) Error() string { return "the expression " + e.field + " fails
 func (e *fitError) Unwrap() error { return e.err }
 
 // linkedFilter drops by the fits of class kinds that have the names of these.
-func linkedFilter(reason, text string, of []rules.LinkedFit) compiledFilter {
-	return compiledFilter{reason, text, func(claim subject, c *inventory.Class) (bool, error) {
+func linkedFilter(reason, text string, of []rules.LinkedFit) filter {
+	return filter{reason, text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 		for _, f := range c.Kind.ForClaims.Fits {
 			if slices.ContainsFunc(of, func(named rules.LinkedFit) bool { return named.Name == f.Name }) {
 				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
@@ -206,11 +201,16 @@ func linkedFilter(reason, text string, of []rules.LinkedFit) compiledFilter {
 // otherFit is the reason of the fits of class kinds that have no filter of their own, because there are too many.
 const otherFit = "OtherFit"
 
-// compileFits adds the filters for the fits of the kind and of its class kinds.
-func (k *ClaimKind) compileFits() {
+// compileFilters for the claims of a kind: those of the table, then those for the fits of the kind and of its class kinds.
+func (k *ClaimKind) compileFilters() {
+	for _, f := range filters {
+		if f.isOf == nil || f.isOf(k) {
+			k.filters = append(k.filters, f)
+		}
+	}
 	k.free = len(k.filters)
 	for _, f := range k.Fits {
-		k.addJudges(compiledFilter{f.Name, f.Text, func(claim subject, c *inventory.Class) (bool, error) {
+		k.addJudges(filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 			by, err := claim.facts.drops(f, c)
 			return by != nil || err != nil, err
 		}})
@@ -223,7 +223,7 @@ func (k *ClaimKind) compileFits() {
 		k.addJudges(linkedFilter(otherFit, "unfit", rest))
 	}
 	if k.Score != nil {
-		k.addJudges(compiledFilter{reasonNoScore, "without a score", func(claim subject, c *inventory.Class) (bool, error) {
+		k.addJudges(filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
 			_, err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})

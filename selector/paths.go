@@ -35,8 +35,7 @@ type PathsCheck struct {
 	pruned string
 	// remedy says what would help against the problems.
 	remedy string
-	// required are the fields of the form without which the API server refuses a reference,
-	// and limited those of which it does not take every value.
+	// required are the fields of the form that the schema requires, and limited those of which it does not take every value.
 	required []string
 	limited  map[string]openapi.FieldSchema
 }
@@ -96,8 +95,7 @@ func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	return c
 }
 
-// The defaults of a registration, which need not be fields of a claim: there may be
-// nothing to skip by, and any claim can have its selector in the annotation.
+// The defaults of a registration, which claims may lack: there may be nothing to skip by, and the selector may be in the annotation.
 var (
 	defaultSelector  = fields.Path{"spec", "classSelector"}
 	defaultSkipIfSet = fields.Path{"spec", "resourceRef"}
@@ -109,8 +107,7 @@ const (
 	maxPathBytes = 256
 )
 
-// checkReference reports whether a reference would be stored as it is written. Every object
-// may have labels and annotations, which are texts.
+// checkReference reports whether a reference would be stored as it is written. Any object may have labels and annotations, which are texts.
 func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	if k.ClassRef.IsKey() {
 		if len(k.Form.Fields) > 0 {
@@ -187,8 +184,7 @@ func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema
 	}
 }
 
-// FittingForm returns the form of reference that fits the schema, nil if none does: of those
-// that do, the one that says the most, and asks for the least beside that.
+// FittingForm returns the form of reference that fits the schema, nil if none does: the one that says the most, and asks for the least.
 func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 	best, most := (*claim.Form)(nil), 0
 	for i := range claim.Forms {
@@ -282,8 +278,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	return reason, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
 }
 
-// refused says why the API server would refuse a claim for its reference, MaxErrors times
-// at most, and for how many class kinds. Of the names of classes it knows nothing.
+// refused says why the API server would refuse a claim for its reference, MaxErrors times at most, and for how many class kinds.
 func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	isRefused := false
 	refuse := func(format string, args ...any) {

@@ -324,9 +324,7 @@ func TestFittingForm(t *testing.T) {
 				}
 				field = fmt.Sprintf("{type: object, properties: {%s}, required: [%s]}", strings.Join(properties, ", "), strings.Join(required, ", "))
 			}
-			k := postgres()
-			k.Spec.Classes.Namespaces.From = tc.from
-			kind := NewClaimKind(k)
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = tc.from })
 			got := formRemedy(kind, schemaOfCRD(t, specOf("classRef: "+field)))
 			if tc.want == "" {
 				assert.Contains(t, got, "correct spec.reference.path")
@@ -370,9 +368,7 @@ func TestRequired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Reference = tc.reference
-			assert.Equal(t, tc.want, CheckPaths(NewClaimKind(k), schemaOfCRD(t, tc.schema)).Required, tc.reason)
+			assert.Equal(t, tc.want, CheckPaths(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference = tc.reference }), schemaOfCRD(t, tc.schema)).Required, tc.reason)
 		})
 	}
 }

@@ -48,9 +48,7 @@ func TestReference(t *testing.T) {
 		"Name":                                        {reason: "We should write a string", format: v1beta1.Name, class: cluster, want: `"fast"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Reference.Form = tc.format
-			got, err := json.Marshal(NewClaimKind(k).Reference(tc.class.Target()))
+			got, err := json.Marshal(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format }).Reference(tc.class.Target()))
 			require.NoError(t, err, tc.reason)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
 		})
@@ -61,9 +59,7 @@ func TestReference(t *testing.T) {
 func TestReferencesAreReadBack(t *testing.T) {
 	for _, form := range claim.Forms {
 		for _, namespace := range []string{"", "team"} {
-			k := postgres()
-			k.Spec.Reference.Form = form.Name
-			kind := NewClaimKind(k)
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = form.Name })
 			classKind := newKind("golds.example.org", "Gold")
 			classKind.Namespaced = namespace != ""
 			gold := classKind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: "gold"}, nil)

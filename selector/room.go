@@ -8,8 +8,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Room is how much of a class is taken. What is used counts for claims that are stored, and what is reserved for those that
-// have the class and are not seen stored yet.
+// Room is how much of a class is taken: used by claims that are stored, and reserved for those that have the class and are not seen yet.
 type Room struct {
 	// Used and Reserved are of the class, and the others of the claims of one namespace.
 	Used, Reserved                   int64
@@ -39,15 +38,6 @@ func (k *ClaimKind) room(namespace string, class *inventory.Class) Room {
 		return Room{}
 	}
 	return k.Room(namespace, class)
-}
-
-// shareUsed is how much of the capacity of a class is taken: 0 without a limit, and 1 for all of it.
-func (k *ClaimKind) shareUsed(namespace string, c *inventory.Class) float64 {
-	if c.Capacity == nil || c.Capacity.Total == inventory.Unlimited {
-		return 0
-	}
-	r := k.room(namespace, c)
-	return float64(r.Used+r.Reserved) / float64(max(c.Capacity.Total, 1))
 }
 
 // fullText is the text of a Drop that says why a class has no room for a claim.

@@ -192,7 +192,11 @@ type counts struct{ kind *ClaimKind }
 
 func (n counts) rank(namespace string, c *inventory.Class) int64 {
 	if n.kind.Limited {
-		return -rankOf(n.kind.shareUsed(namespace, c))
+		if c.Capacity == nil || c.Capacity.Total == inventory.Unlimited {
+			return 0
+		}
+		r := n.kind.room(namespace, c)
+		return -rankOf(float64(r.Used+r.Reserved) / float64(max(c.Capacity.Total, 1)))
 	}
 	return -n.kind.Tally.claims(n.kind.CountedAs(c))
 }

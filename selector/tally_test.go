@@ -233,9 +233,7 @@ func TestBoundTo(t *testing.T) {
 		"Text":               {"We should take whatever is set for a reference.", v1beta1.ObjectReference, "gold", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Reference.Form = tc.format
-			kind := NewClaimKind(k)
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
 			class := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Namespace: tc.namespace, Name: "gold"}, nil)
 			raw, err := json.Marshal(object{"spec": object{"classRef": tc.reference}})
 			require.NoError(t, err)
@@ -339,9 +337,7 @@ func TestLeastClaims(t *testing.T) {
 
 // inTurn is a claim kind, as one replica has it.
 func inTurn() *ClaimKind {
-	k := postgres()
-	k.Spec.Choice.Strategy = v1beta1.RoundRobin
-	return NewClaimKind(k)
+	return kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin })
 }
 
 // next decides on a claim for good.

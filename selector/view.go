@@ -19,13 +19,11 @@ type View struct {
 	inventory.Offer
 
 	Kind *ClaimKind
-	// Unread are the class kinds that name the claim kind and whose classes have never been
-	// known, sorted by name. Claims are decided on without them.
+	// Unread are the class kinds whose classes have never been known, sorted by name. Claims are decided on without them.
 	Unread []UnreadKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *inventory.Fault
-	// Missing is the fault that some classes are not known, nil if all are. Fault is
-	// the same, unless the registration has a fault of its own.
+	// Missing is the fault that some classes are not known, nil if all are. Fault is the same, unless the registration has its own.
 	Missing *inventory.Fault
 	// RelatedMissing is the fault that related objects are not known, in the same way.
 	RelatedMissing *inventory.Fault
@@ -87,8 +85,7 @@ func (v *View) eachOffered(namespace string, visit func(*inventory.Class)) {
 	}
 }
 
-// isShadowed reports whether the name of a class means another one to who reads a claim of this namespace, or
-// may: the classes of a kind before were never known.
+// isShadowed reports whether the name of a class means another to who reads a claim of this namespace, or may: some were never known.
 func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 	k := v.Kind
 	before := k.Precedence // A kind that is not listed comes last.
@@ -160,8 +157,7 @@ func (v *View) likely(granted *access.Granted, namespace string, c *inventory.Cl
 	})
 }
 
-// Uses are the classes that a claim of this namespace must be allowed to use to get one: that class, and those that the
-// same reference may mean.
+// Uses are the classes that a claim of this namespace must be allowed to use to get one: those that the same reference may mean.
 func (v *View) Uses(namespace string, c *inventory.Class) (all []access.Class) {
 	v.eachMeant(namespace, c, func(kind *inventory.ClassKind, in string) bool {
 		all = append(all, access.Class{Resource: kind.Resource(), Namespace: in, Name: c.Name})
@@ -191,7 +187,7 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if why := classNeedsWebhook(c, v.Kind.Strategy.Weighted); why != "" {
 		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
-	i, _ := v.Kind.firstDrop(subject{}, c) // It fails for expressions alone, and there are none.
+	i, _ := v.Kind.firstDrop(subject{view: v}, c) // It fails for expressions alone, and there are none.
 	switch {
 	case i < 0:
 		return c, nil

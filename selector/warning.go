@@ -32,8 +32,7 @@ func (d *Decision) Warning() string {
 	return warning + unread
 }
 
-// UnreadText says which class kinds the claims of a view are decided on without, because their
-// classes have never been known. It is empty if there is none.
+// UnreadText says which class kinds claims are decided on without, as their classes were never known; empty if there is none.
 func (v *View) UnreadText() string {
 	if len(v.Unread) == 0 {
 		return ""
@@ -190,8 +189,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	return what, remedy + "mark a class default", "when a class is marked default"
 }
 
-// equalText says what fields of classes the claim asks for by equality terms, which count as
-// if the selector said so; empty, there are none, or the claim gets the default class.
+// equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
 func (d *Decision) equalText() string {
 	if d.facts == nil || d.asks() == nil {
 		return ""
