@@ -64,25 +64,13 @@ func TestRead(t *testing.T) {
 		"ClassReferenceIsAnEmptyObject": {reason: "We should take an empty object for set", claim: `{spec: {classRef: {}}}`, selector: "nil", settled: "spec.classRef"},
 		"SkipIfSetIsFalse":              {reason: "We should take any value but null for set", claim: `{spec: {resourceRef: false}}`, selector: "nil", settled: "spec.resourceRef"},
 		"SettledWithMalformedSelector":  {reason: "We should not judge the selector of a claim that is not ours to bind", claim: `{spec: {classRef: {name: gold}, classSelector: gold}}`, selector: "nil", settled: "spec.classRef"},
-		"OperatorUnknown": {
-			reason: "We should name the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[1].operator", invalid), message: "Foo",
-		},
-		"OperatorInLowerCase": {
-			reason: "We should refuse the operators of the other syntax", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: in, values: [gold]}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].operator", invalid),
-		},
-		"OperatorAbsent":       {reason: "We should ask for the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", invalid)},
-		"InWithoutValues":      {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
-		"NotInWithEmptyValues": {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
-		"ExistsWithValues": {
-			reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].values", forbidden),
-		},
-		"DoesNotExistWithValues": {
-			reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].values", forbidden),
-		},
+		"OperatorUnknown":               {reason: "We should name the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`, errs: one("spec.classSelector.matchExpressions[1].operator", invalid), message: "Foo"},
+		"OperatorInLowerCase":           {reason: "We should refuse the operators of the other syntax", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: in, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", invalid)},
+		"OperatorAbsent":                {reason: "We should ask for the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", invalid)},
+		"InWithoutValues":               {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
+		"NotInWithEmptyValues":          {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
+		"ExistsWithValues":              {reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", forbidden)},
+		"DoesNotExistWithValues":        {reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", forbidden)},
 		"ExpressionWithoutKey": {
 			reason: "We should ask for the key", claim: `{spec: {classSelector: {matchExpressions: [{operator: Exists}]}}}`,
 			errs: []fieldFailed{ // One that it is empty, one that its form is wrong.
@@ -108,26 +96,11 @@ func TestRead(t *testing.T) {
 		"MatchLabelsHasANumber":        {reason: "We should refuse what no label can be, not convert it", claim: `{spec: {classSelector: {matchLabels: {cores: 8}}}}`, errs: one("spec.classSelector.matchLabels[cores]", wrongType), message: "must be a string"},
 		"MatchLabelsHasAnInvalidKey":   {reason: "We should name the labels", claim: `{spec: {classSelector: {matchLabels: {"not a key": gold}}}}`, errs: one("spec.classSelector.matchLabels", invalid), message: "not a key"},
 		"MatchLabelsHasAnInvalidValue": {reason: "We should name the labels", claim: `{spec: {classSelector: {matchLabels: {tier: "-gold-"}}}}`, errs: one("spec.classSelector.matchLabels", invalid), message: "-gold-"},
-		"MatchExpressionsIsAnObject": {
-			reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: {key: tier, operator: Exists}}}}`,
-			errs: one("spec.classSelector.matchExpressions", wrongType), message: "must be a list",
-		},
-		"ExpressionIsAString": {
-			reason: "We should say which expression has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists}, tier]}}}`,
-			errs: one("spec.classSelector.matchExpressions[1]", wrongType), message: "must be an object",
-		},
-		"KeyIsANumber": {
-			reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: 8, operator: Exists}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].key", wrongType), message: "must be a string",
-		},
-		"OperatorIsABoolean": {
-			reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: true}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].operator", wrongType), message: "must be a string",
-		},
-		"ValuesIsAString": {
-			reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: gold}]}}}`,
-			errs: one("spec.classSelector.matchExpressions[0].values", wrongType), message: "must be a list",
-		},
+		"MatchExpressionsIsAnObject":   {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: {key: tier, operator: Exists}}}}`, errs: one("spec.classSelector.matchExpressions", wrongType), message: "must be a list"},
+		"ExpressionIsAString":          {reason: "We should say which expression has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists}, tier]}}}`, errs: one("spec.classSelector.matchExpressions[1]", wrongType), message: "must be an object"},
+		"KeyIsANumber":                 {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: 8, operator: Exists}]}}}`, errs: one("spec.classSelector.matchExpressions[0].key", wrongType), message: "must be a string"},
+		"OperatorIsABoolean":           {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: true}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", wrongType), message: "must be a string"},
+		"ValuesIsAString":              {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: gold}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", wrongType), message: "must be a list"},
 		"ValueIsANumber": {
 			reason: "We should refuse what no label can be, not convert it", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
 			errs: one("spec.classSelector.matchExpressions[0].values[1]", wrongType), message: "must be a string",
@@ -137,10 +110,7 @@ func TestRead(t *testing.T) {
 		"SelectorIsANumber": {reason: "We should ask for an object", claim: `{spec: {classSelector: 3}}`, errs: one("spec.classSelector", wrongType)},
 		"SpecIsAString":     {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: gold}`, errs: one("spec", wrongType)},
 		"SpecIsAList":       {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: []}`, errs: one("spec", wrongType)},
-		"Annotation": {
-			reason: "We should read the annotation as kubectl reads its --selector", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`,
-			selector: "!beta,cores>4,region in (eu,us),tier=gold",
-		},
+		"Annotation":        {reason: "We should read the annotation as kubectl reads its --selector", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`, selector: "!beta,cores>4,region in (eu,us),tier=gold"},
 		"AnnotationIsEmpty": {
 			reason: "We should ask for the selector, not take a template's unset value for that of everything", claim: `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
 			errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none",
@@ -149,23 +119,14 @@ func TestRead(t *testing.T) {
 			reason: "We should not take blanks for the selector of everything either", claim: `{metadata: {annotations: {classbind.io/class-selector: " \t\n"}}}`,
 			errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none",
 		},
-		"AnnotationAndNullField": {reason: "We should take null for absent", claim: `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, selector: "tier=gold"},
-		"AnnotationAndField": {
-			reason: "We should not guess which of two is meant", claim: `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
-			errs: []fieldFailed{{annotated, forbidden}}, message: "spec.classSelector",
-		},
+		"AnnotationAndNullField":      {reason: "We should take null for absent", claim: `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, selector: "tier=gold"},
+		"AnnotationAndField":          {reason: "We should not guess which of two is meant", claim: `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, errs: []fieldFailed{{annotated, forbidden}}, message: "spec.classSelector"},
 		"AnnotationIsMalformed":       {reason: "We should name the annotation", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier in"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "tier in"},
 		"AnnotationHasAnInvalidValue": {reason: "We should name the annotation", claim: `{metadata: {annotations: {classbind.io/class-selector: tier=-gold-}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "-gold-"},
-		"AnnotationHasAnInvalidKey": {
-			reason: "We should name the part that is wrong, rather than <nil>", claim: `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`,
-			errs: []fieldFailed{{annotated, invalid}}, message: `selector: Invalid value: "-tier"`,
-		},
-		"AnnotationHasNUL": {
-			reason: "We should not pass over what follows it, for the selector would be a wider one", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`,
-			errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10",
-		},
-		"AnnotationIsANumber": {reason: "We should refuse what no annotation can be", claim: `{metadata: {annotations: {classbind.io/class-selector: 3}}}`, errs: []fieldFailed{{annotated, wrongType}}},
-		"AnnotationsIsAList":  {reason: "We should name the field that is no object", claim: `{metadata: {annotations: [classbind.io/class-selector]}}`, errs: one("metadata.annotations", wrongType)},
+		"AnnotationHasAnInvalidKey":   {reason: "We should name the part that is wrong, rather than <nil>", claim: `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: `selector: Invalid value: "-tier"`},
+		"AnnotationHasNUL":            {reason: "We should not pass over what follows it, for the selector would be a wider one", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10"},
+		"AnnotationIsANumber":         {reason: "We should refuse what no annotation can be", claim: `{metadata: {annotations: {classbind.io/class-selector: 3}}}`, errs: []fieldFailed{{annotated, wrongType}}},
+		"AnnotationsIsAList":          {reason: "We should name the field that is no object", claim: `{metadata: {annotations: [classbind.io/class-selector]}}`, errs: one("metadata.annotations", wrongType)},
 	}
 	kind := NewClaimKind(postgres())
 	for name, tc := range cases {

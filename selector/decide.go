@@ -24,7 +24,7 @@ import (
 // Decider decides on claims. It alone knows the order of a decision:
 //
 //  1. guards: a registration at fault decides nothing; a claim is left alone, or invalid; what
-//     expressions say of the claim alone ([Decider.resolve])
+//     expressions say of the claim alone (resolver)
 //  2. the candidates that the claim asks for and is offered ([View.each])
 //  3. the filters, which drop candidates ([filters])
 //  4. the strategy, which puts the rest in order ([strategies])

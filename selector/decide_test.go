@@ -221,7 +221,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 			},
 		},
 		"ReferenceForm": {
-			reason: "We should write no reference of another form", spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
+			reason: "We should write no reference of another form", spec: spec(`{reference: {form: "Pointer"}}`),
 			want: `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
 		},
 	} {

@@ -56,11 +56,10 @@ func (e *expressive) with(name string, spec map[string]any, annotations ...strin
 	return e
 }
 
-func (e *expressive) withMany(n int, name string, spec map[string]any) *expressive {
+func (e *expressive) withMany(n int, name string, spec map[string]any) {
 	for i := range n {
 		e.with(fmt.Sprintf(name, i), spec)
 	}
-	return e
 }
 
 func (e *expressive) view() *View {
@@ -134,11 +133,8 @@ func TestFits(t *testing.T) {
 		"Both":             {reason: "We should compare claim and class", change: fits("claim.spec.size <= class.spec.size"), claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1"},
 		"Division":         {reason: "We should drop a class for which an expression fails", change: fits("10 / (class.spec.size - claim.spec.size) > 0"), claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2"},
 		"MapForList":       {reason: "We should drop what has another type", change: fits("class.spec.size in claim.spec.sizes"), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
-		"OfClassKind": {
-			reason: "We should heed the fits of the class kind", change: specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`),
-			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
-		},
-		"OfferWhen": {reason: "We should not offer what the class kind does not", change: specs(`{}`, `{offerWhen: "class.spec.size > 1"}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
+		"OfClassKind":      {reason: "We should heed the fits of the class kind", change: specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
+		"OfferWhen":        {reason: "We should not offer what the class kind does not", change: specs(`{}`, `{offerWhen: "class.spec.size > 1"}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
 		"LowestScore": {
 			reason: "We should give the cheapest, and none without a price", change: specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`),
 			claim: all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
@@ -154,12 +150,9 @@ func TestFits(t *testing.T) {
 			change: specs(`{selector: {expression: "{'all': claim.spec.all}"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
 			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
-		"SelectorMalformed": {reason: "We should refuse a claim whose selector is none", change: specs(`{selector: {expression: "claim.spec.all"}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
-		"SelectorMalformedOrNone": {
-			reason: "We should not take a malformed selector for none", change: specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`),
-			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
-		},
-		"TooLong": {reason: "We should refuse a claim with a field that is too long", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long"},
+		"SelectorMalformed":       {reason: "We should refuse a claim whose selector is none", change: specs(`{selector: {expression: "claim.spec.all"}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
+		"SelectorMalformedOrNone": {reason: "We should not take a malformed selector for none", change: specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
+		"TooLong":                 {reason: "We should refuse a claim with a field that is too long", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world := newExpressive(tc.change).with("a", map[string]any{"driver": "a", "size": int64(1)}).
@@ -299,7 +292,7 @@ func TestInvalidExpressions(t *testing.T) {
 		"Type":    {"We should want a truth", fits("'yes'"), "spec.classes.fits[FitA].expression", "must be true or false"},
 		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.classes.fits[FitA].expression", "klass"},
 		"Request": {"We should not ask who asks for a claim that waits", specs(`{whenUnmatched: BindLater, claims: {when: "request.userInfo.username == 'a'"}}`, `{}`), "spec.claims.when", "request"},
-		"Related": {"We should know the objects", func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Claims.When = "related.plan.x" }, "spec.claims.when", "plan"},
+		"Related": {"We should know the objects", specs(`{claims: {when: "related.plan.x"}}`, `{}`), "spec.claims.when", "plan"},
 		"Status":  {"We should not take the default from the status", specs(`{}`, `{default: {annotation: "", expression: "class.status.default"}}`), "spec.default.expression", "status"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -171,7 +171,7 @@ func TestOrderKeepsTheOdds(t *testing.T) {
 
 // A strategy commits the class that the gates admit, and no other.
 func TestGatesComeBeforeTheCommit(t *testing.T) {
-	view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin }), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
+	view := newView(kindOf(spec(`{choice: {strategy: RoundRobin}}`)), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	d := Decider{Gates: []Gate{refusing("Full", "class-001")}}
 	got := map[string]int{}
 	for i := range 10 {
@@ -190,7 +190,7 @@ func TestModes(t *testing.T) {
 		reads   int
 	}{Admit: {true, 1}, DryRun: {false, 1}, Later: {true, 0}, Explain: {false, 0}} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.LeastClaims })
+			kind := kindOf(spec(`{choice: {strategy: LeastClaims}}`))
 			kind.Tally = &Tally{}
 			view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
 			asked, reads := Mode(-1), 0
@@ -372,7 +372,7 @@ func TestPatience(t *testing.T) {
 // A gate that fails after classes were read, or in a second draw, leaves no class behind.
 func TestGateFailsLate(t *testing.T) {
 	failed := errors.New("the authorizer does not answer")
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin })
+	kind := kindOf(spec(`{choice: {strategy: RoundRobin}}`))
 	view := newView(kind, []*inventory.Classes{manyClasses("as.example.org", 2, 2)})
 	asked := 0
 	d := Decider{

@@ -254,8 +254,8 @@ func (i *Inventory) update(claimKinds ...string) {
 		}
 		v.Conflict = kind.conflict(name, first)
 		hasIndex := func(other *View) bool { return v.ShareIndex(&other.Offer) }
-		if i.open && !slices.ContainsFunc(slices.Collect(maps.Values(i.views)), hasIndex) { // Before, each kind that is listed would rebuild it.
-			v.MakeIndex()
+		if i.open && !slices.ContainsFunc(slices.Collect(maps.Values(i.views)), hasIndex) {
+			v.MakeIndex() // Before it is open, each kind that is listed would do so again.
 		}
 		i.views[name] = v
 	}

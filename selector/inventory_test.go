@@ -30,7 +30,7 @@ func register(claimKind string) step {
 	return func(i *Inventory) { i.SetClaimKind(claimKindOf(claimKind)) }
 }
 
-func retire(claimKind string) step { return func(i *Inventory) { i.DeleteClaimKind(claimKind) } }
+func retireDatabases(i *Inventory) { i.DeleteClaimKind(databases) }
 
 // set the classes of a kind to one.
 func set(classKind, class string, claimKinds ...string) step {
@@ -69,22 +69,18 @@ func TestInventory(t *testing.T) {
 			do:     []step{register(databases), register(queues), set("as", "gold", databases), set("bs", "gold", databases), set("as", "gold", queues)},
 			want:   map[string][]string{databases: {"b/gold"}, queues: {"a/gold"}},
 		},
-		"ClassesDeleted": {
-			reason: "We should offer no class of a kind that is gone",
-			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop("as")},
-			want:   map[string][]string{databases: {"b/gold"}, queues: {}},
-		},
+		"ClassesDeleted": {reason: "We should offer no class of a kind that is gone", do: []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop("as")}, want: map[string][]string{databases: {"b/gold"}, queues: {}}},
 		"ClaimKindRetired": {
 			reason: "We should know no more of a claim kind that is registered no more than of one that never was",
-			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), retire(databases)}, want: map[string][]string{queues: {"a/gold"}},
+			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), retireDatabases}, want: map[string][]string{queues: {"a/gold"}},
 		},
-		"ClassesOfRetiredClaimKind": {reason: "We should not bring a claim kind back for its classes", do: []step{register(databases), retire(databases), set("as", "gold", databases)}, want: map[string][]string{}},
+		"ClassesOfRetiredClaimKind": {reason: "We should not bring a claim kind back for its classes", do: []step{register(databases), retireDatabases, set("as", "gold", databases)}, want: map[string][]string{}},
 		"ClaimKindBack": {
 			reason: "We should offer all classes again when a claim kind comes back",
-			do:     []step{register(databases), set("as", "gold", databases), retire(databases), set("bs", "gold", databases), register(databases)},
+			do:     []step{register(databases), set("as", "gold", databases), retireDatabases, set("bs", "gold", databases), register(databases)},
 			want:   map[string][]string{databases: {"a/gold", "b/gold"}},
 		},
-		"UnknownDeleted": {reason: "We should not mind what is not there", do: []step{retire(databases), drop("as")}, want: map[string][]string{}},
+		"UnknownDeleted": {reason: "We should not mind what is not there", do: []step{retireDatabases, drop("as")}, want: map[string][]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened, closed := NewInventory(), NewInventory()
@@ -147,18 +143,15 @@ func TestInventoryMissing(t *testing.T) {
 		do     []step
 		want   map[string]string // the text of each fault
 	}{
-		"Missing": {reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.", do: []step{miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
-		"ClassesOfAnother": {
-			reason: "We should not take another class kind's classes for those that are missing.",
-			do:     []step{miss("as", "no answer", databases), set("bs", "gold", databases), set("bs", "gold", databases)}, want: map[string]string{databases: fault},
-		},
-		"ClaimKindLater": {reason: "We should remember what is missing for a claim kind that is registered later, or anew.", do: []step{retire(databases), miss("as", "no answer", databases), register(databases)}, want: map[string]string{databases: fault}},
-		"Found":          {reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.", do: []step{miss("as", "no answer", databases, topics), set("as", "gold", databases)}, want: map[string]string{}},
-		"Known":          {reason: "We should know better than one who says that classes are missing which are here.", do: []step{set("as", "gold", databases), miss("as", "no answer", databases)}, want: map[string]string{}},
-		"Deleted":        {reason: "We should wait no more for a class kind that is registered no more.", do: []step{miss("as", "no answer", databases), drop("as")}, want: map[string]string{}},
-		"Cleared":        {reason: "We should wait no more when we are told to.", do: []step{miss("as", "no answer", databases), known("as"), known("unknown")}, want: map[string]string{}},
-		"Changed":        {reason: "We should go by what the class kind serves now, and say why it is missing now.", do: []step{miss("as", "not looked up yet", topics), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
-		"Two":            {reason: "We should name the first while two are missing.", do: []step{miss("bs", "refused", databases), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
+		"Missing":          {reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.", do: []step{miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
+		"ClassesOfAnother": {reason: "We should not take another class kind's classes for those that are missing.", do: []step{miss("as", "no answer", databases), set("bs", "gold", databases), set("bs", "gold", databases)}, want: map[string]string{databases: fault}},
+		"ClaimKindLater":   {reason: "We should remember what is missing for a claim kind that is registered later, or anew.", do: []step{retireDatabases, miss("as", "no answer", databases), register(databases)}, want: map[string]string{databases: fault}},
+		"Found":            {reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.", do: []step{miss("as", "no answer", databases, topics), set("as", "gold", databases)}, want: map[string]string{}},
+		"Known":            {reason: "We should know better than one who says that classes are missing which are here.", do: []step{set("as", "gold", databases), miss("as", "no answer", databases)}, want: map[string]string{}},
+		"Deleted":          {reason: "We should wait no more for a class kind that is registered no more.", do: []step{miss("as", "no answer", databases), drop("as")}, want: map[string]string{}},
+		"Cleared":          {reason: "We should wait no more when we are told to.", do: []step{miss("as", "no answer", databases), known("as"), known("unknown")}, want: map[string]string{}},
+		"Changed":          {reason: "We should go by what the class kind serves now, and say why it is missing now.", do: []step{miss("as", "not looked up yet", topics), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
+		"Two":              {reason: "We should name the first while two are missing.", do: []step{miss("bs", "refused", databases), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := NewInventory()

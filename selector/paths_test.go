@@ -29,9 +29,9 @@ func specOf(fields ...string) string {
 	return fmt.Sprintf("{type: object, properties: {spec: {type: object, properties: {%s}}}}", strings.Join(fields, ", "))
 }
 
-// texts is a field with an object that has these texts.
-func texts(field string, names ...string) string {
-	return field + ": {type: object, properties: {" + strings.Join(names, ": "+aText+", ") + ": " + aText + "}}"
+// texts is a reference that has these texts.
+func texts(names ...string) string {
+	return "classRef: {type: object, properties: {" + strings.Join(names, ": "+aText+", ") + ": " + aText + "}}"
 }
 
 func schemaOfCRD(t *testing.T, root string) *openapi.Schema {
@@ -65,34 +65,28 @@ func TestCheckPaths(t *testing.T) {
 		unknown              string
 		absent               []string
 	}{
-		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
-		"ReferenceMistyped": {
-			reason: "We should see that a reference would be removed for a typing error in its path", schema: fits, path: ".spec.clasRef",
-			problem: "reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?)", pruned: whole,
-		},
-		"ParentMistyped": {reason: "We should name the field that is missing, not what would be below it", schema: fits, path: ".sepc.classRef.of", problem: "reference.path: the schema has no field .sepc (did you mean .spec?)", pruned: whole},
-		"NoSpec":         {reason: "We should see that a CRD without fields keeps none", schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: whole, absent: []string{".spec.classSelector"}},
-		"NameLost": {
-			reason: "We should see that a reference would keep all but the name", schema: specOf(texts("classRef", "apiVersion", "kind", "id"), selectable),
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: part,
-		},
+		"Fits":              {reason: "We should find nothing wrong with what is there", schema: fits},
+		"ReferenceMistyped": {reason: "We should see that a reference would be removed for a typing error in its path", schema: fits, path: ".spec.clasRef", problem: "reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?)", pruned: whole},
+		"ParentMistyped":    {reason: "We should name the field that is missing, not what would be below it", schema: fits, path: ".sepc.classRef.of", problem: "reference.path: the schema has no field .sepc (did you mean .spec?)", pruned: whole},
+		"NoSpec":            {reason: "We should see that a CRD without fields keeps none", schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: whole, absent: []string{".spec.classSelector"}},
+		"NameLost":          {reason: "We should see that a reference would keep all but the name", schema: specOf(texts("apiVersion", "kind", "id"), selectable), problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: part},
 		"KindLost": {
 			reason: "We should bind no claim whose reference loses its kind, though it is clear where there is one class kind",
-			schema: specOf(texts("classRef", "apiVersion", "name"), selectable), kinds: []*inventory.ClassKind{cluster},
+			schema: specOf(texts("apiVersion", "name"), selectable), kinds: []*inventory.ClassKind{cluster},
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", pruned: part, remedy: "set spec.reference.form to LocalObjectReference",
 		},
 		"KindAndNamespaceLost": {
-			reason: "We should name all that would be removed", schema: specOf(texts("classRef", "apiVersion", "name"), selectable), kinds: []*inventory.ClassKind{cluster, namespaced},
+			reason: "We should name all that would be removed", schema: specOf(texts("apiVersion", "name"), selectable), kinds: []*inventory.ClassKind{cluster, namespaced},
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind; reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
 			from: v1beta1.FromAll, remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
-		"NamespaceNotWritten": {reason: "We should not miss the namespace of classes that have none", schema: specOf(texts("classRef", "apiVersion", "kind", "name"), selectable), kinds: []*inventory.ClassKind{cluster}},
+		"NamespaceNotWritten": {reason: "We should not miss the namespace of classes that have none", schema: specOf(texts("apiVersion", "kind", "name"), selectable), kinds: []*inventory.ClassKind{cluster}},
 		"NamespaceLost": {
-			reason: "We should bind no claim to a class of a namespace that its reference does not tell", schema: specOf(texts("classRef", "apiVersion", "kind", "name"), selectable),
+			reason: "We should bind no claim to a class of a namespace that its reference does not tell", schema: specOf(texts("apiVersion", "kind", "name"), selectable),
 			from: v1beta1.FromAll, problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
 			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
-		"OwnNamespaceLost": {reason: "We should bind a claim to a class of its own namespace, which is the one that is meant", schema: specOf(texts("classRef", "apiVersion", "kind", "name"), selectable), kinds: []*inventory.ClassKind{namespaced}},
+		"OwnNamespaceLost": {reason: "We should bind a claim to a class of its own namespace, which is the one that is meant", schema: specOf(texts("apiVersion", "kind", "name"), selectable), kinds: []*inventory.ClassKind{namespaced}},
 		"FieldRequired": {
 			reason:  "We should see that the API server would refuse a reference for a field that no form has",
 			schema:  specOf("classRef: {type: object, required: [group, kind, name, scope], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+", group: "+aText+", scope: {type: string, default: all}}}", selectable),
@@ -121,11 +115,8 @@ func TestCheckPaths(t *testing.T) {
 			schema: specOf("classRef: "+aText, selectable), problem: "reference.form ObjectReference: must be of type object, and is of type string: .spec.classRef",
 			remedy: "set spec.reference.form to Name",
 		},
-		"ObjectForAName": {
-			reason: "We should see that the API server would refuse a text", schema: fits, form: v1beta1.Name,
-			problem: "reference.form Name: must be of type string, and is of type object: .spec.classRef", remedy: "set spec.reference.form to ObjectReference",
-		},
-		"Name": {reason: "We should take a text for a name", schema: specOf("className: "+aText, selectable), form: v1beta1.Name, path: ".spec.className"},
+		"ObjectForAName": {reason: "We should see that the API server would refuse a text", schema: fits, form: v1beta1.Name, problem: "reference.form Name: must be of type string, and is of type object: .spec.classRef", remedy: "set spec.reference.form to ObjectReference"},
+		"Name":           {reason: "We should take a text for a name", schema: specOf("className: "+aText, selectable), form: v1beta1.Name, path: ".spec.className"},
 		"ListOnTheWay": {
 			reason: "We should say that a path leads through a list", schema: specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
 			path: ".spec.listeners.classRef", problem: "reference.path: a path cannot lead through a list, such as .spec.listeners",
@@ -148,11 +139,8 @@ func TestCheckPaths(t *testing.T) {
 			schema: specOf("secretStoreRef: {type: object, properties: {kind: {type: string, enum: [A, ClusterA]}, name: "+aText+"}}", selectable), path: ".spec.secretStoreRef",
 			problem: "reference.form ObjectReference: the schema has no field .spec.secretStoreRef.apiVersion", pruned: part, remedy: "set spec.reference.form to KindReference",
 		},
-		"Label": {reason: "We should ask no schema for a label", schema: specOf(selectable), place: v1beta1.Place{Label: "example.org/queue"}, form: v1beta1.Name},
-		"LabelOfAnotherForm": {
-			reason: "We should see that a label is no object", schema: specOf(selectable), place: v1beta1.Place{Annotation: "example.org/queue"},
-			problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name",
-		},
+		"Label":              {reason: "We should ask no schema for a label", schema: specOf(selectable), place: v1beta1.Place{Label: "example.org/queue"}, form: v1beta1.Name},
+		"LabelOfAnotherForm": {reason: "We should see that a label is no object", schema: specOf(selectable), place: v1beta1.Place{Annotation: "example.org/queue"}, problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name"},
 		"Preserved":          {reason: "We should not know of what may be anything", schema: anything, unknown: "reference.path: the schema does not say what may be in .spec"},
 		"PreservedReference": {reason: "We should not know of a reference that may be anything", schema: specOf("classRef: "+anything, selectable), unknown: "reference.form ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion"},
 		"PreservedAround": {

@@ -129,7 +129,7 @@ func kindOf(changes ...func(*v1beta1.ClaimKindSpec)) *ClaimKind {
 
 func TestReadReference(t *testing.T) {
 	const wrongType = field.ErrorTypeTypeInvalid
-	leaveAlone := func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone }
+	leaveAlone := spec(`{selector: {whenAbsent: LeaveAlone}}`)
 	skips := func(s *v1beta1.ClaimKindSpec) {
 		s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: "skip"}}
 	}
@@ -216,7 +216,7 @@ func TestReadReference(t *testing.T) {
 }
 
 func TestReadOtherAnnotation(t *testing.T) {
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Selector.Annotation = "example.org/selector" })
+	kind := kindOf(spec(`{selector: {annotation: "example.org/selector"}}`))
 	got := kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: tier=gold, classbind.io/class-selector: tier=iron}}}`))
 	require.Empty(t, got.Problems)
 	assert.Equal(t, "tier=gold", got.Selector.String(), "We should read the annotation that the kind names, and no other.")
@@ -457,11 +457,8 @@ func TestRestore(t *testing.T) {
 		"NotBound":      {reason: "We should bind nothing in an update.", before: `{"spec":{}}`, now: `{"spec":{}}`, want: claim.NotBound},
 		"BeingDeleted":  {reason: "We should leave alone a claim that is being deleted.", before: bound, now: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, want: claim.BeingDeleted},
 		"SpecIsText":    {reason: "We should leave to the schema what is no object.", before: bound, now: `{"spec":"text"}`, want: claim.Malformed},
-		"Allowed":       {reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed, change: func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind }},
-		"Name": {
-			reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`),
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
-		},
+		"Allowed":       {reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed, change: spec(`{reference: {onUnbind: Allow}}`)},
+		"Name":          {reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`), change: spec(`{reference: {form: Name}}`)},
 		"EmptyName": {
 			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			change: spec(`{reference: {form: Name, whenEmpty: Bind}}`),
@@ -473,31 +470,22 @@ func TestRestore(t *testing.T) {
 		"MissingFields": {
 			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: claim.Restored,
 			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+			change: spec(`{reference: {whenEmpty: Bind}}`),
 		},
 		"LongFields": {
 			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: claim.Restored,
-			patch: add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`), change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+			patch: add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`), change: spec(`{reference: {whenEmpty: Bind}}`),
 		},
-		"OtherKind": {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference, change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty }},
-		"WasEmpty":  {reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound, change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty }},
-		"ParentWanted": {
-			reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1beta1.LeaveClaimAlone },
-		},
-		"NoSelector": {
-			reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold),
-			change: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
-		},
+		"OtherKind":    {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference, change: spec(`{reference: {whenEmpty: Bind}}`)},
+		"WasEmpty":     {reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound, change: spec(`{reference: {whenEmpty: Bind}}`)},
+		"ParentWanted": {reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent, change: spec(`{reference: {whenParentAbsent: LeaveAlone}}`)},
+		"NoSelector":   {reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold), change: spec(`{selector: {whenAbsent: LeaveAlone}}`)},
 		"Longest": {
 			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: claim.Restored,
 			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1beta1.MaxReferenceBytes-2)+`"`),
 		},
-		"TooLong": {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
-		"Default": {
-			reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold),
-			before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults,
-		},
+		"TooLong":           {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
+		"Default":           {reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults},
 		"DefaultAlone":      {reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound, before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults},
 		"OtherThanDefault":  {reason: "We should allow another reference.", want: claim.Settled, before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults},
 		"RemovedForDefault": {reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: bindDefaults},
@@ -511,10 +499,7 @@ func TestRestore(t *testing.T) {
 			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
 			change: spec(`{claims: {when: "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"}}`),
 		},
-		"Delayed": {
-			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.ready" },
-		},
+		"Delayed": {reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: spec(`{claims: {when: "claim.spec.ready"}}`)},
 		"Decision": {
 			reason: "We should put back the annotation that says why, too.", change: annotates, want: claim.Restored,
 			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`,

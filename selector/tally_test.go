@@ -310,7 +310,7 @@ func TestChooseAllocatesNoMoreForCounting(t *testing.T) {
 		c := claim.Claim{Namespace: "team-a", Name: "db", Selector: gold}
 		return cost.Allocs(func() { choose(v, c, 1) })
 	}
-	random := counting(10, func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.WeightedRandom })
+	random := counting(10, spec(`{choice: {strategy: WeightedRandom}}`))
 	assert.InDelta(t, allocations(random), allocations(counting(10)), 0, "We should allocate nothing to count.")
 }
 
@@ -320,7 +320,7 @@ func TestLeastClaims(t *testing.T) {
 		return claim.Claim{Namespace: "team-a", Name: fmt.Sprint("claim-", i), Selector: gold}
 	}
 	least := counting(10)
-	random := counting(10, func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.WeightedRandom })
+	random := counting(10, spec(`{choice: {strategy: WeightedRandom}}`))
 	for i := range 100 {
 		assert.Equal(t, choose(random, claimOf(i), 0).Class.Name, choose(least, claimOf(i), 0).Class.Name, "We should draw among equals as by weight.")
 	}
@@ -337,7 +337,7 @@ func TestLeastClaims(t *testing.T) {
 
 // inTurn is a claim kind, as one replica has it.
 func inTurn() *ClaimKind {
-	return kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Strategy = v1beta1.RoundRobin })
+	return kindOf(spec(`{choice: {strategy: RoundRobin}}`))
 }
 
 // next decides on a claim for good.
