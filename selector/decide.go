@@ -172,8 +172,11 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
 	claim := decision.subject()
 	for {
-		began := d.now()
-		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, d.fresh()), granted: d.granted(view.Kind, claim.Claim)}
+		began, fresh := d.now(), uint64(0)
+		if d.Fresh != nil {
+			fresh = d.Fresh()
+		}
+		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, fresh), granted: d.granted(view.Kind, claim.Claim)}
 		best := order.first(decision)
 		if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() {
 			return err
@@ -306,7 +309,7 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 	var offered []*inventory.Class
 	view.eachOffered(in.Namespace, func(c *inventory.Class) {
 		i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
-		if i < 0 && (granted == nil || view.likely(granted, in.Namespace, c)) {
+		if i < 0 && view.likely(granted, in.Namespace, c) {
 			offered = append(offered, c)
 		}
 	})
@@ -327,13 +330,6 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 	if len(usable) > 0 || len(offered) <= v1beta1.MaxAllowedShown {
 		decision.Usable = usable
 	}
-}
-
-func (d *Decider) fresh() uint64 {
-	if d.Fresh == nil {
-		return 0
-	}
-	return d.Fresh()
 }
 
 func (d *Decider) now() (t time.Time) {

@@ -210,14 +210,12 @@ func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
 
 // formRemedy says which form of reference fits, as what would help.
 func formRemedy(k *ClaimKind, s *openapi.Schema) string {
-	switch form := FittingForm(k, s); {
-	case form != nil:
+	if form := FittingForm(k, s); form != nil {
 		return fmt.Sprintf("set spec.reference.form to %s", form.Name)
-	case k.Own():
+	} else if k.Own() {
 		return correctReference
-	default:
-		return fmt.Sprintf("%s, or set spec.classes.namespaces.from to %s", correctReference, v1beta1.FromSameAsClaim)
 	}
+	return fmt.Sprintf("%s, or set spec.classes.namespaces.from to %s", correctReference, v1beta1.FromSameAsClaim)
 }
 
 const correctReference = "correct spec.reference.path and spec.reference.form, or the schema"
