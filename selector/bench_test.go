@@ -85,8 +85,7 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// BenchmarkChange replaces one class of one kind by a version with another label, or with
-// another weight, until claims see it.
+// BenchmarkChange replaces one class of one kind by a version with another label, or with another weight, until claims see it.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
 		kind, classes := crowd("as.example.org", n, 0, 1)
@@ -142,9 +141,8 @@ func heapBytes() int64 {
 	return int64(stats.HeapAlloc) //nolint:gosec // No machine has that much.
 }
 
-// crowd is n classes of one of several kinds, with three labels each. Of the
-// classes of all kinds together, the first 10, 100 and so on have a label that
-// says so, and ten are golden and default.
+// crowd is n classes of one of several kinds, with three labels each. Of the classes of all kinds together, the first 10, 100 and so on
+// have a label that says so, and ten are golden and default.
 func crowd(name string, n, i, kinds int) (*inventory.ClassKind, []*inventory.Class) {
 	kind := newKind(name, "Class", postgres().Name)
 	var classes []*inventory.Class
@@ -167,8 +165,7 @@ func crowd(name string, n, i, kinds int) (*inventory.ClassKind, []*inventory.Cla
 	return kind, classes
 }
 
-// BenchmarkExpressions is what expressions cost a claim: among 100,000 classes, of which 10
-// equal it, and for 100 candidates.
+// BenchmarkExpressions is what expressions cost a claim: among 100,000 classes, of which 10 equal it, and for 100 candidates.
 func BenchmarkExpressions(b *testing.B) {
 	run := func(name string, e *expressive, spec map[string]any, candidates int) {
 		b.Run(name, func(b *testing.B) {
@@ -199,8 +196,7 @@ func BenchmarkExpressions(b *testing.B) {
 	run("unindexed-10000", crowded(10_000, "class.spec.size >= claim.spec.size"), all(map[string]any{"size": int64(9000)}), 1000)
 }
 
-// hostile is 10,000 classes with 64 labels each. No two classes share a label, and the
-// keys are long and begin alike.
+// hostile is 10,000 classes with 64 labels each. No two classes share a label, and the keys are long and begin alike.
 func hostile() []*inventory.Class {
 	kind := newKind("as.example.org", "Class", postgres().Name)
 	classes := make([]*inventory.Class, 10_000)

@@ -30,38 +30,30 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("it names the class %q, which is %s", r.Class, r.Text)
 }
 
-// Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what
-// became of the claim, and the reason why it may not, nil if it may. The selector of the claim does not count.
-// The error is like that of Decide.
+// Check whether a claim may have the class that it names, as it was read by ReadNamed. It returns what became of the claim, and the reason
+// why it may not, nil if it may. The selector of the claim does not count. The error is like that of Decide.
 func (d *Decider) Check(ctx context.Context, v *View, in claim.Intake, object map[string]any) (claim.Intake, *Refused, error) {
 	if v.Fault != nil {
 		return in, nil, v.Fault
 	}
-	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
+	deadline := lazyDeadline{Decider: d, ctx: ctx, namespace: in.Namespace}
 	defer deadline.end()
-	in.Usage = 1
-	subject, err := subject{Claim: in.Claim, view: v}, error(nil)
-	if in.Object != nil && in.LeftAlone == "" && len(in.Problems) == 0 {
-		in, subject.facts, err = d.resolve(ctx, v, in, Admit)
-		subject.Claim = in.Claim
+	var facts *facts
+	var err error
+	if in.LeftAlone == "" && len(in.Problems) == 0 {
+		in, facts, err = deadline.resolve(v, in, Admit) //nolint:contextcheck // It is in deadline.
 	}
 	if err != nil || in.LeftAlone != "" || len(in.Problems) > 0 {
 		return in, nil, err
 	}
-	if subject.facts != nil {
-		subject.facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
-	}
-	refused, err := d.checkNamed(&deadline, subject, in.Namespace, object) //nolint:contextcheck // It is in deadline.
+	refused, err := deadline.checkNamed(subject{in.Claim, facts, v}, object) //nolint:contextcheck // It is in deadline.
 	return in, refused, err
 }
 
-func (d *Decider) checkNamed(deadline *lazyDeadline, claimant subject, namespace string, object map[string]any) (*Refused, error) {
-	v := claimant.view
+func (d *lazyDeadline) checkNamed(claimant subject, object map[string]any) (*Refused, error) {
+	v, namespace := claimant.view, claimant.Namespace
 	to, _ := v.Kind.RefersTo(object)
-	refused := &Refused{
-		truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes), reasonOtherKind,
-		"of a kind whose classes no claim of " + v.Kind.Name + " is offered",
-	}
+	refused := &Refused{shownTarget(to), reasonOtherKind, "of a kind whose classes no claim of " + v.Kind.Name + " is offered"}
 	type place struct {
 		classes   *inventory.Classes
 		namespace string
@@ -80,21 +72,19 @@ func (d *Decider) checkNamed(deadline *lazyDeadline, claimant subject, namespace
 		}
 	}
 	for _, p := range places {
-		c := p.classes.Find(p.namespace, to.Name)
-		if c == nil {
-			continue
+		if c := p.classes.Find(p.namespace, to.Name); c != nil {
+			known, err := v.refuses(claimant, c)
+			if err != nil || known == nil || d.Class == nil {
+				return known, err
+			}
+			break // The name means this class, which may have been mended since.
 		}
-		known, err := v.refuses(claimant, c)
-		if err != nil || known == nil || d.Class == nil {
-			return known, err
-		}
-		break // The name means this class, which may have been mended since.
 	}
 	if d.Class == nil {
 		places = nil
 	}
 	for _, p := range places { // The watch may be behind that of the replica that gave the class, or behind who just mended it.
-		c, err := d.Class(deadline.context(), namespace, p.classes.Kind, p.namespace, to.Name)
+		c, err := d.Class(d.context(), namespace, p.classes.Kind, p.namespace, to.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +97,11 @@ func (d *Decider) checkNamed(deadline *lazyDeadline, claimant subject, namespace
 		return nil, nil
 	}
 	return refused, nil
+}
+
+// shownTarget is how a text names what a claim refers to.
+func shownTarget(to claim.Target) string {
+	return truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
 }
 
 // Enforced are the classes that a reference may mean whose capacity is enforced. The claim is refused if it may mean
@@ -136,40 +131,36 @@ func (d *Decider) Enforced(
 	if found || !enforced {
 		return all, nil, nil
 	}
-	name := truncate.String(cmp.Or(to.Kind, "class")+"/"+to.Name, v1beta1.MaxShownBytes)
-	return nil, &Refused{name, reasonNotFound, "not there"}, nil
+	return nil, &Refused{shownTarget(to), reasonNotFound, "not there"}, nil
 }
 
 // refuses says why a claim may not name a class, nil if it may. The error is that of waiting for a turn.
 func (v *View) refuses(claim subject, c *inventory.Class) (*Refused, error) {
-	if by, _, err := v.Kind.Unmet(c); by != nil {
-		drop := Drop{Reason: by.Name, Text: by.Text}
-		drop.addError(err)
+	refused := func(reason, text string, err error) (*Refused, error) {
+		drop := newDrop(c, reason, text, err)
 		return &Refused{c.String(), drop.Reason, drop.Text}, nil
 	}
-	for i, f := range v.Kind.filters[:v.Kind.free] {
+	kind := v.Kind
+	if by, _, err := kind.Unmet(c); by != nil {
+		return refused(by.Name, by.Text, err)
+	}
+	for _, f := range kind.filters[:kind.free] {
 		if dropped, err := f.drops(claim, c); (dropped || err != nil) && !slices.Contains(drawOnly, f.reason) {
-			inFlight := v.Kind.Tally != nil && v.Kind.Tally.isInFlight(claim.Claim, v.Kind.CountedAs(c))
+			inFlight := kind.Tally != nil && kind.Tally.isInFlight(claim.Claim, kind.CountedAs(c))
 			if f.reason == reasonFull && (c.Kind.IsHard() || inFlight) {
 				continue // It reserves room next, or was given the class just before and counts already.
 			}
-			return v.Kind.refused(c, i, err), nil
+			return refused(f.reason, f.text, err)
 		}
 	}
-	if v.Kind.judges() {
-		i, err := v.Kind.judge(claim, c)
+	if kind.judges() {
+		i, err := kind.judge(claim, c)
 		if claim.facts.err != nil {
 			return nil, claim.facts.err
 		}
-		if i >= 0 && !slices.Contains(drawOnly, v.Kind.filters[i].reason) {
-			return v.Kind.refused(c, i, err), nil
+		if i >= 0 && !slices.Contains(drawOnly, kind.filters[i].reason) {
+			return refused(kind.filters[i].reason, kind.filters[i].text, err)
 		}
 	}
 	return nil, nil
-}
-
-func (k *ClaimKind) refused(c *inventory.Class, filter int, err error) *Refused {
-	drop := Drop{Text: k.filters[filter].text}
-	drop.addError(err)
-	return &Refused{c.String(), k.filters[filter].reason, drop.Text}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -37,287 +39,111 @@ func TestRead(t *testing.T) {
 		required  = field.ErrorTypeRequired
 		forbidden = field.ErrorTypeForbidden
 	)
-	type want struct {
+	one := func(at string, kind field.ErrorType) []fieldFailed { return []fieldFailed{{at, kind}} }
+	cases := map[string]struct {
+		reason   string
+		claim    string
 		selector string // "nil" for none
 		settled  string
 		errs     []fieldFailed
 		message  string // within the errors
-	}
-	cases := map[string]struct {
-		reason string
-		claim  string
-		want   want
 	}{
-		"NoSpec": {
-			reason: "We should take a claim without a spec for one without an opinion",
-			claim:  `{metadata: {name: db}}`,
-			want:   want{selector: "nil"},
-		},
-		"SpecIsNull": {
-			reason: "We should take null for absent",
-			claim:  `{spec: null, metadata: null}`,
-			want:   want{selector: "nil"},
-		},
-		"SelectorIsNull": {
-			reason: "We should take null for absent",
-			claim:  `{spec: {classSelector: null, classRef: null, resourceRef: null}, metadata: {annotations: null}}`,
-			want:   want{selector: "nil"},
-		},
-		"EmptySelector": {
-			reason: "We should tell an empty selector, which selects everything, from none",
-			claim:  `{spec: {classSelector: {}}}`,
-			want:   want{selector: ""},
-		},
-		"EmptyParts": {
-			reason: "We should take null parts of a selector for absent ones, as the API server does",
-			claim:  `{spec: {classSelector: {matchLabels: null, matchExpressions: []}}}`,
-			want:   want{selector: ""},
-		},
+		"NoSpec":         {reason: "We should take a claim without a spec for one without an opinion", claim: `{metadata: {name: db}}`, selector: "nil"},
+		"SpecIsNull":     {reason: "We should take null for absent", claim: `{spec: null, metadata: null}`, selector: "nil"},
+		"SelectorIsNull": {reason: "We should take null for absent", claim: `{spec: {classSelector: null, classRef: null, resourceRef: null}, metadata: {annotations: null}}`, selector: "nil"},
+		"EmptySelector":  {reason: "We should tell an empty selector, which selects everything, from none", claim: `{spec: {classSelector: {}}}`, selector: ""},
+		"EmptyParts":     {reason: "We should take null parts of a selector for absent ones, as the API server does", claim: `{spec: {classSelector: {matchLabels: null, matchExpressions: []}}}`, selector: ""},
 		"LabelsAndExpressions": {
 			reason: "We should require labels and expressions",
 			claim: `{spec: {classSelector: {matchLabels: {tier: gold}, matchExpressions: [
 				{key: region, operator: In, values: [us, eu]}, {key: engine, operator: NotIn, values: [mysql]},
 				{key: ssd, operator: Exists}, {key: beta, operator: DoesNotExist, values: []}]}}}`,
-			want: want{selector: "!beta,engine notin (mysql),region in (eu,us),ssd,tier=gold"},
+			selector: "!beta,engine notin (mysql),region in (eu,us),ssd,tier=gold",
 		},
-		"ClassReferenceIsAnEmptyString": {
-			reason: "We should take an empty string for set: a claim that wants no class says so with it",
-			claim:  `{spec: {classRef: ""}}`,
-			want:   want{selector: "nil", settled: "spec.classRef"},
-		},
-		"ClassReferenceIsAnEmptyObject": {
-			reason: "We should take an empty object for set",
-			claim:  `{spec: {classRef: {}}}`,
-			want:   want{selector: "nil", settled: "spec.classRef"},
-		},
-		"SkipIfSetIsFalse": {
-			reason: "We should take any value but null for set",
-			claim:  `{spec: {resourceRef: false}}`,
-			want:   want{selector: "nil", settled: "spec.resourceRef"},
-		},
-		"SettledWithMalformedSelector": {
-			reason: "We should not judge the selector of a claim that is not ours to bind",
-			claim:  `{spec: {classRef: {name: gold}, classSelector: gold}}`,
-			want:   want{selector: "nil", settled: "spec.classRef"},
-		},
-		"OperatorUnknown": {
-			reason: "We should name the operator",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[1].operator", invalid}}, message: "Foo"},
-		},
-		"OperatorInLowerCase": {
-			reason: "We should refuse the operators of the other syntax",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: in, values: [gold]}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", invalid}}},
-		},
-		"OperatorAbsent": {
-			reason: "We should ask for the operator",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, values: [gold]}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", invalid}}},
-		},
-		"InWithoutValues": {
-			reason: "We should ask for the values",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", required}}},
-		},
-		"NotInWithEmptyValues": {
-			reason: "We should ask for the values",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", required}}},
-		},
-		"ExistsWithValues": {
-			reason: "We should not pass over values that the author meant",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", forbidden}}},
-		},
-		"DoesNotExistWithValues": {
-			reason: "We should not pass over values that the author meant",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", forbidden}}},
-		},
+		"ClassReferenceIsAnEmptyString": {reason: "We should take an empty string for set: a claim that wants no class says so with it", claim: `{spec: {classRef: ""}}`, selector: "nil", settled: "spec.classRef"},
+		"ClassReferenceIsAnEmptyObject": {reason: "We should take an empty object for set", claim: `{spec: {classRef: {}}}`, selector: "nil", settled: "spec.classRef"},
+		"SkipIfSetIsFalse":              {reason: "We should take any value but null for set", claim: `{spec: {resourceRef: false}}`, selector: "nil", settled: "spec.resourceRef"},
+		"SettledWithMalformedSelector":  {reason: "We should not judge the selector of a claim that is not ours to bind", claim: `{spec: {classRef: {name: gold}, classSelector: gold}}`, selector: "nil", settled: "spec.classRef"},
+		"OperatorUnknown":               {reason: "We should name the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Exists}, {key: tier, operator: Foo}]}}}`, errs: one("spec.classSelector.matchExpressions[1].operator", invalid), message: "Foo"},
+		"OperatorInLowerCase":           {reason: "We should refuse the operators of the other syntax", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: in, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", invalid)},
+		"OperatorAbsent":                {reason: "We should ask for the operator", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", invalid)},
+		"InWithoutValues":               {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
+		"NotInWithEmptyValues":          {reason: "We should ask for the values", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: NotIn, values: []}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", required)},
+		"ExistsWithValues":              {reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", forbidden)},
+		"DoesNotExistWithValues":        {reason: "We should not pass over values that the author meant", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: DoesNotExist, values: [gold]}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", forbidden)},
 		"ExpressionWithoutKey": {
-			reason: "We should ask for the key",
-			claim:  `{spec: {classSelector: {matchExpressions: [{operator: Exists}]}}}`,
-			want: want{errs: []fieldFailed{ // One that it is empty, one that its form is wrong.
+			reason: "We should ask for the key", claim: `{spec: {classSelector: {matchExpressions: [{operator: Exists}]}}}`,
+			errs: []fieldFailed{ // One that it is empty, one that its form is wrong.
 				{"spec.classSelector.matchExpressions[0].key", invalid},
 				{"spec.classSelector.matchExpressions[0].key", invalid},
-			}},
+			},
 		},
 		"ExpressionWithInvalidValue": {
-			reason: "We should name the value that no label can have",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, "not a label"]}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values[1]", invalid}}, message: "not a label"},
+			reason: "We should name the value that no label can have", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, "not a label"]}]}}}`,
+			errs: one("spec.classSelector.matchExpressions[0].values[1]", invalid), message: "not a label",
 		},
 		"SeveralErrors": {
-			reason: "We should name all of them at once",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: a, operator: Foo}, {key: b, operator: In}]}}}`,
-			want: want{errs: []fieldFailed{
-				{"spec.classSelector.matchExpressions[0].operator", invalid},
-				{"spec.classSelector.matchExpressions[1].values", required},
-			}},
+			reason: "We should name all of them at once", claim: `{spec: {classSelector: {matchExpressions: [{key: a, operator: Foo}, {key: b, operator: In}]}}}`,
+			errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", invalid}, {"spec.classSelector.matchExpressions[1].values", required}},
 		},
-		"UnknownField": {
-			reason: "We should not pass over a field: the selector would be wider than was meant",
-			claim:  `{spec: {classSelector: {matchLabel: {tier: gold}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: `unknown field "matchLabel"`},
-		},
-		"UnknownFieldInAnotherCase": {
-			reason: "We should read names as the API server does, by their case",
-			claim:  `{spec: {classSelector: {matchlabels: {tier: gold}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", invalid}}, message: `unknown field "matchlabels"`},
-		},
+		"UnknownField":              {reason: "We should not pass over a field: the selector would be wider than was meant", claim: `{spec: {classSelector: {matchLabel: {tier: gold}}}}`, errs: one("spec.classSelector", invalid), message: `unknown field "matchLabel"`},
+		"UnknownFieldInAnotherCase": {reason: "We should read names as the API server does, by their case", claim: `{spec: {classSelector: {matchlabels: {tier: gold}}}}`, errs: one("spec.classSelector", invalid), message: `unknown field "matchlabels"`},
 		"UnknownFieldInExpression": {
-			reason: "We should say where the unknown field is",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold], value: x}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0]", invalid}}, message: `unknown field "value"`},
+			reason: "We should say where the unknown field is", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold], value: x}]}}}`,
+			errs: one("spec.classSelector.matchExpressions[0]", invalid), message: `unknown field "value"`,
 		},
-		"MatchLabelsIsAList": {
-			reason: "We should say which field has the wrong type",
-			claim:  `{spec: {classSelector: {matchLabels: [gold]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels", wrongType}}, message: "must be an object"},
-		},
-		"MatchLabelsHasANumber": {
-			reason: "We should refuse what no label can be, not convert it",
-			claim:  `{spec: {classSelector: {matchLabels: {cores: 8}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels[cores]", wrongType}}, message: "must be a string"},
-		},
-		"MatchLabelsHasAnInvalidKey": {
-			reason: "We should name the labels",
-			claim:  `{spec: {classSelector: {matchLabels: {"not a key": gold}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels", invalid}}, message: "not a key"},
-		},
-		"MatchLabelsHasAnInvalidValue": {
-			reason: "We should name the labels",
-			claim:  `{spec: {classSelector: {matchLabels: {tier: "-gold-"}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchLabels", invalid}}, message: "-gold-"},
-		},
-		"MatchExpressionsIsAnObject": {
-			reason: "We should say which field has the wrong type",
-			claim:  `{spec: {classSelector: {matchExpressions: {key: tier, operator: Exists}}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions", wrongType}}, message: "must be a list"},
-		},
-		"ExpressionIsAString": {
-			reason: "We should say which expression has the wrong type",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists}, tier]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[1]", wrongType}}, message: "must be an object"},
-		},
-		"KeyIsANumber": {
-			reason: "We should say which field has the wrong type",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: 8, operator: Exists}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].key", wrongType}}, message: "must be a string"},
-		},
-		"OperatorIsABoolean": {
-			reason: "We should say which field has the wrong type",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: true}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].operator", wrongType}}, message: "must be a string"},
-		},
-		"ValuesIsAString": {
-			reason: "We should say which field has the wrong type",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: gold}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values", wrongType}}, message: "must be a list"},
-		},
+		"MatchLabelsIsAList":           {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchLabels: [gold]}}}`, errs: one("spec.classSelector.matchLabels", wrongType), message: "must be an object"},
+		"MatchLabelsHasANumber":        {reason: "We should refuse what no label can be, not convert it", claim: `{spec: {classSelector: {matchLabels: {cores: 8}}}}`, errs: one("spec.classSelector.matchLabels[cores]", wrongType), message: "must be a string"},
+		"MatchLabelsHasAnInvalidKey":   {reason: "We should name the labels", claim: `{spec: {classSelector: {matchLabels: {"not a key": gold}}}}`, errs: one("spec.classSelector.matchLabels", invalid), message: "not a key"},
+		"MatchLabelsHasAnInvalidValue": {reason: "We should name the labels", claim: `{spec: {classSelector: {matchLabels: {tier: "-gold-"}}}}`, errs: one("spec.classSelector.matchLabels", invalid), message: "-gold-"},
+		"MatchExpressionsIsAnObject":   {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: {key: tier, operator: Exists}}}}`, errs: one("spec.classSelector.matchExpressions", wrongType), message: "must be a list"},
+		"ExpressionIsAString":          {reason: "We should say which expression has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: Exists}, tier]}}}`, errs: one("spec.classSelector.matchExpressions[1]", wrongType), message: "must be an object"},
+		"KeyIsANumber":                 {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: 8, operator: Exists}]}}}`, errs: one("spec.classSelector.matchExpressions[0].key", wrongType), message: "must be a string"},
+		"OperatorIsABoolean":           {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: true}]}}}`, errs: one("spec.classSelector.matchExpressions[0].operator", wrongType), message: "must be a string"},
+		"ValuesIsAString":              {reason: "We should say which field has the wrong type", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: gold}]}}}`, errs: one("spec.classSelector.matchExpressions[0].values", wrongType), message: "must be a list"},
 		"ValueIsANumber": {
-			reason: "We should refuse what no label can be, not convert it",
-			claim:  `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector.matchExpressions[0].values[1]", wrongType}}, message: "must be a string"},
+			reason: "We should refuse what no label can be, not convert it", claim: `{spec: {classSelector: {matchExpressions: [{key: tier, operator: In, values: [gold, 8]}]}}}`,
+			errs: one("spec.classSelector.matchExpressions[0].values[1]", wrongType), message: "must be a string",
 		},
-		"SelectorIsAString": {
-			reason: "We should not take the annotation's syntax in the field",
-			claim:  `{spec: {classSelector: tier=gold}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
-		},
-		"SelectorIsAList": {
-			reason: "We should ask for an object",
-			claim:  `{spec: {classSelector: [{matchLabels: {tier: gold}}]}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
-		},
-		"SelectorIsANumber": {
-			reason: "We should ask for an object",
-			claim:  `{spec: {classSelector: 3}}`,
-			want:   want{errs: []fieldFailed{{"spec.classSelector", wrongType}}},
-		},
-		"SpecIsAString": {
-			reason: "We should name the field that is no object, not the one that cannot be in it",
-			claim:  `{spec: gold}`,
-			want:   want{errs: []fieldFailed{{"spec", wrongType}}},
-		},
-		"SpecIsAList": {
-			reason: "We should name the field that is no object, not the one that cannot be in it",
-			claim:  `{spec: []}`,
-			want:   want{errs: []fieldFailed{{"spec", wrongType}}},
-		},
-		"Annotation": {
-			reason: "We should read the annotation as kubectl reads its --selector",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`,
-			want:   want{selector: "!beta,cores>4,region in (eu,us),tier=gold"},
-		},
+		"SelectorIsAString": {reason: "We should not take the annotation's syntax in the field", claim: `{spec: {classSelector: tier=gold}}`, errs: one("spec.classSelector", wrongType)},
+		"SelectorIsAList":   {reason: "We should ask for an object", claim: `{spec: {classSelector: [{matchLabels: {tier: gold}}]}}`, errs: one("spec.classSelector", wrongType)},
+		"SelectorIsANumber": {reason: "We should ask for an object", claim: `{spec: {classSelector: 3}}`, errs: one("spec.classSelector", wrongType)},
+		"SpecIsAString":     {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: gold}`, errs: one("spec", wrongType)},
+		"SpecIsAList":       {reason: "We should name the field that is no object, not the one that cannot be in it", claim: `{spec: []}`, errs: one("spec", wrongType)},
+		"Annotation":        {reason: "We should read the annotation as kubectl reads its --selector", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold, region in (us,eu), !beta, cores>4"}}}`, selector: "!beta,cores>4,region in (eu,us),tier=gold"},
 		"AnnotationIsEmpty": {
-			reason: "We should ask for the selector, not take a template's unset value for that of everything",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
-			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none"},
+			reason: "We should ask for the selector, not take a template's unset value for that of everything", claim: `{metadata: {annotations: {classbind.io/class-selector: ""}}}`,
+			errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none",
 		},
 		"AnnotationIsBlank": {
-			reason: "We should not take blanks for the selector of everything either",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: " \t\n"}}}`,
-			want:   want{errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none"},
+			reason: "We should not take blanks for the selector of everything either", claim: `{metadata: {annotations: {classbind.io/class-selector: " \t\n"}}}`,
+			errs: []fieldFailed{{annotated, required}}, message: "leave the annotation out if the claim has none",
 		},
-		"AnnotationAndNullField": {
-			reason: "We should take null for absent",
-			claim:  `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
-			want:   want{selector: "tier=gold"},
-		},
-		"AnnotationAndField": {
-			reason: "We should not guess which of two is meant",
-			claim:  `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`,
-			want:   want{errs: []fieldFailed{{annotated, forbidden}}, message: "spec.classSelector"},
-		},
-		"AnnotationIsMalformed": {
-			reason: "We should name the annotation",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier in"}}}`,
-			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "tier in"},
-		},
-		"AnnotationHasAnInvalidValue": {
-			reason: "We should name the annotation",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: tier=-gold-}}}`,
-			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "-gold-"},
-		},
-		"AnnotationHasAnInvalidKey": {
-			reason: "We should name the part that is wrong, rather than <nil>",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`,
-			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: `selector: Invalid value: "-tier"`},
-		},
-		"AnnotationHasNUL": {
-			reason: "We should not pass over what follows it, for the selector would be a wider one",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`,
-			want:   want{errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10"},
-		},
-		"AnnotationIsANumber": {
-			reason: "We should refuse what no annotation can be",
-			claim:  `{metadata: {annotations: {classbind.io/class-selector: 3}}}`,
-			want:   want{errs: []fieldFailed{{annotated, wrongType}}},
-		},
-		"AnnotationsIsAList": {
-			reason: "We should name the field that is no object",
-			claim:  `{metadata: {annotations: [classbind.io/class-selector]}}`,
-			want:   want{errs: []fieldFailed{{"metadata.annotations", wrongType}}},
-		},
+		"AnnotationAndNullField":      {reason: "We should take null for absent", claim: `{spec: {classSelector: null}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, selector: "tier=gold"},
+		"AnnotationAndField":          {reason: "We should not guess which of two is meant", claim: `{spec: {classSelector: {}}, metadata: {annotations: {classbind.io/class-selector: tier=gold}}}`, errs: []fieldFailed{{annotated, forbidden}}, message: "spec.classSelector"},
+		"AnnotationIsMalformed":       {reason: "We should name the annotation", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier in"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "tier in"},
+		"AnnotationHasAnInvalidValue": {reason: "We should name the annotation", claim: `{metadata: {annotations: {classbind.io/class-selector: tier=-gold-}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "-gold-"},
+		"AnnotationHasAnInvalidKey":   {reason: "We should name the part that is wrong, rather than <nil>", claim: `{metadata: {annotations: {classbind.io/class-selector: "-tier=gold"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: `selector: Invalid value: "-tier"`},
+		"AnnotationHasNUL":            {reason: "We should not pass over what follows it, for the selector would be a wider one", claim: `{metadata: {annotations: {classbind.io/class-selector: "tier=gold \0,region=eu"}}}`, errs: []fieldFailed{{annotated, invalid}}, message: "at byte 10"},
+		"AnnotationIsANumber":         {reason: "We should refuse what no annotation can be", claim: `{metadata: {annotations: {classbind.io/class-selector: 3}}}`, errs: []fieldFailed{{annotated, wrongType}}},
+		"AnnotationsIsAList":          {reason: "We should name the field that is no object", claim: `{metadata: {annotations: [classbind.io/class-selector]}}`, errs: one("metadata.annotations", wrongType)},
 	}
 	kind := NewClaimKind(postgres())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := kind.Read("team", "db", decode(t, tc.claim))
-			assert.Equal(t, tc.want.errs, failed(got.Problems), tc.reason)
-			if len(tc.want.errs) > 0 {
+			assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
+			if len(tc.errs) > 0 {
 				assert.Nil(t, got.Selector, tc.reason)
-				require.ErrorContains(t, got.Problems.ToAggregate(), tc.want.message, tc.reason)
+				require.ErrorContains(t, got.Problems.ToAggregate(), tc.message, tc.reason)
 				return
 			}
 			text := "nil"
 			if got.Selector != nil {
 				text = got.Selector.String()
 			}
-			assert.Equal(t, tc.want.selector, text, tc.reason)
-			assert.Equal(t, tc.want.settled, got.SettledBy, tc.reason)
+			assert.Equal(t, tc.selector, text, tc.reason)
+			assert.Equal(t, tc.settled, got.SettledBy, tc.reason)
 			assert.Equal(t, "team/db", got.Namespace+"/"+got.Name, tc.reason)
 		})
 	}
@@ -327,34 +153,18 @@ func TestReadOtherPaths(t *testing.T) {
 	k := postgres()
 	k.Spec.Reference.Path, k.Spec.Selector.Path = ".spec.template.class", ".selector"
 	k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.source.ref"}, {Path: ".spec.resourceRef"}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, claim     string
 		selector, settled string
 		errs              []fieldFailed
 	}{
-		"Selector": {
-			reason: "We should read the selector where the kind says", claim: `{selector: {matchLabels: {tier: gold}}}`, selector: "tier=gold",
-		},
-		"Settled": {
-			reason: "We should name the path that is set", claim: `{spec: {source: {ref: x}}}`, settled: "spec.source.ref",
-		},
-		"ParentIsNull": {
-			reason: "We should take null for absent on the way to a field", claim: `{spec: {source: null, resourceRef: x}}`, settled: "spec.resourceRef",
-		},
-		"ParentIsNoObject": {
-			reason: "We should name the parent that is no object", claim: `{spec: {template: x}}`,
-			errs: []fieldFailed{{"spec.template", field.ErrorTypeTypeInvalid}},
-		},
-		"ParentIsNoObjectInASettledClaim": {
-			reason: "We should leave a settled claim alone, whatever else is in it", claim: `{spec: {source: x, resourceRef: y}}`,
-			settled: "spec.resourceRef",
-		},
-		"MalformedSelector": {
-			reason: "We should name the field where the kind says", claim: `{selector: {matchExpressions: [{key: a, operator: In}]}}`,
-			errs: []fieldFailed{{"selector.matchExpressions[0].values", field.ErrorTypeRequired}},
-		},
-	}
-	for name, tc := range cases {
+		"Selector":                        {reason: "We should read the selector where the kind says", claim: `{selector: {matchLabels: {tier: gold}}}`, selector: "tier=gold"},
+		"Settled":                         {reason: "We should name the path that is set", claim: `{spec: {source: {ref: x}}}`, settled: "spec.source.ref"},
+		"ParentIsNull":                    {reason: "We should take null for absent on the way to a field", claim: `{spec: {source: null, resourceRef: x}}`, settled: "spec.resourceRef"},
+		"ParentIsNoObject":                {reason: "We should name the parent that is no object", claim: `{spec: {template: x}}`, errs: []fieldFailed{{"spec.template", field.ErrorTypeTypeInvalid}}},
+		"ParentIsNoObjectInASettledClaim": {reason: "We should leave a settled claim alone, whatever else is in it", claim: `{spec: {source: x, resourceRef: y}}`, settled: "spec.resourceRef"},
+		"MalformedSelector":               {reason: "We should name the field where the kind says", claim: `{selector: {matchExpressions: [{key: a, operator: In}]}}`, errs: []fieldFailed{{"selector.matchExpressions[0].values", field.ErrorTypeRequired}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := NewClaimKind(k).Read("", "db", decode(t, tc.claim))
 			assert.Equal(t, tc.errs, failed(got.Problems), tc.reason)
@@ -375,7 +185,7 @@ func TestClaimKindRevision(t *testing.T) {
 
 func TestSeed(t *testing.T) {
 	const fresh = 42
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		seed   v1beta1.Seed
 		claim  claim.Claim
@@ -384,12 +194,9 @@ func TestSeed(t *testing.T) {
 		"Claim":         {reason: "We should seed with the claim's identity", seed: v1beta1.SeedClaim, claim: claim.Claim{Namespace: "team", Name: "db"}},
 		"Request":       {reason: "We should seed afresh where the kind asks for it", seed: v1beta1.SeedRequest, claim: claim.Claim{Namespace: "team", Name: "db"}, fresh: true},
 		"GeneratedName": {reason: "We should not give all claims of a namespace that have no name yet one class", seed: v1beta1.SeedClaim, claim: claim.Claim{Namespace: "team"}, fresh: true},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Choice.Seed = tc.seed
-			got := NewClaimKind(k).Seed(tc.claim, fresh)
+			got := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed = tc.seed }).Seed(tc.claim, fresh)
 			assert.Equal(t, tc.fresh, got == fresh, tc.reason)
 		})
 	}
@@ -529,25 +336,22 @@ func TestDecode(t *testing.T) {
 				},
 			}},
 		},
-		"Empty":         {reason: "We should read a claim that says nothing.", claim: ` {} `, want: want{object: map[string]any{}}},
-		"Null":          {reason: "We should keep null, which is as good as absent.", claim: `{"spec":null}`, want: want{object: spec(nil)}},
-		"String":        {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(fields.Unread{Length: 6})}},
-		"Array":         {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(fields.Unread{Length: 12})}},
-		"LargeNumber":   {reason: "We should take a number that is too large for an integer.", claim: selecting("12345678901234567890"), want: selected(12345678901234567890.0)},
-		"UnreadNumber":  {reason: "We should not judge what we do not read.", claim: `{"size":1e999}`, want: want{object: map[string]any{}}},
-		"EscapedName":   {reason: "We should know a name in any spelling.", claim: `{"\u0073pec":{"classSelector":"\u0067old"}}`, want: selected("gold")},
-		"AnotherCase":   {reason: "We should tell names by their case.", claim: `{"Spec":{}}`, want: want{object: map[string]any{}}},
-		"LongName":      {reason: "We should pass over a name of any length.", claim: `{"` + strings.Repeat("a", 1000) + `":{}}`, want: want{object: map[string]any{}}},
-		"Twice":         {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": fields.Unread{Length: 1}})}},
-		"NoObject":      {reason: "We should refuse a claim that is no object.", claim: `["db"]`, want: want{err: "must be an object"}},
-		"NullForAClaim": {reason: "We should refuse a claim that is no object.", claim: `null`, want: want{err: "must be an object"}},
-		"HugeNumber":    {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(fields.Unread{Length: 5})},
-		"LongReference": {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": fields.LongText{Length: 1<<20 + 2}})}},
-		"LongSelector":  {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(fields.Unread{Length: 16<<10 + 1})},
-		"LongestSelector": {
-			reason: "We should read the longest selector that there may be.", claim: selecting(labels(16 << 10)),
-			want: selected(map[string]any{"matchLabels": map[string]any{"a": strings.Repeat("b", 16<<10-24)}}),
-		},
+		"Empty":            {reason: "We should read a claim that says nothing.", claim: ` {} `, want: want{object: map[string]any{}}},
+		"Null":             {reason: "We should keep null, which is as good as absent.", claim: `{"spec":null}`, want: want{object: spec(nil)}},
+		"String":           {reason: "We should keep what stands where an object should.", claim: `{"spec":"gold"}`, want: want{object: spec(fields.Unread{Length: 6})}},
+		"Array":            {reason: "We should keep what stands where an object should.", claim: `{"spec":[{"size":1}]}`, want: want{object: spec(fields.Unread{Length: 12})}},
+		"LargeNumber":      {reason: "We should take a number that is too large for an integer.", claim: selecting("12345678901234567890"), want: selected(12345678901234567890.0)},
+		"UnreadNumber":     {reason: "We should not judge what we do not read.", claim: `{"size":1e999}`, want: want{object: map[string]any{}}},
+		"EscapedName":      {reason: "We should know a name in any spelling.", claim: `{"\u0073pec":{"classSelector":"\u0067old"}}`, want: selected("gold")},
+		"AnotherCase":      {reason: "We should tell names by their case.", claim: `{"Spec":{}}`, want: want{object: map[string]any{}}},
+		"LongName":         {reason: "We should pass over a name of any length.", claim: `{"` + strings.Repeat("a", 1000) + `":{}}`, want: want{object: map[string]any{}}},
+		"Twice":            {reason: "We should take the last of two, all of it.", claim: `{"spec":{"classRef":1},"spec":{"resourceRef":1,"resourceRef":2}}`, want: want{object: spec(map[string]any{"resourceRef": fields.Unread{Length: 1}})}},
+		"NoObject":         {reason: "We should refuse a claim that is no object.", claim: `["db"]`, want: want{err: "must be an object"}},
+		"NullForAClaim":    {reason: "We should refuse a claim that is no object.", claim: `null`, want: want{err: "must be an object"}},
+		"HugeNumber":       {reason: "We should not judge a number that stands for nothing.", claim: selecting("1e999"), want: selected(fields.Unread{Length: 5})},
+		"LongReference":    {reason: "We should not keep what stands where a reference should.", claim: `{"spec":{"classRef":"` + strings.Repeat("a", 1<<20) + `"}}`, want: want{object: spec(map[string]any{"classRef": fields.LongText{Length: 1<<20 + 2}})}},
+		"LongSelector":     {reason: "We should not keep a selector that is too long.", claim: selecting(labels(16<<10 + 1)), want: selected(fields.Unread{Length: 16<<10 + 1})},
+		"LongestSelector":  {reason: "We should read the longest selector that there may be.", claim: selecting(labels(16 << 10)), want: selected(map[string]any{"matchLabels": map[string]any{"a": strings.Repeat("b", 16<<10-24)}})},
 		"ManyRequirements": {reason: "We should go on after a selector that is too long.", claim: `{"spec":{"classSelector":{"matchExpressions":[{}` + strings.Repeat(`,{}`, 1<<20) + `]},"resourceRef":{}}}`, want: want{object: spec(map[string]any{"classSelector": fields.Unread{Length: 3<<20 + 25}, "resourceRef": fields.Unread{Length: 2}})}},
 		"LongFieldName":    {reason: "We should not keep a name that is too long.", claim: selecting(`{"` + strings.Repeat("a", 1<<20) + `":{}}`), want: selected(fields.Unread{Length: 1<<20 + 7})},
 		"DeepSelector":     {reason: "We should not keep what is deeper than a selector is.", claim: selecting(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), want: selected(fields.Unread{Length: 18000})},
@@ -639,13 +443,8 @@ func TestRepetitionsAreMadeOnce(t *testing.T) {
 // TestOptional has claims of kinds that ask for less than a class for each.
 func TestOptional(t *testing.T) {
 	const required = `{type: object, properties: {spec: {type: object, properties: {ref: {type: object, required: [name, major], properties: {name: {type: string}, major: {type: integer}}}}}}}`
-	optional := func(s *v1beta1.ClaimKindSpec) {
-		s.Selector.WhenAbsent, s.WhenUnmatched = v1beta1.NoSelectorDefaultIfAny, v1beta1.Deny
-	}
-	company := func(s *v1beta1.ClaimKindSpec) {
-		s.Reference = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.ref"}, Form: v1beta1.LocalObjectReference, WhenEmpty: v1beta1.BindEmpty}
-		s.Selector.WhenAbsent = v1beta1.NoSelectorAny
-	}
+	optional := spec(`{selector: {whenAbsent: DefaultIfAny}, whenUnmatched: Deny}`)
+	company := spec(`{reference: {path: ".spec.ref", form: LocalObjectReference, whenEmpty: Bind}, selector: {whenAbsent: Any}}`)
 	begun := func(s *v1beta1.ClaimKindSpec) {
 		company(s)
 		s.Reference.WhenAbsent = v1beta1.LeaveAbsentAlone
@@ -714,22 +513,14 @@ func TestPrecedence(t *testing.T) {
 		unread []UnreadKind
 		want   []string
 	}{
-		"ByName":    {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
-		"Listed":    {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
-		"Shadowed":  {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
-		"Elsewhere": {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
-		"Unread":    {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
-		"NotListed": {
-			reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}},
-		},
-		"KindNamed": {
-			reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference,
-			unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"},
-		},
-		"SameKindNamed": {
-			reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference,
-			kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}},
-		},
+		"ByName":        {reason: "We should offer the classes of one kind where nobody says more.", locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Shared/a"}},
+		"Listed":        {reason: "We should offer the classes of all kinds that are listed.", listed: true, locals: []*inventory.Class{in(local, "team", "b")}, want: []string{"Local/team/b", "Shared/a"}},
+		"Shadowed":      {reason: "We should not offer a class whose name means another.", listed: true, locals: []*inventory.Class{in(local, "team", "a")}, want: []string{"Local/team/a"}},
+		"Elsewhere":     {reason: "We should offer it to claims for which the name means nothing else.", listed: true, locals: []*inventory.Class{in(local, "other", "a")}, want: []string{"Shared/a"}},
+		"Unread":        {reason: "We should not offer it while nobody knows what the name means.", listed: true, unread: []UnreadKind{{Name: local.Name}}},
+		"NotListed":     {reason: "We should take a kind that is not listed for the last.", listed: true, kinds: []string{local.Name}, unread: []UnreadKind{{Name: local.Name}}},
+		"KindNamed":     {reason: "We should not wait for a kind that the reference does not name.", listed: true, form: v1beta1.KindReference, unread: []UnreadKind{{Name: local.Name}}, want: []string{"Shared/a"}},
+		"SameKindNamed": {reason: "We should wait for a kind that may have the same Kind in another group.", listed: true, form: v1beta1.KindReference, kinds: []string{"ashared.other.org", shared.Name}, unread: []UnreadKind{{Name: "ashared.other.org"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
@@ -767,6 +558,164 @@ func TestPrecedence(t *testing.T) {
 				}
 				assert.Equal(t, want, class.String(), "We should find the class that a name means.")
 			}
+		})
+	}
+}
+
+// TestAskKeepsTheClaim keeps late binding, which holds the Ask alone, from losing what a
+// claim asks for: also a field of Claim that somebody adds.
+func TestAskKeepsTheClaim(t *testing.T) {
+	identity := map[string]bool{"Namespace": true, "Name": true, "GenerateName": true, "Request": true, "Requester": true, "Usage": true} // It is not known later.
+	kept := map[string]bool{}
+	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference, WhenEmpty: v1beta1.BindEmpty}),
+		spec(`{classes: {fits: [{name: "Size", expression: "class.spec.size == claim.spec.size"}]}}`))
+	for _, text := range []string{
+		`{spec: {classRef: {}}}`, `{spec: {classRef: {kind: "a\"=@", apiVersion: v1}}}`,
+		`{spec: {classRef: {kind: A, apiVersion: a/v1, namespace: "b "}, classSelector: {matchLabels: {tier: gold}}}}`,
+		`{}`, `{spec: {classSelector: {}}}`, `{spec: {classSelector: {matchLabels: {tier: gold, env: ""}}}}`,
+		`{spec: {classSelector: {matchExpressions: [{key: a, operator: NotIn, values: [x, "v"]}, {key: b, operator: Exists}]}}}`,
+		`{metadata: {annotations: {classbind.io/class-selector: "cores>4,!spot,zone in (a,b)"}}}`,
+	} {
+		in := kind.Read("team", "db", decode(t, text))
+		require.Empty(t, in.Problems)
+		require.NotNil(t, in.Object)
+		got, err := kind.Ask(in).Claim("team", "db")
+		require.NoError(t, err)
+		require.NotNil(t, got.Object)
+		assert.Equal(t, describe(in.Claim), describe(got), text)
+		for f, value := range reflect.ValueOf(got).Fields() {
+			if !value.IsZero() {
+				kept[f.Name] = true
+			}
+		}
+	}
+	for f := range reflect.TypeFor[claim.Claim]().Fields() {
+		assert.True(t, identity[f.Name] || kept[f.Name], "We should keep %s in the Ask.", f.Name)
+	}
+}
+
+func describe(c claim.Claim) any {
+	s := c.Selector
+	c.Selector, c.Object = nil, nil
+	if s == nil {
+		return c
+	}
+	return [...]any{c, s.String()}
+}
+
+func TestAskWithAProblem(t *testing.T) {
+	kind := NewClaimKind(postgres())
+	in := kind.Read("team", "db", decode(t, `{spec: {classSelector: {matchLabels: {tier: -gold-}}}}`))
+	ask := kind.Ask(in)
+	assert.Contains(t, ask.Problem(), "spec.classSelector.matchLabels")
+	assert.LessOrEqual(t, len(claim.AskWith(strings.Repeat("x", 1<<20))), v1beta1.MaxMessageBytes+1, "We should keep little of a long problem.")
+	assert.Empty(t, claim.Ask("").Problem())
+	assert.Empty(t, claim.Ask("=!a").Problem(), "We should take no selector for a problem.")
+}
+
+// TestAskKeepsFields has expressions see the same of a claim that waits as of one that is created.
+func TestAskKeepsFields(t *testing.T) {
+	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "[class.a, claim.spec.size, claim.spec.more.a, claim.metadata.labels].size() > 0"}]}}`))
+	for text, want := range map[string]string{
+		`{}`: `{}`,
+		`{"spec":{"other":1},"metadata":{"name":"db","uid":"1"}}`:             `{"metadata":{},"spec":{}}`,
+		`{"spec":{"size":null,"more":{"b":1}}}`:                               `{"spec":{"more":{},"size":null}}`,
+		`{"spec":{"size":1,"more":5}}`:                                        `{"spec":{"more":5,"size":1}}`,
+		`{"spec":{"more":null}}`:                                              `{"spec":{"more":null}}`,
+		`{"spec":{"more":[{"a":1}]}}`:                                         `{"spec":{"more":[]}}`,
+		`{"spec":{"size":1.0,"more":{"a":[1e300,-2.50,true,{}]}}}`:            `{"spec":{"more":{"a":[1e+300,-2.5,true,{}]},"size":1.0}}`,
+		`{"spec":{"size":9007199254740993}}`:                                  `{"spec":{"size":9007199254740993}}`,
+		`{"metadata":{"labels":{"b":"<é\u0022","a":"="}},"spec":{}}`:          `{"metadata":{"labels":{"a":"=","b":"<é\""}},"spec":{}}`,
+		`{"spec":{"size":2,"classSelector":{"matchLabels":{"tier":"gold"}}}}`: `{"spec":{"size":2}}=tier=gold`,
+	} {
+		object, err := kind.DecodeValid([]byte(text))
+		require.NoError(t, err)
+		in := kind.Read("team", "db", object)
+		require.Empty(t, in.Problems)
+		ask := kind.Ask(in)
+		assert.Equal(t, claim.Ask(want), ask, text)
+		got, err := ask.Claim("team", "db")
+		require.NoError(t, err)
+		assert.Equal(t, ask, kind.Ask(claim.Intake{Claim: got}), "We should read what we wrote.")
+	}
+	assert.NotEqual(t, kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": 1.0}})),
+		kind.Ask(kind.Read("", "", map[string]any{"spec": map[string]any{"size": int64(1)}})), "We should keep numbers apart that expressions keep apart.")
+}
+
+// TestDeepFieldsAreTooLong has a field refused of which a part would be lost.
+func TestDeepFieldsAreTooLong(t *testing.T) {
+	kind := kindOf(spec(`{classes: {fits: [{name: "All", expression: "has(claim.spec.more)"}]}}`))
+	for depth, problems := range map[int]int{fields.MaxExpressionDepth - 1: 0, fields.MaxExpressionDepth: 1} {
+		object, err := kind.DecodeValid([]byte(`{"spec":{"more":` + strings.Repeat(`{"a":`, depth) + `1` + strings.Repeat(`}`, depth) + `}}`))
+		require.NoError(t, err)
+		in := kind.Read("team", "db", object)
+		assert.Len(t, in.Problems, problems, "%d levels", depth)
+		assert.NotContains(t, kind.Ask(in).Problem(), "selector.", "We should not show our types.")
+	}
+}
+
+// TestExpressionsAgreeLater has claims with fields of every sort decided on when they are created, and later from their Ask.
+func TestExpressionsAgreeLater(t *testing.T) {
+	worlds := map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
+		"Fits":     fits("claim.spec.b >= class.spec.size", "!has(claim.spec.c) || claim.spec.c.size() > 0"),
+		"Below":    fits("class.spec.size == 1 || has(claim.spec.c.a) || has(claim.spec.c.name)", "!has(claim.spec.b) || has(claim.spec.b.a)"),
+		"Equality": fits("class.spec.size == claim.spec.b"),
+		"Score":    specs(`{choice: {strategy: HighestScore, score: "class.spec.price * double(claim.spec.b)"}}`, `{}`),
+		"Selector": specs(`{selector: {expression: "has(claim.spec.c) ? 'all=' + string(claim.spec.c) : claim.metadata.labels"}}`, `{}`),
+		"Partition": func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
+			s.Classes.Partition = &v1beta1.Partition{Claim: "string(claim.spec.c)", Class: "class.spec.tier"}
+			k.Default = v1beta1.Source{Expression: "class.spec.size > 0"}
+		},
+		"BindWhen":  specs(`{claims: {when: "claim.spec.classRef.name == 'a'"}}`, `{}`),
+		"ClassKind": specs(`{}`, `{fits: [{name: "Size", expression: "claim.spec.b + 1 > class.spec.size"}]}`),
+	}
+	values := []string{`null`, `1`, `1.0`, `2`, `2.5`, `1e3`, `9007199254740993`, `"yes"`, `""`, `"é\u0022"`, `true`, `[]`, `[1,1.0]`, `{}`, `{"name":"a"}`}
+	r := rand.New(rand.NewPCG(17, 5)) //nolint:gosec // It has to be reproducible.
+	fields := func(names ...string) string {
+		var all []string
+		for _, name := range names {
+			if r.IntN(4) > 0 {
+				all = append(all, fmt.Sprintf("%q:%s", name, values[r.IntN(len(values))]))
+			}
+		}
+		return "{" + strings.Join(all, ",") + "}"
+	}
+	for name, change := range worlds {
+		t.Run(name, func(t *testing.T) {
+			world := newExpressive(change).with("a", map[string]any{"size": int64(1), "price": 0.5, "tier": "yes"}).
+				with("b", map[string]any{"size": int64(2), "price": 1.5, "tier": ""}).with("c", map[string]any{"size": 2.5, "price": 1.0, "tier": "1"})
+			view, classes := world.view(), map[string]int{}
+			require.Nil(t, view.Fault)
+			for range 1500 {
+				spec := fields("b", "c", "classRef")
+				if r.IntN(3) > 0 {
+					spec = strings.Replace(spec, "{", `{"classSelector":{"matchLabels":{"all":"yes"}},`, 1)
+					spec = strings.Replace(spec, ",}", "}", 1)
+				}
+				text := fmt.Sprintf(`{"metadata":{"name":"db","labels":{"all":%q}},"spec":%s}`, []string{"yes", "no"}[r.IntN(2)], spec)
+				object, err := view.Kind.DecodeValid([]byte(text))
+				require.NoError(t, err, text)
+				in := view.Kind.Read("team", "db", object)
+				if in.LeftAlone != "" || len(in.Problems) > 0 {
+					continue
+				}
+				ask := view.Kind.Ask(in)
+				now := decided(t, new(Decider), view, in, Admit)
+				waiting, err := ask.Claim("team", "db")
+				require.NoError(t, err, text)
+				later := decided(t, new(Decider), view, claim.Intake{Claim: waiting, Parents: in.Parents}, Later)
+				describe := func(d *Decision) string {
+					return fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Reason(), d.Claim.Problems, d.Given())
+				}
+				classes[fmt.Sprint(now.Class)]++
+				if strings.Contains(describe(&now), "is a list") && strings.Contains(describe(&later), "wrong type") {
+					continue // Of a list, later says the same in other words.
+				}
+				if !assert.Equal(t, describe(&now), describe(&later), "%s: %s", text, ask) {
+					return
+				}
+			}
+			assert.Greater(t, len(classes), 1, "We should try claims that get different classes, or none: %v", classes)
 		})
 	}
 }

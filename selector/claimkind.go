@@ -3,6 +3,7 @@ package selector
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,8 +19,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// ClaimKind is a registered kind of claim, compiled once: how its claims are read, what its
-// expressions say, and how one of several classes is chosen.
+// ClaimKind is a registered kind of claim, compiled once: how its claims are read, what expressions say, and how a class is chosen.
 type ClaimKind struct {
 	inventory.Demand
 	policy
@@ -27,8 +27,7 @@ type ClaimKind struct {
 
 	// Revision of the ClaimKind from which it was compiled.
 	Revision inventory.Revision
-	// Counted says that the claims of each class are counted, and Watched that every replica
-	// watches the claims, for this or another reason: see CountsClaims and WatchesClaims.
+	// Counted says that claims are counted by class, and Watched that every replica watches them: see CountsClaims and WatchesClaims.
 	Counted, Watched bool
 	// Serial is another one once claims may be read, counted or bound in another way: the ClaimKind
 	// changed, or the fits, the capacity or onDelete of a ClassKind that serves it, and not only the status.
@@ -41,8 +40,7 @@ type ClaimKind struct {
 	Tally *Tally
 	// Room is how much of a class is taken, for a claim of a namespace. Nil does not know: each class counts as empty.
 	Room func(namespace string, c *inventory.Class) Room
-	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the
-	// status. It is for texts alone.
+	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the status. It is for texts alone.
 	CannotBindLater atomic.Bool
 	// selectorAbsent says that the schema of the claims has no field for the selector.
 	selectorAbsent bool
@@ -77,14 +75,12 @@ func (k *ClaimKind) Same(o *ClaimKind) bool {
 		reflect.DeepEqual(k.Linked, o.Linked) && slices.Equal(k.LinkedFits, o.LinkedFits)
 }
 
-// CountsClaims reports whether the claims of each class are counted: for the strategy, or for
-// one of the ClassKinds that serve the kind.
+// CountsClaims reports whether the claims of each class are counted: for the strategy, or for one of the ClassKinds that serve the kind.
 func CountsClaims(k *v1beta1.ClaimKind, serving ...*v1beta1.ClassKind) bool {
 	return strategies[k.Spec.Choice.Strategy].Counted || slices.ContainsFunc(serving, (*v1beta1.ClassKind).CountsClaims)
 }
 
-// WatchesClaims reports whether the claims of a kind are watched: because they are counted, or
-// because they are bound later.
+// WatchesClaims reports whether the claims of a kind are watched: because they are counted, or because they are bound later.
 func WatchesClaims(k *v1beta1.ClaimKind, serving ...*v1beta1.ClassKind) bool {
 	return k.Spec.WhenUnmatched == v1beta1.BindLater || CountsClaims(k, serving...)
 }
@@ -118,134 +114,79 @@ func UnionRelated(kinds ...*ClaimKind) []*rules.Kind {
 	return union
 }
 
-// reserved is what no two ClaimKinds may have: one reference of one kind of claim. Of
-// those that do, the first by name is served: a restore from a backup keeps no other order.
+// reserved is what no two ClaimKinds may have: one reference of one kind of claim. Of those that do, the first by name is served: a restore
+// from a backup keeps no other order.
 type reserved struct {
 	resource string
 	place    v1beta1.Place
-
-	by string // the ClaimKind
 }
 
-func reservedBy(k *v1beta1.ClaimKind) reserved {
-	return reserved{k.Resource(), k.Spec.Reference.Place, k.Name}
-}
+func reservedBy(k *v1beta1.ClaimKind) reserved { return reserved{k.Resource(), k.Spec.Reference.Place} }
 
-// sameAs reports whether both are the same reference of the same claims.
-func (r *reserved) sameAs(o *reserved) bool { return r.resource == o.resource && r.place == o.place }
-
-// conflict is the fault of a ClaimKind for which another one is served.
-func (r *reserved) conflict(first *reserved) *inventory.Fault {
+// conflict is the fault of a ClaimKind if another one comes first by name, nil if it is the first itself.
+func (r *reserved) conflict(name, first string) *inventory.Fault {
+	if name == first {
+		return nil
+	}
 	return inventory.Faultf(v1beta1.ReasonConflict,
 		"claim kind %q binds no claim: %q, whose name comes first, binds claims of %q by the same reference, %s: "+
 			"set another spec.reference, or delete one of the two",
-		r.by, first.by, r.resource, fields.Path(r.place.Names()))
+		name, first, r.resource, fields.Path(r.place.Names()))
 }
 
-// ConflictOf a ClaimKind is its fault if one of these comes first by name and has the same
-// resource and reference, nil if none does.
+// ConflictOf a ClaimKind is its fault if one of these comes first by name and has the same resource and reference, nil if none does.
 func ConflictOf(k *v1beta1.ClaimKind, all []v1beta1.ClaimKind) *inventory.Fault {
-	own := reservedBy(k)
-	first := own
+	own, first := reservedBy(k), k.Name
 	for i := range all {
-		if other := reservedBy(&all[i]); other.sameAs(&own) && other.by < first.by {
-			first = other
+		if all[i].Name < first && reservedBy(&all[i]) == own {
+			first = all[i].Name
 		}
 	}
-	if first.by == own.by {
-		return nil
-	}
-	return own.conflict(&first)
+	return own.conflict(k.Name, first)
 }
 
-// claimKinds of an Inventory, by name.
-type claimKinds map[string]*ClaimKind
-
-// resolve does the same for the view of one of them.
-func (all claimKinds) resolve(v *View) {
-	k := v.Kind
-	first := k
-	for _, other := range all {
-		if other.sameAs(&k.reserved) && other.by < first.by {
-			first = other
-		}
-	}
-	if first != k {
-		v.Conflict = k.conflict(&first.reserved)
-	}
+// enumeration is a field whose value is one of those that are known, in a table of all.
+type enumeration struct {
+	field, value string
+	known        []string
 }
 
-// rivals are the names of the claim kinds with the same resource and reference as this one,
-// nil for nil.
-func (all claimKinds) rivals(k *ClaimKind) (names []string) {
-	if k == nil {
-		return nil
-	}
-	for name, other := range all {
-		if other.sameAs(&k.reserved) {
-			names = append(names, name)
-		}
-	}
-	return names
+func oneOf[T ~string](field string, value T, known ...T) enumeration {
+	return enumeration{field, string(value), claim.Strings(known...)}
 }
 
-// unknownValue is the fault of a ClaimKind with a value that this release does not
-// know, nil if there is none. Another release accepted it: to use the default instead
-// would permanently bind claims in a way nobody configured. An absent value is the default: the
-// API server fills that in, except for a field that its CRD does not have yet.
+// unknownValue is the fault of a ClaimKind with a value that this release does not know, nil if there is none. Another release accepted it:
+// to use the default instead would permanently bind claims in a way nobody configured. An absent value is the default: the API server fills
+// that in, except for a field that its CRD does not have yet.
 func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
-	strategyNames := make([]v1beta1.Strategy, 0, len(strategies))
-	for name := range strategies {
-		strategyNames = append(strategyNames, name)
-	}
-	formNames := make([]string, len(claim.Forms))
+	forms := make([]v1beta1.ReferenceForm, len(claim.Forms))
 	for i, f := range claim.Forms {
-		formNames[i] = string(f.Name)
+		forms[i] = f.Name
 	}
-	type enumeration struct {
-		field, value string
-		known        []string
-	}
+	reference, classes, choice, admission := &k.Spec.Reference, &k.Spec.Classes, &k.Spec.Choice, &k.Spec.Admission
 	all := []enumeration{
-		{"reference.form", string(k.Spec.Reference.Form), formNames},
-		{
-			"reference.whenEmpty", string(k.Spec.Reference.WhenEmpty),
-			claim.Strings(v1beta1.LeaveEmptyAlone, v1beta1.BindEmpty),
-		},
-		{
-			"reference.whenAbsent", string(k.Spec.Reference.WhenAbsent),
-			claim.Strings(v1beta1.BindAbsent, v1beta1.LeaveAbsentAlone),
-		},
-		{"reference.explicit", string(k.Spec.Reference.Explicit), claim.Strings(v1beta1.AllowExplicit, v1beta1.CheckExplicit)},
-		{"classes.precedence", string(k.Spec.Classes.Precedence), claim.Strings(v1beta1.PrecedenceName, v1beta1.PrecedenceListed)},
-		{
-			"reference.whenParentAbsent", string(k.Spec.Reference.WhenParentAbsent),
-			claim.Strings(v1beta1.CreateParent, v1beta1.LeaveClaimAlone),
-		},
-		{
-			"selector.whenAbsent", string(k.Spec.Selector.WhenAbsent),
-			claim.Strings(v1beta1.NoSelectorDefault, v1beta1.NoSelectorDefaultIfAny, v1beta1.NoSelectorAny,
-				v1beta1.NoSelectorLeaveAlone),
-		},
-		{
-			"classes.namespaces.from", string(k.Spec.Classes.Namespaces.From),
-			claim.Strings(v1beta1.FromSameAsClaim, v1beta1.FromAll, v1beta1.FromNames),
-		},
-		{"classes.use.subject", string(useOf(k)), claim.Strings(v1beta1.UseByNamespace, v1beta1.UseByRequester)},
-		{"choice.strategy", string(k.Spec.Choice.Strategy), claim.Strings(strategyNames...)},
-		{"choice.annotate", string(k.Spec.Choice.Annotate), claim.Strings(v1beta1.AnnotateNothing, v1beta1.AnnotateDecision)},
-		{"choice.seed", string(k.Spec.Choice.Seed), claim.Strings(v1beta1.SeedClaim, v1beta1.SeedRequest)},
-		{"whenUnmatched", string(k.Spec.WhenUnmatched), claim.Strings(v1beta1.Admit, v1beta1.Deny, v1beta1.BindLater)},
-		{"admission.defaulting", string(k.Spec.Admission.Defaulting), claim.Strings(v1beta1.DefaultingWebhook, v1beta1.DefaultingPolicy)},
-		{"reference.onUnbind", string(k.Spec.Reference.OnUnbind), claim.Strings(v1beta1.RestoreReference, v1beta1.AllowUnbind)},
-		{"admission.order", string(k.Spec.Admission.Order), claim.Strings(v1beta1.OrderLast, v1beta1.OrderFirst)},
-		{"admission.failurePolicy", string(k.Spec.Admission.FailurePolicy), claim.Strings(v1beta1.Fail, v1beta1.Ignore)},
+		oneOf("reference.form", reference.Form, forms...),
+		oneOf("reference.whenEmpty", reference.WhenEmpty, v1beta1.LeaveEmptyAlone, v1beta1.BindEmpty),
+		oneOf("reference.whenAbsent", reference.WhenAbsent, v1beta1.BindAbsent, v1beta1.LeaveAbsentAlone),
+		oneOf("reference.explicit", reference.Explicit, v1beta1.AllowExplicit, v1beta1.CheckExplicit),
+		oneOf("classes.precedence", classes.Precedence, v1beta1.PrecedenceName, v1beta1.PrecedenceListed),
+		oneOf("reference.whenParentAbsent", reference.WhenParentAbsent, v1beta1.CreateParent, v1beta1.LeaveClaimAlone),
+		oneOf("selector.whenAbsent", k.Spec.Selector.WhenAbsent,
+			v1beta1.NoSelectorDefault, v1beta1.NoSelectorDefaultIfAny, v1beta1.NoSelectorAny, v1beta1.NoSelectorLeaveAlone),
+		oneOf("classes.namespaces.from", classes.Namespaces.From, v1beta1.FromSameAsClaim, v1beta1.FromAll, v1beta1.FromNames),
+		oneOf("classes.use.subject", useOf(k), v1beta1.UseByNamespace, v1beta1.UseByRequester),
+		oneOf("choice.strategy", choice.Strategy, slices.Collect(maps.Keys(strategies))...),
+		oneOf("choice.annotate", choice.Annotate, v1beta1.AnnotateNothing, v1beta1.AnnotateDecision),
+		oneOf("choice.seed", choice.Seed, v1beta1.SeedClaim, v1beta1.SeedRequest),
+		oneOf("whenUnmatched", k.Spec.WhenUnmatched, v1beta1.Admit, v1beta1.Deny, v1beta1.BindLater),
+		oneOf("admission.defaulting", admission.Defaulting, v1beta1.DefaultingWebhook, v1beta1.DefaultingPolicy),
+		oneOf("reference.onUnbind", reference.OnUnbind, v1beta1.RestoreReference, v1beta1.AllowUnbind),
+		oneOf("admission.order", admission.Order, v1beta1.OrderLast, v1beta1.OrderFirst),
+		oneOf("admission.failurePolicy", admission.FailurePolicy, v1beta1.Fail, v1beta1.Ignore),
 	}
 	for i, e := range k.Spec.Claims.NamespaceSelector.MatchExpressions {
-		all = append(all, enumeration{
-			fmt.Sprintf("claims.namespaceSelector.matchExpressions[%d].operator", i), string(e.Operator),
-			claim.Strings(claim.NamespaceOperators...),
-		})
+		field := fmt.Sprintf("claims.namespaceSelector.matchExpressions[%d].operator", i)
+		all = append(all, oneOf(field, e.Operator, claim.NamespaceOperators...))
 	}
 	for _, f := range all {
 		if f.value != "" && !slices.Contains(f.known, f.value) {
@@ -259,8 +200,7 @@ func unknownValue(k *v1beta1.ClaimKind) *inventory.Fault {
 	return nil
 }
 
-// OfPaths reports whether a fault with this reason is that of a registration that does not fit the
-// schema of its claims.
+// OfPaths reports whether a fault with this reason is that of a registration that does not fit the schema of its claims.
 func OfPaths(reason string) bool {
 	return reason == v1beta1.ReasonReferencePruned || reason == v1beta1.ReasonPathsInvalid
 }

@@ -24,7 +24,7 @@ import (
 // Decider decides on claims. It alone knows the order of a decision:
 //
 //  1. guards: a registration at fault decides nothing; a claim is left alone, or invalid; what
-//     expressions say of the claim alone ([Decider.resolve])
+//     expressions say of the claim alone (resolver)
 //  2. the candidates that the claim asks for and is offered ([View.each])
 //  3. the filters, which drop candidates ([filters])
 //  4. the strategy, which puts the rest in order ([strategies])
@@ -38,25 +38,17 @@ type Decider struct {
 	Gates []Gate
 	// Patient sets no limit to the classes that gates refuse a claim. It is for a command, whose user waits for it.
 	Patient bool
-	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants,
-	// know nothing.
+	// Grants are what roles and bindings say, for kinds whose claims may not use all classes. Nil, or nil Grants, know nothing.
 	Grants func() *access.Grants
-	// Live reads the classes that a claim asks for, when no known class is left: the
-	// class may be new. Nil reads none.
+	// Live reads the classes that a claim asks for, when no known class is left: the class may be new. Nil reads none.
 	Live func(context.Context, *View, claim.Claim) (*View, error)
-	// Class reads a class that a claim of this namespace names, when it is not known: it may be new. It returns nil
-	// if there is none. Nil reads none.
+	// Class reads a class that a claim of this namespace names and that is not known: it may be new. It returns nil if there is none.
 	Class func(ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string) (*inventory.Class, error)
-	// Related reads an object that a claim of this namespace names, when it is not known: it
-	// may be new. It returns nil if there is none. The namespace is ignored for an object that has none. Nil
-	// reads none.
+	// Related does the same with an object. The namespace is ignored for one that has none.
 	Related func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
-	// Deadline limits all that a decision asks of others. It is called only when there is
-	// something to ask. Nil means the context as it is.
+	// Deadline limits all that a decision asks of others. It is called only when there is something to ask. Nil means the context as it is.
 	Deadline func(context.Context) (context.Context, context.CancelFunc)
-	// Costly waits until another decision for a claim of this namespace may take long, and
-	// returns what to call after it. It is called once a decision has cost
-	// FreeExpressionCost. Nil lets all go on.
+	// Costly waits until a decision that has cost FreeExpressionCost may go on, and returns what to call after it. Nil lets all go on.
 	Costly func(ctx context.Context, namespace string) (done func(), err error)
 	// Fresh returns a random number. Nil returns 0.
 	Fresh func() uint64
@@ -98,22 +90,18 @@ func (m Mode) uncounted() Mode {
 	}
 }
 
-// Gate is asked what no filter can tell about the class that a claim would get: whether
-// its author may use it, whether there is room. If it refuses, the next class is drawn.
+// Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
 type Gate struct {
 	// Of reports whether the gate has to do with the claims of a kind. Nil means all.
 	Of func(*ClaimKind) bool
-	// Reason is one word, for programs. Text reads after a number of classes, and after
-	// "is".
+	// Reason is one word, for programs. Text reads after a number of classes, and after "is".
 	Reason, Text string
-	// Admits may ask others, until the context ends, and may be asked about a class again.
-	// An error ends the decision, because nobody knows then. It may reserve something only
-	// if the mode commits. With Explain, several goroutines call it at once.
+	// Admits may ask others, until the context ends, and may be asked about a class again. An error ends the decision, because nobody knows
+	// then. It may reserve something only if the mode commits. With Explain, several goroutines call it at once.
 	Admits func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error)
 }
 
-// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an
-// unanswered read.
+// Decide on a claim. It returns an error only for a faulty registration, which is a *inventory.Fault, or an unanswered read.
 func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode Mode) (decision Decision, err error) {
 	decision.View, decision.Claim = view, in
 	if view.Fault != nil {
@@ -122,15 +110,11 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if !decision.Drawn() {
 		return decision, nil
 	}
-	deadline := lazyDeadline{ctx: ctx, limit: d.Deadline}
+	deadline := lazyDeadline{Decider: d, ctx: ctx, namespace: in.Namespace}
 	defer deadline.end()
-	decision.Claim.Usage = 1
-	if in.Object != nil {
-		decision.Claim, decision.facts, err = d.resolve(ctx, view, in, mode)
-		if err != nil || !decision.Drawn() {
-			return decision, err
-		}
-		decision.facts.turn = func() error { return deadline.turn(d.Costly, in.Namespace) } //nolint:contextcheck // It is in deadline.
+	decision.Claim, decision.facts, err = deadline.resolve(view, in, mode) //nolint:contextcheck // It is in deadline.
+	if err != nil || !decision.Drawn() {
+		return decision, err
 	}
 	lacks := view.Kind.LacksCompany(in.Parents)
 	if lacks != nil { // No class will have the claim, so none is to count it.
@@ -147,18 +131,19 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	if decision.Class != nil && view.Kind.Annotates {
 		decision.Made = d.now()
 	}
-	if err == nil && decision.Class == nil && decision.Drawn() && view.Kind.Use != "" && mode != Later && mode != Preview &&
-		!decision.Unneeded() {
+	if err != nil || decision.Class != nil || mode == Later || mode == Preview { // A claim that waits is stored without.
+		return decision, err
+	}
+	if decision.Drawn() && view.Kind.Use != "" && !decision.Unneeded() {
 		d.addUsable(&deadline, &decision, mode) //nolint:contextcheck // It is in deadline.
 	}
-	if err == nil && decision.Class == nil && mode != Later && mode != Preview && !in.Converted { // A claim that waits is stored without.
+	if !in.Converted {
 		decision.Lacks = view.Kind.Lacks(in.Parents)
 	}
-	return decision, err
+	return decision, nil
 }
 
-// drawLive draws again, from the classes as they are now. Only those that match are read:
-// if there is none, the texts say how many are known, so the decision keeps its view.
+// drawLive draws again, from the classes that match now. If there is none, the texts say how many are known: the decision keeps its view.
 func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode) error {
 	began := d.now()
 	live, err := d.Live(deadline.context(), decision.View, decision.Claim.Claim)
@@ -183,13 +168,15 @@ func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode
 	return nil
 }
 
-// draw a class from a view. If the mode commits, the memory of the strategy may have
-// changed meanwhile: then it draws again.
+// draw a class from a view. If the mode commits, the memory of the strategy may have changed meanwhile: then it draws again.
 func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, mode Mode) error {
 	claim := decision.subject()
 	for {
-		began := d.now()
-		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, d.fresh()), granted: d.granted(view.Kind, claim.Claim)}
+		began, fresh := d.now(), uint64(0)
+		if d.Fresh != nil {
+			fresh = d.Fresh()
+		}
+		order := order{view: view, claim: claim, seed: view.Kind.Seed(claim.Claim, fresh), granted: d.granted(view.Kind, claim.Claim)}
 		best := order.first(decision)
 		if err := decision.settle(best.class != nil); err != nil || !decision.Drawn() {
 			return err
@@ -239,8 +226,7 @@ func (d *Decider) draw(deadline *lazyDeadline, view *View, decision *Decision, m
 	}
 }
 
-// commit remembers that a claim gets a candidate, for later decisions. It is false if the draw would end in another way now: the
-// memory of the strategy has changed, or another claim took the room.
+// commit remembers that a claim gets a candidate. It is false if the draw would end in another way now: by its memory, or for lack of room.
 func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 	if best.class.Capacity != nil && !best.class.Kind.IsHard() {
 		best.class.Kind.Reserving.Lock() // So no two claims of this replica take the same room.
@@ -249,7 +235,7 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 			return false
 		}
 	}
-	if k.memory != nil && !k.memory.commit(c, best.class, best.rank, d.now()) {
+	if k.memory != nil && !k.memory.commit(best.class, best.rank) {
 		return false
 	}
 	if k.Counted && k.Tally != nil {
@@ -258,9 +244,8 @@ func (d *Decider) commit(k *ClaimKind, c claim.Claim, best candidate) bool {
 	return true
 }
 
-// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly
-// only if no other class fits: else one class could refuse every claim with longer fields. It is an
-// error if it is nobody's fault that classes were not judged.
+// settle is the end of a draw, with or without a class. It refuses a claim that made classes costly only if no other class fits: else one
+// class could refuse every claim with longer fields. It is an error if it is nobody's fault that classes were not judged.
 func (d *Decision) settle(found bool) error {
 	f := d.facts
 	switch {
@@ -317,20 +302,17 @@ func (d *Decider) granted(k *ClaimKind, c claim.Claim) *access.Granted {
 	return d.Grants().Of(k.UserOf(c))
 }
 
-// addUsable adds the first classes by name that the claim might have asked for: those that it is offered and may use. It
-// adds none if nobody answers.
+// addUsable adds the first classes by name that the claim is offered and may use: none if nobody answers.
 func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mode) {
 	view, in := decision.View, decision.Claim.Claim
 	granted := d.granted(view.Kind, in)
 	var offered []*inventory.Class
-	for _, s := range view.Classes {
-		s.EachOffered(&view.Kind.Reach, in.Namespace, func(c *inventory.Class) {
-			i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
-			if i < 0 && (granted == nil || view.likely(granted, in.Namespace, c)) {
-				offered = append(offered, c)
-			}
-		})
-	}
+	view.eachOffered(in.Namespace, func(c *inventory.Class) {
+		i, _ := view.Kind.firstFreeDrop(subject{Claim: in, view: view}, c)
+		if i < 0 && view.likely(granted, in.Namespace, c) {
+			offered = append(offered, c)
+		}
+	})
 	slices.SortFunc(offered, inventory.Compare)
 	usable := []*inventory.Class{}
 	for _, c := range offered[:min(len(offered), v1beta1.MaxAllowedShown)] {
@@ -350,13 +332,6 @@ func (d *Decider) addUsable(deadline *lazyDeadline, decision *Decision, mode Mod
 	}
 }
 
-func (d *Decider) fresh() uint64 {
-	if d.Fresh == nil {
-		return 0
-	}
-	return d.Fresh()
-}
-
 func (d *Decider) now() (t time.Time) {
 	if d.Now == nil {
 		return t
@@ -364,19 +339,19 @@ func (d *Decider) now() (t time.Time) {
 	return d.Now()
 }
 
-// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions ask
-// nothing and cost little, and need neither.
+// lazyDeadline is the context for what one decision asks of others, and its turn. Most decisions need neither.
 type lazyDeadline struct {
-	ctx    context.Context
-	limit  func(context.Context) (context.Context, context.CancelFunc)
-	cancel context.CancelFunc
-	done   func() // nil without a turn
+	*Decider
+	ctx       context.Context
+	namespace string // of the claim
+	cancel    context.CancelFunc
+	done      func() // nil without a turn
 }
 
 // turn waits for the turn of a costly decision, unless it has it.
-func (a *lazyDeadline) turn(wait func(context.Context, string) (func(), error), namespace string) (err error) {
-	if wait != nil && a.done == nil {
-		a.done, err = wait(a.context(), namespace)
+func (a *lazyDeadline) turn() (err error) {
+	if a.Costly != nil && a.done == nil {
+		a.done, err = a.Costly(a.context(), a.namespace)
 	}
 	return err
 }
@@ -384,8 +359,8 @@ func (a *lazyDeadline) turn(wait func(context.Context, string) (func(), error), 
 // context for a question. Others have the turn while it is asked: nobody knows how long that takes.
 func (a *lazyDeadline) context() context.Context {
 	a.endTurn()
-	if a.cancel == nil && a.limit != nil {
-		a.ctx, a.cancel = a.limit(a.ctx)
+	if a.cancel == nil && a.Deadline != nil {
+		a.ctx, a.cancel = a.Deadline(a.ctx)
 	}
 	return a.ctx
 }
@@ -429,8 +404,7 @@ type Decision struct {
 	facts *facts // nil for a claim without expressions
 	// Class is nil if the claim is unmatched.
 	Class *inventory.Class
-	// Lacks is the field that the schema requires of a claim, and that this one goes without
-	// because it gets no class. It is empty if there is none.
+	// Lacks is the field that the schema requires of a claim, and that this one lacks without a class. It is empty if there is none.
 	Lacks string
 	// Candidates is how many classes the filters left.
 	Candidates int
@@ -439,12 +413,10 @@ type Decision struct {
 	Dropped Dropped
 	DropErr error
 	dropErr *inventory.Class
-	// Unjudged and Skipped count the classes for which no expression was evaluated, because
-	// those for other classes cost too much. The strategy may prefer one that is unjudged to
-	// Class, and none that was skipped.
+	// Unjudged and Skipped count the classes for which no expression was evaluated, because those for other classes cost too much. The
+	// strategy may prefer one that is unjudged to Class, and none that was skipped.
 	Unjudged, Skipped int
-	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where
-	// that is not known.
+	// Usable are some of the classes that a claim that gets none may use, where it may not use all. It is nil where that is not known.
 	Usable []*inventory.Class
 	// Refused are the candidates before Class in the order of the draw.
 	Refused []Refusal
@@ -452,8 +424,7 @@ type Decision struct {
 	answers map[*inventory.Class]*Gate
 	// Made is when the claim got its class, if that is told: see Record.
 	Made time.Time
-	// Took is how long the draw among the known classes took, without the gates, ReadTook
-	// how long it took to read others, and Read what came of that.
+	// Took is how long the draw among the known classes took without the gates, ReadTook the read of others, and Read what came of that.
 	Took, ReadTook time.Duration
 	Read           LiveRead
 }
@@ -469,14 +440,12 @@ func (d *Decision) Drawn() bool {
 	return d.View != nil && d.View.Fault == nil && d.Claim.LeftAlone == "" && len(d.Claim.Problems) == 0
 }
 
-// Denied says that the claim gets no class, and is not to be created without: its kind says
-// so, or the API server would refuse it with less to say.
+// Denied says that the claim is not to be created without a class: its kind says so, or the API server would refuse it with less to say.
 func (d *Decision) Denied() bool {
 	return d.Drawn() && d.Class == nil && !d.Unneeded() && (d.View.Kind.Deny || d.Lacks != "")
 }
 
-// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is
-// nothing to tell.
+// Unneeded reports whether a claim gets no class, does without one, and asked for none: there is nothing to tell.
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
 		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
@@ -518,8 +487,7 @@ func (r Record) String() string {
 
 func (d *Decision) subject() subject { return subject{d.Claim.Claim, d.facts, d.View} }
 
-// Given says that the claim refers to its class already, so there is nothing to write. That
-// is so where claims.when is true for such a claim, too.
+// Given says that the claim refers to its class already, as it may where claims.when is true for such a claim: nothing is to be written.
 func (d *Decision) Given() bool {
 	k, in := d.View.Kind, &d.Claim
 	if d.Class == nil || !k.Decides {
@@ -555,8 +523,7 @@ func (d *Decision) Reason() string {
 	return "MatchingClass"
 }
 
-// DroppedText is how many classes each filter dropped and each gate refused, such as
-// "Cordoned=2,WeightZero=1", for programs.
+// DroppedText is how many classes each filter dropped and each gate refused, such as "Cordoned=2,WeightZero=1", for programs.
 func (d *Decision) DroppedText() string {
 	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
@@ -566,7 +533,7 @@ func IsFull(d *Decision) bool { return d.Drawn() && d.Class == nil && droppedBy(
 
 // droppedBy reports whether the filter with this reason dropped a class.
 func droppedBy(d *Decision, reason string) bool {
-	i := slices.IndexFunc(d.View.Kind.filters, func(f compiledFilter) bool { return f.reason == reason })
+	i := slices.IndexFunc(d.View.Kind.filters, func(f filter) bool { return f.reason == reason })
 	return i >= 0 && d.Dropped[i] > 0
 }
 

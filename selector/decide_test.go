@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -124,8 +126,7 @@ func TestLacks(t *testing.T) {
 				tc.change(k)
 			}
 			view := newView(withPaths(k, PathsCheck{Required: tc.required}), []*inventory.Classes{manyClasses("as.example.org", 1, 1)})
-			d, err := (&Decider{}).Decide(t.Context(), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
-			require.NoError(t, err, tc.reason)
+			d := decided(t, new(Decider), view, view.Kind.Read("team", "db", decode(t, tc.claim)), tc.mode)
 			assert.Equal(t, tc.want, d.Lacks, tc.reason)
 			assert.Equal(t, tc.denied, d.Denied(), tc.reason)
 			if tc.warning != "" {
@@ -151,7 +152,7 @@ func TestViewDefaults(t *testing.T) {
 
 func TestViewLeavesOut(t *testing.T) {
 	const as, bs, cs = "as.example.org", "bs.example.org", "cs.example.org"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		format v1beta1.ReferenceForm
 		all    []string          // the class kinds that are registered, in this order
@@ -159,40 +160,24 @@ func TestViewLeavesOut(t *testing.T) {
 		want   []string          // the class kinds that are offered
 		forms  string            // that would help
 	}{
-		"ReferenceNamesTheKind": {
-			reason: "We should offer several class kinds where the reference can tell them apart",
-			format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs},
-		},
-		"OneKind": {
-			reason: "We should offer one class kind whatever the reference",
-			format: v1beta1.Name, all: []string{as}, want: []string{as},
-		},
-		"FirstByName": {
-			reason: "We should offer the class kind whose name comes first",
-			format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as},
-			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
-		},
+		"ReferenceNamesTheKind": {reason: "We should offer several class kinds where the reference can tell them apart", format: v1beta1.TypedLocalObjectReference, all: []string{as, bs}, want: []string{as, bs}},
+		"OneKind":               {reason: "We should offer one class kind whatever the reference", format: v1beta1.Name, all: []string{as}, want: []string{as}},
+		"FirstByName":           {reason: "We should offer the class kind whose name comes first", format: v1beta1.Name, all: []string{as, bs, cs}, want: []string{as}, forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference"},
 		"Restored": {
-			reason: "We should offer the same where a restore creates them in another order",
-			format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
+			reason: "We should offer the same where a restore creates them in another order", format: v1beta1.LocalObjectReference, all: []string{cs, bs, as}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
-		"KindsAlone": {
-			reason: "We should offer class kinds that the Kind tells apart",
-			format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs},
-		},
+		"KindsAlone": {reason: "We should offer class kinds that the Kind tells apart", format: v1beta1.KindReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as, bs}},
 		"SameKind": {
 			reason: "We should offer the first of those with the same Kind, and all others",
 			format: v1beta1.KindReference, all: []string{cs, bs, as}, kinds: map[string]string{cs: "ClusterClass"}, want: []string{as, cs},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference",
 		},
 		"OtherKinds": {
-			reason: "We should advise the Kind where that is enough",
-			format: v1beta1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
+			reason: "We should advise the Kind where that is enough", format: v1beta1.NamespacedReference, all: []string{as, bs}, kinds: map[string]string{bs: "ClusterClass"}, want: []string{as},
 			forms: "ObjectReference, TypedObjectReference, TypedLocalObjectReference, GroupKindReference, KindReference",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Reference.Form = tc.format
@@ -224,7 +209,7 @@ func TestViewLeavesOut(t *testing.T) {
 }
 
 func TestViewFaultOfAnotherRelease(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		spec   func(*v1beta1.ClaimKindSpec)
 		want   string
@@ -236,12 +221,10 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 			},
 		},
 		"ReferenceForm": {
-			reason: "We should write no reference of another form",
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = "Pointer" },
-			want:   `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
+			reason: "We should write no reference of another form", spec: spec(`{reference: {form: "Pointer"}}`),
+			want: `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			tc.spec(&k.Spec)
@@ -259,7 +242,7 @@ func TestViewFaultOfAnotherRelease(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		names  []string
 		want   string
@@ -267,33 +250,25 @@ func TestList(t *testing.T) {
 		"None": {reason: "We should have nothing to say of nothing"},
 		"Four": {reason: "We should name a few", names: []string{"a", "b", "c", "d"}, want: "a, b, c, d"},
 		"Six":  {reason: "We should count the rest", names: []string{"a", "b", "c", "d", "e", "f"}, want: "a, b, c, d and 2 more"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, List(tc.names), tc.reason)
 		})
 	}
 }
 
-// registered returns, for each claim kind of testdata/registered.yaml, a function that
-// makes a view of classes.
+// registered returns, for each claim kind of testdata/registered.yaml, a function that makes a view of classes.
 func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 	t.Helper()
 	served := map[string]struct { // by the API server
 		schema.GroupVersionKind
 		namespaced bool
 	}{
-		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {
-			schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false,
-		},
-		"rdsinstanceclasses.database.aws.crossplane.io": {
-			schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false,
-		},
-		"databaseclasses.example.org": {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
-		"queueclasses.example.org":    {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
-		"storageclasses.storage.k8s.io": {
-			schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false,
-		},
+		"cloudsqlinstanceclasses.database.gcp.crossplane.io": {schema.GroupVersionKind{Group: "database.gcp.crossplane.io", Version: "v1alpha1", Kind: "CloudSQLInstanceClass"}, false},
+		"rdsinstanceclasses.database.aws.crossplane.io":      {schema.GroupVersionKind{Group: "database.aws.crossplane.io", Version: "v1alpha1", Kind: "RDSInstanceClass"}, false},
+		"databaseclasses.example.org":                        {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "DatabaseClass"}, true},
+		"queueclasses.example.org":                           {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "QueueClass"}, true},
+		"storageclasses.storage.k8s.io":                      {schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}, false},
 	}
 	var classKinds []*inventory.ClassKind
 	views := map[string]func([]map[string]any) *View{}
@@ -343,6 +318,14 @@ func drawn(view *View, claim claim.Claim) []string {
 		}
 	}
 	return names(classes)
+}
+
+// nameOf a class, empty for none.
+func nameOf(c *inventory.Class) string {
+	if c == nil {
+		return ""
+	}
+	return c.String()
 }
 
 func names(classes []*inventory.Class) []string {
@@ -410,6 +393,14 @@ func mustDecide(view *View, c claim.Claim, fresh uint64, now time.Time, mode Mod
 	return decision
 }
 
+// decided is a decision without an error.
+func decided(t *testing.T, d *Decider, view *View, in claim.Intake, mode Mode) Decision {
+	t.Helper()
+	decision, err := d.Decide(t.Context(), view, in, mode)
+	require.NoError(t, err)
+	return decision
+}
+
 func explain(view *View, c claim.Claim, fresh uint64) Explanation {
 	d := Decider{Fresh: func() uint64 { return fresh }}
 	e, err := d.Explain(context.Background(), view, claim.Intake{Claim: c})
@@ -417,4 +408,82 @@ func explain(view *View, c claim.Claim, fresh uint64) Explanation {
 		panic(err)
 	}
 	return e
+}
+
+const (
+	maxWeight = 1_000_000
+
+	defaultAnnotation = "resourceclass.crossplane.io/is-default-class"
+	weightAnnotation  = "resourceclass.crossplane.io/weight"
+)
+
+// newKind is a cluster-scoped ClassKind with the CRD's defaults.
+func newKind(name, kind string, claimKinds ...string) *inventory.ClassKind {
+	k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: crossplaneClassKind()}
+	for _, name := range claimKinds {
+		k.Spec.ClaimKinds = append(k.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: name})
+	}
+	return inventory.NewClassKind(k, schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind), false)
+}
+
+// crossplaneClassKind is the CRD's defaults.
+func crossplaneClassKind() v1beta1.ClassKindSpec {
+	return v1beta1.ClassKindSpec{
+		Default: v1beta1.Source{Annotation: defaultAnnotation},
+		Weight:  v1beta1.Source{Annotation: weightAnnotation},
+	}
+}
+
+// newView makes a view with an index, as an inventory does.
+func newView(kind *ClaimKind, classes []*inventory.Classes) *View {
+	v := NewView(kind, classes)
+	v.MakeIndex()
+	return v
+}
+
+// ownDefaults is a view of this many namespaces. Each has a default class for its own claims.
+func ownDefaults(namespaces int) *View {
+	kind := newKind("as.example.org", "Class", postgres().Name)
+	kind.Namespaced = true
+	classes := make([]*inventory.Class, namespaces)
+	for i := range classes {
+		classes[i] = kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint("team-", i), Name: "gold", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
+	}
+	return newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes)})
+}
+
+var (
+	someKeys   = []string{"a", "b", "c", "d"}
+	someValues = []string{"", "1", "2", "3", "x"}
+)
+
+func randomLabels(random *rand.Rand) labels.Set {
+	set := labels.Set{}
+	for _, key := range someKeys {
+		if random.IntN(3) > 0 {
+			set[key] = someValues[random.IntN(len(someValues))]
+		}
+	}
+	return set
+}
+
+// randomSelector has up to three requirements, of any operator and perhaps of
+// one key, whose values may repeat: an author may write such a list.
+
+// spec changes the spec of a ClaimKind, and specs those of a ClaimKind and of a ClassKind.
+func spec(claims string) func(*v1beta1.ClaimKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec) { unmarshal(claims, s) }
+}
+
+func specs(claims, classes string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
+	return func(s *v1beta1.ClaimKindSpec, k *v1beta1.ClassKindSpec) {
+		unmarshal(claims, s)
+		unmarshal(classes, k)
+	}
+}
+
+func unmarshal(text string, to any) {
+	if err := yaml.UnmarshalStrict([]byte(text), to); err != nil {
+		panic(err)
+	}
 }

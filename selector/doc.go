@@ -1,6 +1,5 @@
-// Package selector chooses the class of a claim. It is only the engine: it knows
-// nothing of admission, of a cluster or of the time, and gets its randomness as an
-// argument. So a decision can be made again, and explained, anywhere.
+// Package selector chooses the class of a claim. It is only the engine: it knows nothing of admission, of a cluster or of the time, and
+// gets its randomness as an argument. So a decision can be made again, and explained, anywhere.
 //
 // # What a claim gets
 //
@@ -14,14 +13,12 @@
 //	                                           one of all classes, where its kind says so
 //	malformed selector                         an error that names the field
 //
-// If a class kind is namespaced, a claim is offered the classes of the namespaces that
-// its ClaimKind says, by default those of its own. No text of a decision, which the
-// claim's author may read, names or counts the others.
+// If a class kind is namespaced, a claim is offered the classes of the namespaces that its ClaimKind says, by default those of its own. No
+// text of a decision, which the claim's author may read, names or counts the others.
 //
-// A field that is null counts as absent, and any other value as set: the empty
-// storageClassName of a PersistentVolumeClaim says that it wants no class. Where the kind
-// says so, an empty reference counts as absent, and what is [Given] of it drops the classes
-// that do not agree.
+// A field that is null counts as absent, and any other value as set: the empty storageClassName of a PersistentVolumeClaim says that it
+// wants no class. Where the kind says so, an empty reference counts as absent, and what is [Given] of it drops the classes that do not
+// agree.
 //
 // The [filters] drop some of these candidates, in their order. Then:
 //
@@ -31,19 +28,14 @@
 //	several                                    Bound to the one that the strategy draws
 //	several, marked default                    the same, and [Decision.Warning] names them
 //
-// A [Gate] may refuse the class that is drawn. Then the next in the order of the draw is
-// the claim's. [Decider] has the whole order.
+// A [Gate] may refuse the class that is drawn. Then the next in the order of the draw is the claim's. [Decider] has the whole order.
 //
 // # The draw
 //
-// Weighted rendezvous hashing (Thaler and Ravishankar 1998, "Using name-based
-// mappings to increase hit rates"; weighted as in Schindelhauer and Schomaker
-// 2005, "Weighted distributed hash tables"): a candidate's key is -ln(u)/weight
-// with u = hash(seed, candidate) in (0,1), and the smallest key wins. With a
-// fresh seed that is weighted random choice; with the claim's identity as seed
-// it is the same draw made reproducible, and a new class takes only the share
-// that is its own. Equal keys go to the class that is first by class kind,
-// namespace and name. LeastClaims draws in this way only among the candidates
-// with the fewest claims, which a [Tally] counts, and RoundRobin among those that
-// have waited longest.
+// Weighted rendezvous hashing (Thaler and Ravishankar 1998, "Using name-based mappings to increase hit rates"; weighted as in Schindelhauer
+// and Schomaker 2005, "Weighted distributed hash tables"): a candidate's key is -ln(u)/weight with u = hash(seed, candidate) in (0,1), and
+// the smallest key wins. With a fresh seed that is weighted random choice; with the claim's identity as seed it is the same draw made
+// reproducible, and a new class takes only the share that is its own. Equal keys go to the class that is first by class kind, namespace and
+// name. LeastClaims draws in this way only among the candidates with the fewest claims, which a [Tally] counts, and RoundRobin among those
+// that have waited longest.
 package selector

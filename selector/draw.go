@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"errors"
 	"math"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -16,71 +15,58 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// filter drops candidates that a claim is offered but may not get. The author of the
-// claim learns how many, and why.
+// filter drops candidates that a claim is offered but may not get. The author of the claim learns how many, and why.
 type filter struct {
-	// reason is one word, for programs. text reads after a number of classes, and after
-	// "is".
+	// reason is one word, for programs. text reads after a number of classes, and after "is".
 	reason, text string
-	// compile returns what the filter does for a kind of claim, nil for nothing.
-	compile func(*ClaimKind) drops
+	// isOf reports whether the filter matters to the claims of a kind. Nil is true of all.
+	isOf  func(*ClaimKind) bool
+	drops drops
 }
 
-// drops reports whether a filter drops a candidate. It does so with an error, too: a class
-// that cannot be judged goes to no claim.
+// drops reports whether a filter drops a candidate. It does so with an error, too: a class that cannot be judged goes to no claim.
 type drops func(subject, *inventory.Class) (bool, error)
 
-// filters run in this order. The first that drops a candidate gives the reason. A class
-// over the limit of labels has none here, so the filters below do not see it. A new filter
-// is a new row.
+// filters run in this order. The first that drops a candidate gives the reason. A class over the limit of labels has none here, so the
+// filters below do not see it. A new filter is a new row.
 var filters = [...]filter{
-	{"TooManyLabels", "over the limit of labels", has(func(c *inventory.Class) bool { return c.TooManyLabels })},
-	{claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says", func(k *ClaimKind) drops {
-		if len(k.Form.Fields) < 2 { // Beside the name, there is nothing to say.
-			return nil
-		}
-		return func(claim subject, c *inventory.Class) (bool, error) {
+	{"TooManyLabels", "over the limit of labels", nil, has(func(c *inventory.Class) bool { return c.TooManyLabels })},
+	{
+		claim.OtherReference, "of another group, kind or namespace than the class reference of the claim says",
+		func(k *ClaimKind) bool { return len(k.Form.Fields) > 1 }, // Beside the name, there is nothing to say.
+		func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.Given != nil && !claim.Given.AgreesWith(c.Target()), nil
+		},
+	},
+	{
+		"NameTooLong", "of a name that is too long for a label",
+		func(k *ClaimKind) bool { return k.ClassRef.IsKey() && k.ClassRef[1] == "labels" },
+		has(func(c *inventory.Class) bool { return len(c.Name) > validation.LabelValueMaxLength }),
+	},
+	{"NotOffered", "not offered by their kind", nil, func(_ subject, c *inventory.Class) (bool, error) {
+		if c.NotOffered && c.OfferErr != nil {
+			return true, errors.New(c.OfferErr.Detail)
 		}
+		return c.NotOffered, nil
 	}},
-	{"NameTooLong", "of a name that is too long for a label", func(k *ClaimKind) drops {
-		if !k.ClassRef.IsKey() || k.ClassRef[1] != "labels" {
-			return nil
-		}
-		return func(_ subject, c *inventory.Class) (bool, error) {
-			return len(c.Name) > validation.LabelValueMaxLength, nil
-		}
-	}},
-	{"NotOffered", "not offered by their kind", func(*ClaimKind) drops {
-		return func(_ subject, c *inventory.Class) (bool, error) {
-			if c.NotOffered && c.OfferErr != nil {
-				return true, errors.New(c.OfferErr.Detail)
-			}
-			return c.NotOffered, nil
-		}
-	}},
-	{reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) drops {
-		if len(k.Precedence) == 0 {
-			return nil
-		}
-		return func(claim subject, c *inventory.Class) (bool, error) {
+	{
+		reasonShadowed, "of a name that means a class of another kind", func(k *ClaimKind) bool { return len(k.Precedence) > 0 },
+		func(claim subject, c *inventory.Class) (bool, error) {
 			return claim.view.isShadowed(claim.Namespace, c), nil
-		}
-	}},
-	{"Terminating", "being deleted", has(func(c *inventory.Class) bool { return c.Terminating })},
-	{reasonCordoned, "cordoned", has(func(c *inventory.Class) bool { return c.Cordoned })},
-	{reasonWeightZero, "of weight 0", func(k *ClaimKind) drops {
-		if !k.Strategy.Weighted {
-			return nil
-		}
-		return func(_ subject, c *inventory.Class) (bool, error) { return c.Weight == 0, nil }
-	}},
-	{reasonFull, "full", func(k *ClaimKind) drops {
-		if !k.Limited {
-			return nil
-		}
-		return func(claim subject, c *inventory.Class) (bool, error) { return !k.hasRoom(claim.Claim, c), nil }
-	}},
+		},
+	},
+	{"Terminating", "being deleted", nil, has(func(c *inventory.Class) bool { return c.Terminating })},
+	{reasonCordoned, "cordoned", nil, has(func(c *inventory.Class) bool { return c.Cordoned })},
+	{
+		reasonWeightZero, "of weight 0", func(k *ClaimKind) bool { return k.Strategy.Weighted },
+		has(func(c *inventory.Class) bool { return c.Weight == 0 }),
+	},
+	{
+		reasonFull, "full", func(k *ClaimKind) bool { return k.Limited },
+		func(claim subject, c *inventory.Class) (bool, error) {
+			return !claim.view.Kind.hasRoom(claim.Claim, c), nil
+		},
+	},
 }
 
 const (
@@ -90,17 +76,9 @@ const (
 	reasonFull       = "Full"
 )
 
-// has makes the filter of a property of classes that matters to all claims.
-func has(property func(*inventory.Class) bool) func(*ClaimKind) drops {
-	return func(*ClaimKind) drops {
-		return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
-	}
-}
-
-// compiledFilter is a filter for the claims of one kind.
-type compiledFilter struct {
-	reason, text string
-	drops        drops
+// has drops the classes that have a property.
+func has(property func(*inventory.Class) bool) drops {
+	return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
 }
 
 // maxFilters is how many filters a kind may have: those of the table, one for each of its fits
@@ -109,8 +87,7 @@ const maxFilters = 32
 
 var _ [maxFilters - len(filters)]struct{}
 
-// Dropped counts the candidates that each filter of a kind dropped. It is an array
-// because a claim allocates no memory for what it does not get.
+// Dropped counts the candidates that each filter dropped. It is an array: a claim allocates no memory for what it does not get.
 type Dropped [maxFilters]int32
 
 // policy says how one of the classes for a claim is chosen, and what becomes of it without.
@@ -126,7 +103,7 @@ type policy struct {
 	// Use is whose right to use a class counts; empty, every claim may have every class.
 	Use v1beta1.UseSubject
 	// filters. The first of them, as many as free, evaluate no expression.
-	filters []compiledFilter
+	filters []filter
 	free    int
 }
 
@@ -148,8 +125,7 @@ func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
 	return k.Spec.Classes.Use.Subject
 }
 
-// UserOf is whose right to use a class counts for a claim, nil if every claim may have every class. Of a requester
-// who is not known any more, it is the namespace.
+// UserOf is whose right to use a class counts for a claim, nil if none does: the namespace's where the requester is not known any more.
 func (p *policy) UserOf(c claim.Claim) *access.Subject {
 	switch {
 	case p.Use == "":
@@ -162,23 +138,12 @@ func (p *policy) UserOf(c claim.Claim) *access.Subject {
 
 func (p *policy) drawsAfresh(c claim.Claim) bool { return p.freshSeeds || c.Name == "" }
 
-// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or
-// the kind asks for that.
+// Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or the kind asks for that.
 func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 	if k.drawsAfresh(c) {
 		return fresh
 	}
 	return inventory.Hash(k.Name, c.Namespace, c.Name)
-}
-
-// compileFilters for the claims of a kind.
-func (k *ClaimKind) compileFilters() {
-	for _, f := range filters {
-		if drops := f.compile(k); drops != nil {
-			k.filters = append(k.filters, compiledFilter{f.reason, f.text, drops})
-		}
-	}
-	k.compileFits()
 }
 
 // judges reports whether there are filters that evaluate expressions.
@@ -209,30 +174,21 @@ type Strategy struct {
 	Weighted bool
 	// Counted strategies need to know how many claims each class has: see ClaimKind.Tally.
 	Counted bool
-	// Depends names what the draw depends on besides the claim and its candidates, which
-	// is why nobody can repeat it elsewhere. It is empty if there is nothing.
+	// Depends names what the draw depends on besides the claim and its candidates, so that nobody can repeat it; empty if nothing.
 	Depends string
-	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and
-	// within it the smallest key.
+	// place of a candidate, given a uniform u in (0,1). The highest rank wins, and within it the smallest key.
 	place func(u float64, weight int64) (rank int64, key float64)
-	// newMemory makes the memory of a strategy that depends on its earlier decisions. The
-	// memory then ranks the candidates. It is nil for other strategies.
+	// newMemory makes the memory of a strategy that depends on its earlier decisions, which then ranks the candidates. Nil is for others.
 	newMemory func(*ClaimKind) memory
 }
 
-// memory is what a strategy remembers of its decisions on the claims of one kind. Many
-// goroutines use it at once.
+// memory is what a strategy remembers of its decisions on the claims of one kind. Many goroutines use it at once.
 type memory interface {
-	// rank of a class for a claim of this namespace. The draw is among the classes with
-	// the highest.
+	// rank of a class for a claim of this namespace. The draw is among the classes with the highest.
 	rank(namespace string, c *inventory.Class) int64
-	// commit remembers that a claim gets a class, at this time, beside what a Tally counts. It returns false if the
-	// class no longer has this rank: the caller then chooses again.
-	commit(claim claim.Claim, c *inventory.Class, rank int64, now time.Time) bool
+	// commit remembers that a claim gets a class. It returns false if the class no longer has this rank: the caller then chooses again.
+	commit(c *inventory.Class, rank int64) bool
 }
-
-// Counts reports whether the claims of a kind are counted by class.
-func (k *ClaimKind) Counts() bool { return k.Strategy.Counted || k.Limited }
 
 // byWeight gives shares that are proportional to the weights.
 func byWeight(u float64, weight int64) (rank int64, key float64) {
@@ -263,56 +219,53 @@ var strategies = map[v1beta1.Strategy]Strategy{
 	},
 }
 
-// each visits the classes that a claim asks for and is offered, before the filters.
-func (v *View) each(claim subject, visit func(*inventory.Class)) {
-	if asked := v.Kind.Asks(claim.Claim); asked == nil {
-		v.eachDefault(claim, func(c *inventory.Class, _ int8) { visit(c) })
-	} else if claim.facts == nil {
-		v.Each(claim.Namespace, asked, nil, visit)
-	} else {
-		v.Each(claim.Namespace, asked, claim.facts.values, visit)
+// each visits the classes that a claim asks for and is offered, before the filters, with their seat: see candidate.
+func (v *View) each(claim subject, visit func(c *inventory.Class, seat int8)) {
+	asked := v.Kind.Asks(claim.Claim)
+	if asked == nil {
+		v.eachDefault(claim, visit)
+		return
 	}
+	var values inventory.Values
+	if claim.facts != nil {
+		values = claim.facts.values
+	}
+	v.Each(claim.Namespace, asked, values, func(c *inventory.Class) { visit(c, 0) })
 }
 
-// eachDefault visits the default classes of the claim's own namespace and partition. If none
-// of them is left after dropping, it also visits those of the next seat: for partitions
-// without a default, then for all namespaces, in both ways. Where a claim may not use all classes, it
-// visits those of all seats, because a default that the claim may not use is none for it.
+// eachDefault visits the default classes of the claim's own namespace and partition. If none of them is left after dropping, it also visits
+// those of the next seat: for partitions without a default, then for all namespaces, in both ways. Where a claim may not use all classes,
+// it visits those of all seats, because a default that the claim may not use is none for it.
 func (v *View) eachDefault(claim subject, visit func(c *inventory.Class, seat int8)) {
-	partition := ""
+	namespace, partition := "", ""
+	if v.Kind.Own() {
+		namespace = claim.Namespace
+	}
 	if claim.facts != nil {
 		partition = claim.facts.partition
 	}
 	left, seat := false, int8(0)
-	each := func(namespace, partition string) {
-		v.EachDefaultOf(namespace, partition, func(c *inventory.Class) {
+	for i, of := range [...][2]string{{namespace, partition}, {namespace, ""}, {"", partition}, {"", ""}} {
+		if left || i%2 == 1 && partition == "" || i > 1 && namespace == "" { // The last two: it is one of those before.
+			continue
+		}
+		v.EachDefaultOf(of[0], of[1], func(c *inventory.Class) {
 			if !left && v.Kind.Use == "" {
 				i, _ := v.Kind.firstDrop(claim, c)
 				left = i < 0
 			}
 			visit(c, seat)
 		})
-		seat++
-	}
-	if claim.Namespace != "" && v.Kind.Own() {
-		each(claim.Namespace, partition)
-		if !left && partition != "" {
-			each(claim.Namespace, "")
+		if v.Kind.Use != "" {
+			seat++
 		}
-	}
-	if !left {
-		each("", partition)
-	}
-	if !left && partition != "" {
-		each("", "")
 	}
 }
 
 // candidate of a draw.
 type candidate struct {
 	class *inventory.Class
-	// seat of a default class, where a claim may not use all classes: it comes before the others. unlikely says that
-	// no role allows the claim to use the class.
+	// seat of a default class, where a claim may not use all: the first is preferred. No role allows the claim to use one that is unlikely.
 	seat     int8
 	unlikely bool
 	rank     int64
@@ -331,9 +284,8 @@ func (a candidate) before(b candidate) bool {
 		a.rank == b.rank && (a.key < b.key || a.key == b.key && inventory.Compare(a.class, b.class) < 0)
 }
 
-// order gives the candidates of a claim in the order of its kind's strategy. It is lazy:
-// nearly every claim gets the first, so only that one is kept at first. To go down the
-// order is to draw with the same odds among those that are left.
+// order gives the candidates of a claim in the order of its kind's strategy. It is lazy: nearly every claim gets the first, so only that
+// one is kept at first. To go down the order is to draw with the same odds among those that are left.
 type order struct {
 	view  *View
 	claim subject
@@ -344,30 +296,17 @@ type order struct {
 	rest *candidateHeap
 }
 
-// each visits the classes, and where they stand among the defaults.
-func (o *order) each(visit func(c *inventory.Class, seat int8)) {
-	if o.view.Kind.Use != "" && o.view.Kind.Asks(o.claim.Claim) == nil {
-		o.view.eachDefault(o.claim, visit)
-		return
-	}
-	o.view.each(o.claim, func(c *inventory.Class) { visit(c, 0) })
-}
-
-// first candidate, without a class if there is none. The decision learns how many there
-// are, and what was dropped.
+// first candidate, without a class if there is none. The decision learns how many there are, and what was dropped.
 func (o *order) first(decision *Decision) (best candidate) {
 	var unjudged []candidate
 	kind, facts := o.view.Kind, o.claim.facts
-	o.each(func(c *inventory.Class, seat int8) {
-		switch {
-		case kind.judges() && facts != nil && facts.budget.Left < v1beta1.MaxExpressionCost/2: // The rest is for those that matter.
-			if filter, err := kind.firstFreeDrop(o.claim, c); filter < 0 {
-				unjudged = append(unjudged, o.place(c, seat))
-			} else {
-				decision.drop(filter, c, err)
-			}
-		default:
+	o.view.each(o.claim, func(c *inventory.Class, seat int8) {
+		if !kind.judges() || facts == nil || facts.budget.Left >= v1beta1.MaxExpressionCost/2 {
 			best = o.better(decision, best, c, seat)
+		} else if filter, err := kind.firstFreeDrop(o.claim, c); filter >= 0 {
+			decision.drop(filter, c, err)
+		} else { // The rest of the budget is for those that matter.
+			unjudged = append(unjudged, o.place(c, seat))
 		}
 	})
 	if len(unjudged) > 0 {
@@ -400,7 +339,7 @@ func (o *order) next(decision *Decision, refused *inventory.Class) candidate {
 		if f := o.claim.facts; f != nil {
 			f.budget.Left = max(f.budget.Left, v1beta1.MaxExpressionCost/2)
 		}
-		o.each(func(c *inventory.Class, seat int8) {
+		o.view.each(o.claim, func(c *inventory.Class, seat int8) {
 			filter, err := kind.firstFreeDrop(o.claim, c)
 			if filter < 0 && kind.judges() && !inOrder {
 				filter, err = kind.judge(o.claim, c)
@@ -443,8 +382,8 @@ func (o *order) place(c *inventory.Class, seat int8) candidate {
 	switch {
 	case kind.memory != nil:
 		rank = kind.memory.rank(o.claim.Namespace, c)
-	case kind.Score != nil:
-		rank = o.claim.facts.judgedRank(c) // A class without one is dropped.
+	case kind.Score != nil && o.claim.facts.ranked == c: // A class that is judged later has no rank yet.
+		rank = o.claim.facts.lastRank
 	}
 	return candidate{c, seat, o.granted != nil && !o.view.likely(o.granted, o.claim.Namespace, c), rank, key}
 }
@@ -467,9 +406,8 @@ func (h *candidateHeap) Pop() any {
 	return c
 }
 
-// uniform returns a number in (0,1), without both ends, that depends on every bit of
-// both arguments. It is the finalizer of SplitMix64 (Steele, Lea and Flood 2014,
-// "Fast splittable pseudorandom number generators"), once for each.
+// uniform returns a number in (0,1), without both ends, that depends on every bit of both arguments. It is the finalizer of SplitMix64
+// (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), once for each.
 func uniform(seed, hash uint64) float64 {
 	const bits = 52 // One more, and adding a half would round the largest up to 1.
 	return (float64(mix(mix(seed)^hash)>>(64-bits)) + 0.5) / (1 << bits)

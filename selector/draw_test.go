@@ -33,7 +33,7 @@ var gold = labels.SelectorFromSet(labels.Set{"tier": "gold"})
 // A controller per class kind cannot meet this demand: a class's share must not
 // depend on how many of its own kind match, nor on how many do not.
 func TestDrawIsFair(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		seed     v1beta1.Seed
 		strategy v1beta1.Strategy
@@ -42,12 +42,9 @@ func TestDrawIsFair(t *testing.T) {
 		"SeededByRequest":   {reason: "We should give each class a tenth of the requests", seed: v1beta1.SeedRequest, strategy: v1beta1.WeightedRandom},
 		"Random":            {reason: "We should give each class a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.Random},
 		"HeaviestOfTheSame": {reason: "We should give each of ten ties a tenth of the claims", seed: v1beta1.SeedClaim, strategy: v1beta1.HighestWeight},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Choice.Seed, k.Spec.Choice.Strategy = tc.seed, tc.strategy
-			view := newView(NewClaimKind(k), []*inventory.Classes{
+			view := newView(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Choice.Seed, s.Choice.Strategy = tc.seed, tc.strategy }), []*inventory.Classes{
 				manyClasses("as.example.org", 200, 6), manyClasses("bs.example.org", 90, 3), manyClasses("cs.example.org", 10, 1),
 			})
 			require.Equal(t, 300, view.Len())
@@ -61,50 +58,31 @@ func TestDrawIsFair(t *testing.T) {
 }
 
 func TestDrawFollowsWeights(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		strategy v1beta1.Strategy
 		weights  map[string]int64
 		want     map[string]float64 // shares, which add up to 1
 	}{
 		"WeightedRandom": {
-			reason:   "We should give shares proportional to the weights, across class kinds",
-			strategy: v1beta1.WeightedRandom,
-			weights:  map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
-			want:     map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
+			reason: "We should give shares proportional to the weights, across class kinds", strategy: v1beta1.WeightedRandom, weights: map[string]int64{"as/one": 1, "bs/three": 3, "cs/six": 6},
+			want: map[string]float64{"as/one": 0.1, "bs/three": 0.3, "cs/six": 0.6},
 		},
 		"WeightedRandomWithinAKind": {
-			reason:   "We should give shares proportional to the weights, within a class kind",
-			strategy: v1beta1.WeightedRandom,
-			weights:  map[string]int64{"as/one": 100, "as/three": 300, "as/six": 600},
-			want:     map[string]float64{"as/one": 0.1, "as/three": 0.3, "as/six": 0.6},
+			reason: "We should give shares proportional to the weights, within a class kind", strategy: v1beta1.WeightedRandom,
+			weights: map[string]int64{"as/one": 100, "as/three": 300, "as/six": 600}, want: map[string]float64{"as/one": 0.1, "as/three": 0.3, "as/six": 0.6},
 		},
 		"WeightedRandomExtremes": {
-			reason:   "We should give next to nothing to a millionth, and nothing to 0",
-			strategy: v1beta1.WeightedRandom,
-			weights:  map[string]int64{"as/one": 1_000_000, "as/two": 1_000_000, "bs/none": 0},
-			want:     map[string]float64{"as/one": 0.5, "as/two": 0.5},
+			reason: "We should give next to nothing to a millionth, and nothing to 0", strategy: v1beta1.WeightedRandom,
+			weights: map[string]int64{"as/one": 1_000_000, "as/two": 1_000_000, "bs/none": 0}, want: map[string]float64{"as/one": 0.5, "as/two": 0.5},
 		},
 		"HighestWeight": {
-			reason:   "We should take the heaviest alone, with equal shares among ties",
-			strategy: v1beta1.HighestWeight,
-			weights:  map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/heavy": 5, "cs/none": 0},
-			want:     equalShares("as/heavy", "bs/heavy", "cs/heavy"),
+			reason: "We should take the heaviest alone, with equal shares among ties", strategy: v1beta1.HighestWeight,
+			weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/heavy": 5, "cs/none": 0}, want: equalShares("as/heavy", "bs/heavy", "cs/heavy"),
 		},
-		"HighestWeightAlone": {
-			reason:   "We should take the one heaviest for every claim",
-			strategy: v1beta1.HighestWeight,
-			weights:  map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000},
-			want:     equalShares("bs/heavy"),
-		},
-		"Random": {
-			reason:   "We should ignore weights, 0 among them",
-			strategy: v1beta1.Random,
-			weights:  map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0},
-			want:     equalShares("as/one", "as/thousand", "bs/none"),
-		},
-	}
-	for name, tc := range cases {
+		"HighestWeightAlone": {reason: "We should take the one heaviest for every claim", strategy: v1beta1.HighestWeight, weights: map[string]int64{"as/light": 999_999, "bs/heavy": 1_000_000}, want: equalShares("bs/heavy")},
+		"Random":             {reason: "We should ignore weights, 0 among them", strategy: v1beta1.Random, weights: map[string]int64{"as/one": 1, "as/thousand": 1000, "bs/none": 0}, want: equalShares("as/one", "as/thousand", "bs/none")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Choice.Strategy = tc.strategy
@@ -160,35 +138,19 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 		weights[name] = weight
 		return weights
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason        string
 		before, after map[string]int64
 		class         string
 		share         float64 // of the claims that move
 		away          bool    // from the class, rather than to it
 	}{
-		"Added": {
-			reason: "We should move to a new class its own share, and nothing else",
-			before: ten(), after: with("ds/new", 1), class: "ds/new", share: 1.0 / 11,
-		},
-		"AddedHeavy": {
-			reason: "We should move to a new class its own share, and nothing else",
-			before: ten(), after: with("as/new", 10), class: "as/new", share: 0.5,
-		},
-		"Removed": {
-			reason: "We should move the claims of the class that is gone, and no others",
-			before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true,
-		},
-		"Raised": {
-			reason: "We should move to a class what its weight gains, and nothing else",
-			before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10,
-		},
-		"Drained": {
-			reason: "We should move the claims of a class of weight 0, and no others",
-			before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true,
-		},
-	}
-	for name, tc := range cases {
+		"Added":      {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("ds/new", 1), class: "ds/new", share: 1.0 / 11},
+		"AddedHeavy": {reason: "We should move to a new class its own share, and nothing else", before: ten(), after: with("as/new", 10), class: "as/new", share: 0.5},
+		"Removed":    {reason: "We should move the claims of the class that is gone, and no others", before: with("bs/old", 1), after: ten(), class: "bs/old", share: 1.0 / 11, away: true},
+		"Raised":     {reason: "We should move to a class what its weight gains, and nothing else", before: ten(), after: with("as/class-0", 6), class: "as/class-0", share: 6.0/15 - 1.0/10},
+		"Drained":    {reason: "We should move the claims of a class of weight 0, and no others", before: ten(), after: with("as/class-0", 0), class: "as/class-0", share: 0.1, away: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := weighed(postgres(), tc.before), weighed(postgres(), tc.after)
 			moved := 0
@@ -210,8 +172,7 @@ func TestDrawMovesNoMoreThanItMust(t *testing.T) {
 	}
 }
 
-// Names that people and StatefulSets give differ in a digit or two. The class of one
-// claim must say nothing about the class of the next.
+// Names that people and StatefulSets give differ in a digit or two. The class of one claim must say nothing about the class of the next.
 func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 	weights := map[string]int64{}
 	for i := range 10 {
@@ -233,15 +194,14 @@ func TestDrawsOfSimilarNamesAreIndependent(t *testing.T) {
 func TestDrawBreaksTies(t *testing.T) {
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	first := &inventory.Class{Kind: as, Namespace: "a", Name: "a", Weight: 1}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		other  *inventory.Class
 	}{
 		"Kind":      {reason: "We should take the first class kind", other: &inventory.Class{Kind: bs, Namespace: "a", Name: "a", Weight: 1}},
 		"Namespace": {reason: "We should take the first namespace", other: &inventory.Class{Kind: as, Namespace: "b", Name: "a", Weight: 1}},
 		"Name":      {reason: "We should take the first name", other: &inventory.Class{Kind: as, Namespace: "a", Name: "b", Weight: 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			d := order{view: &View{Kind: NewClaimKind(postgres())}}
 			a, b := d.place(first, 0), d.place(tc.other, 0) // Both have the hash 0.
@@ -307,8 +267,7 @@ func equalShares(classes ...string) map[string]float64 {
 	return shares
 }
 
-// assertShares is Pearson's chi-square test at p = 0.001: one in a thousand sets of
-// seeds would fail it although the draw is right.
+// assertShares is Pearson's chi-square test at p = 0.001: one in a thousand sets of seeds would fail it although the draw is right.
 func assertShares(t *testing.T, got map[string]int, shares map[string]float64, reason string) {
 	t.Helper()
 	critical := map[int]float64{0: 0, 1: 10.828, 2: 13.816, 9: 27.877, 99: 148.230} // by degrees of freedom
@@ -472,8 +431,7 @@ func assertShort(t *testing.T, errs field.ErrorList) {
 	}
 }
 
-// allocating is how many bytes a function allocates with empty sync.Pools: the least of
-// several runs, because others allocate, too.
+// allocating is how many bytes a function allocates with empty sync.Pools: the least of several runs, because others allocate, too.
 func allocating(f func()) uint64 {
 	least := ^uint64(0)
 	var before, after runtime.MemStats
@@ -497,8 +455,7 @@ func TestSelectorLimits(t *testing.T) {
 	expressions := func(n, values int) string {
 		return selecting(`{"matchExpressions":[` + elements(n, `{"key":"a%d","operator":"In","values":[`+elements(values, `"v"`)+`]}`) + `]}`)
 	}
-	// long is a selector of n bytes. Nearly all of them are values of 300 bytes, which are
-	// invalid.
+	// long is a selector of n bytes. Nearly all of them are values of 300 bytes, which are invalid.
 	long := func(n int) string {
 		values := strings.Repeat(`"`+strings.Repeat("b", 300)+`",`, 53)
 		selector := `{"matchExpressions":[{"key":"a","operator":"In","values":[` + values + `"%s"]}]}`
@@ -529,10 +486,7 @@ func TestSelectorLimits(t *testing.T) {
 		"OneComparisonMore": {reason: "We should count comparisons.", claim: annotating(elements(9, "a%d<1")), want: []fieldFailed{{inAnnotation, tooMany}}, text: "Too many: 9: must have at most 8 comparisons"},
 		"LongText":          {reason: "We should not parse a longer text.", claim: annotating("a" + strings.Repeat(" ", 16<<10)), want: []fieldFailed{{inAnnotation, tooLong}}, text: "has 16385 bytes"},
 		"LongerText":        {reason: "We should not read a longer text.", claim: annotating(strings.Repeat("a", 1<<20)), want: []fieldFailed{{inAnnotation, tooLong}}, text: "has more than 16384 bytes"},
-		"MostErrors": {
-			reason: "We should tell ten errors.", claim: selecting(`{"matchExpressions":[` + elements(10, `{"key":"a%d","operator":"Foo"}`) + `]}`),
-			want: failures(10, "spec.classSelector.matchExpressions[%d].operator"), text: "matchExpressions[9].operator",
-		},
+		"MostErrors":        {reason: "We should tell ten errors.", claim: selecting(`{"matchExpressions":[` + elements(10, `{"key":"a%d","operator":"Foo"}`) + `]}`), want: failures(10, "spec.classSelector.matchExpressions[%d].operator"), text: "matchExpressions[9].operator"},
 		"MoreErrors": {
 			reason: "We should say that there are more than we tell.", claim: selecting(`{"matchExpressions":[` + elements(64, `{"key":"a%d","operator":"Foo"}`) + `]}`),
 			want: append(failures(9, "spec.classSelector.matchExpressions[%d].operator"), fieldFailed{inField, field.ErrorTypeForbidden}), text: "there are more errors than these 9",

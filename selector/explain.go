@@ -24,11 +24,9 @@ import (
 // Explanation is a decision with its reasons. explain prints it as JSON.
 type Explanation struct {
 	Decision Decision `json:"-"`
-	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the
-	// result of one draw.
+	// Reproducible reports whether the same claim gets the same class every time. Otherwise, the class is the result of one draw.
 	Reproducible bool `json:"reproducible"`
-	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every
-	// claim may have every class.
+	// UsableBy is whose right to use the candidates was asked about, such as: namespace "team". It is empty where every claim may have all.
 	UsableBy string `json:"usableBy,omitempty"`
 
 	// BindWhen is what the expression of the ClaimKind says of the claim, as are SelectorFrom of a claim without
@@ -84,8 +82,7 @@ type Candidate struct {
 	Odds Odds `json:"odds,omitzero"`
 }
 
-// Odds of a candidate are exactly Share in Total. An int64 holds the sum of 9 * 10^12
-// of the greatest weights: there are never so many classes.
+// Odds of a candidate are exactly Share in Total: no view has so many classes that the sum of their weights exceeds an int64.
 type Odds struct {
 	Share int64 `json:"share"`
 	Total int64 `json:"total"`
@@ -109,8 +106,7 @@ type Drop struct {
 	Reason string `json:"reason"`
 	// Text reads after "is".
 	Text string `json:"message"`
-	// Expression that is not true of the class, a term of what the registration says, and what it saw; empty where
-	// no expression dropped the class.
+	// Expression that is not true of the class, a term of the registration, and what it saw; empty where none dropped the class.
 	Expression string           `json:"expression,omitempty"`
 	Saw        []expression.Saw `json:"saw,omitempty"`
 }
@@ -122,8 +118,7 @@ type NearMiss struct {
 	Unmet     Requirement      `json:"unmet"`
 	// Value of the class's label; nil if it has no such label.
 	Value *string `json:"value,omitempty"`
-	// Drop is why the claim could not get the class even if it met the requirement; nil if it could. Gates are asked about
-	// the nearest MaxRefusals of all.
+	// Drop is why the claim could not get the class even so; nil if it could. Gates are asked about the nearest MaxRefusals of all.
 	Drop *Drop `json:"dropped,omitempty"`
 }
 
@@ -137,10 +132,9 @@ type Requirement struct {
 	Text string `json:"text"`
 }
 
-// Explain decides without any effect, and gathers the reasons: it looks at every class
-// that the claim is offered. It says nothing about other classes, which the claim's
-// author may not be allowed to know. It has no reasons for a claim that is left alone or
-// has problems. It asks the gates about every candidate, several at once.
+// Explain decides without any effect, and gathers the reasons: it looks at every class that the claim is offered. It says nothing about
+// other classes, which the claim's author may not be allowed to know. It has no reasons for a claim that is left alone or has problems. It
+// asks the gates about every candidate, several at once.
 func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Explanation, err error) {
 	if e.Decision, err = d.Decide(ctx, v, in, Explain); err == nil {
 		e.addFacts(in)
@@ -151,38 +145,30 @@ func (d *Decider) Explain(ctx context.Context, v *View, in claim.Intake) (e Expl
 	if user := v.Kind.UserOf(e.Decision.Claim.Claim); user != nil && d.isGated(v.Kind) {
 		e.UsableBy = user.String()
 	}
-	asked := map[*inventory.Class]bool{}
 	if e.Decision.facts != nil { // The decision had its budget. Its reasons are evaluated several times.
 		e.Decision.facts.budget.Left = math.MaxUint64
 	}
-	e.addCandidates(asked)
-	e.addUnequal(asked)
+	e.addOthers(e.addCandidates())
 	e.addUnserving()
-	if e.Decision.asks() == nil {
-		e.addDefaults(asked)
-	}
 	slices.SortFunc(e.Dropped, func(a, b Drop) int { return inventory.Compare(a.Class, b.Class) })
-	v.Kind.Strategy.setOdds(e.Candidates, e.score())
-	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), inventory.Compare(a.Class, b.Class))
-	})
-	e.Reproducible = e.certain() || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(in.Claim)
-	if e.Decision.asks() != nil {
-		e.addMisses(asked)
-		err = d.addMissRefusals(ctx, &e)
-	}
 	for i := range e.Dropped {
 		e.Dropped[i].ClassName = NameOf(e.Dropped[i].Class)
 	}
-	return e, err
+	e.setOdds()
+	slices.SortFunc(e.Candidates, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(b.Odds.Share, a.Odds.Share), inventory.Compare(a.Class, b.Class))
+	})
+	isCertain := len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total
+	e.Reproducible = isCertain || v.Kind.Strategy.Depends == "" && !v.Kind.drawsAfresh(in.Claim)
+	return e, d.addMissRefusals(ctx, &e)
 }
 
-// addCandidates adds what the claim asks for. Where it may not use all classes, it has defaults of all seats: those of the
+// addCandidates adds what the claim asks for, and returns it. Where it may not use all classes, it has defaults of all seats: those of the
 // first seat with one that it may use are its candidates.
-func (e *Explanation) addCandidates(asked map[*inventory.Class]bool) {
+func (e *Explanation) addCandidates() (asked map[*inventory.Class]bool) {
+	asked = map[*inventory.Class]bool{}
 	seats, first := map[*inventory.Class]int8{}, int8(math.MaxInt8)
-	all := order{view: e.Decision.View, claim: e.Decision.subject()}
-	all.each(func(c *inventory.Class, seat int8) {
+	e.Decision.View.each(e.Decision.subject(), func(c *inventory.Class, seat int8) {
 		asked[c] = true
 		if drop := e.Decision.drops(c); drop != nil {
 			e.Dropped = append(e.Dropped, *drop)
@@ -197,6 +183,7 @@ func (e *Explanation) addCandidates(asked map[*inventory.Class]bool) {
 		}
 		return seats[c.Class] > first
 	})
+	return asked
 }
 
 // askAll asks the gates about all candidates, which costs the decision nothing of its budget.
@@ -206,7 +193,7 @@ func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (
 		f.budget.Left = math.MaxUint64
 	}
 	var candidates []*inventory.Class
-	o.each(func(c *inventory.Class, _ int8) {
+	o.view.each(o.claim, func(c *inventory.Class, _ int8) {
 		if i, _ := o.view.Kind.firstDrop(o.claim, c); i < 0 {
 			candidates = append(candidates, c)
 		}
@@ -215,8 +202,7 @@ func (d *Decider) askAll(deadline *lazyDeadline, o *order, decision *Decision) (
 	return err
 }
 
-// answers of the gates about classes: for each, the first that refuses it, nil if none does. As many are asked at once as
-// claims of one namespace may ask.
+// answers of the gates about classes: for each, the first that refuses it, or nil. As many are asked at once as one namespace may ask.
 func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []*inventory.Class) (map[*inventory.Class]*Gate, error) {
 	gates := make([]*Gate, len(about))
 	group, ctx := errgroup.WithContext(ctx)
@@ -237,102 +223,115 @@ func (d *Decider) answers(ctx context.Context, v *View, in claim.Claim, about []
 	return answers, nil
 }
 
+// newDrop by a filter or a fit. An error says why an expression has no result.
+func newDrop(c *inventory.Class, reason, text string, err error) *Drop {
+	if failed := (*fitError)(nil); errors.As(err, &failed) { // Its expression is shown beside it.
+		err = failed.err
+	}
+	if err != nil {
+		text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
+	}
+	return &Drop{Class: c, Reason: reason, Text: text}
+}
+
 // drops says why the claim may not get a class, nil if it may.
 func (d *Decision) drops(c *inventory.Class) *Drop {
-	if i, err := d.View.Kind.firstDrop(d.subject(), c); i >= 0 {
-		f := &d.View.Kind.filters[i]
-		drop := &Drop{Class: c, Reason: f.reason, Text: f.text}
-		drop.addError(err)
-		drop.addExpression(d.View.Kind, d.facts)
-		if f.reason == reasonFull {
-			drop.Text = d.View.Kind.fullText(d.Claim.Claim, c)
+	kind := d.View.Kind
+	if i, err := kind.firstDrop(d.subject(), c); i >= 0 {
+		drop := newDrop(c, kind.filters[i].reason, kind.filters[i].text, err)
+		drop.addExpression(kind, d.facts)
+		if drop.Reason == reasonFull {
+			drop.Text = kind.fullText(d.Claim.Claim, c)
 		}
 		return drop
 	}
-	if gate := d.answers[c]; gate != nil {
-		return &Drop{Class: c, Reason: gate.Reason, Text: gate.Text}
+	return d.answers[c].drops(c)
+}
+
+// drops is why a class is none for the claim if the gate refuses it, nil of a nil gate.
+func (g *Gate) drops(c *inventory.Class) *Drop {
+	if g == nil {
+		return nil
 	}
-	return nil
+	return &Drop{Class: c, Reason: g.Reason, Text: g.Text}
 }
 
-// certain says that every draw ends the same.
-func (e *Explanation) certain() bool {
-	return len(e.Candidates) <= 1 || e.Candidates[0].Odds.Total > 0 && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total
-}
-
-// setOdds derives the odds from how the strategy places a candidate. One with the
-// highest rank wins. There, the key is -ln(u) divided by the candidate's share, so
-// u = 1/2 gives the share, a whole number.
-func (s Strategy) setOdds(candidates []Candidate, score func(*inventory.Class) int64) {
-	if s.Depends != "" {
+// setOdds derives the odds from how the strategy places a candidate. One with the highest rank wins. There, the key is -ln(u) divided by
+// the candidate's share, so u = 1/2 gives the share, a whole number.
+func (e *Explanation) setOdds() {
+	kind := e.Decision.View.Kind
+	if kind.Strategy.Depends != "" {
 		return
 	}
 	var total, highest int64
-	ranks := make([]int64, len(candidates))
-	for i := range candidates {
-		rank, key := s.place(0.5, candidates[i].Class.Weight)
-		if score != nil {
-			rank = score(candidates[i].Class)
+	ranks := make([]int64, len(e.Candidates))
+	for i := range e.Candidates {
+		c := &e.Candidates[i]
+		rank, key := kind.Strategy.place(0.5, c.Class.Weight)
+		if kind.Score != nil {
+			rank, _ = e.Decision.facts.rank(kind, c.Class)
 		}
 		if i == 0 || rank > highest {
 			total, highest = 0, rank
 		}
 		ranks[i] = rank
 		if rank == highest {
-			candidates[i].Odds.Share = int64(math.Round(math.Ln2 / key))
-			total += candidates[i].Odds.Share
+			c.Odds.Share = int64(math.Round(math.Ln2 / key))
+			total += c.Odds.Share
 		}
 	}
-	for i := range candidates {
+	for i := range e.Candidates {
 		if ranks[i] < highest {
-			candidates[i].Odds.Share = 0
+			e.Candidates[i].Odds.Share = 0
 		}
-		candidates[i].Odds.Total = total
+		e.Candidates[i].Odds.Total = total
 	}
 }
 
-// addDefaults adds the defaults of all namespaces if the claim's namespace has its own,
-// and counts the classes that are not default.
-func (e *Explanation) addDefaults(asked map[*inventory.Class]bool) {
-	claim, view := e.Decision.Claim.Claim, e.Decision.View
-	for _, s := range view.Classes {
-		s.EachOffered(&view.Kind.Reach, claim.Namespace, func(c *inventory.Class) {
-			switch {
-			case !c.Default:
-				e.NotDefault++
-			case !asked[c]:
-				e.Dropped = append(e.Dropped, e.otherSeat(c))
-			}
-		})
+// addOthers adds the offered classes that the claim does not ask for. Without a selector, these are the defaults of other seats, and those
+// that are not default. With one, these are the classes that it matches and the index did not find, because an equality term is not true
+// of them, and those that it does not match.
+func (e *Explanation) addOthers(asked map[*inventory.Class]bool) {
+	d, selector := &e.Decision, e.Decision.asks()
+	var requirements labels.Requirements
+	if selector != nil {
+		requirements, _ = selector.Requirements()
 	}
-}
-
-// addMisses adds the classes that the selector does not match.
-func (e *Explanation) addMisses(asked map[*inventory.Class]bool) {
-	claim, view := e.Decision.Claim.Claim, e.Decision.View
-	requirements, _ := e.Decision.asks().Requirements()
 	distances := map[*inventory.Class]int{}
-	for _, s := range view.Classes {
-		s.EachOffered(&view.Kind.Reach, claim.Namespace, func(c *inventory.Class) {
-			if asked[c] {
-				return
-			}
-			unmet := slices.DeleteFunc(slices.Clone(requirements), func(r labels.Requirement) bool { return r.Matches(c.Labels) })
-			if len(unmet) != 1 {
-				e.FarMisses++
-				return
-			}
-			r := &unmet[0]
-			miss := NearMiss{ClassName: NameOf(c), Class: c, Drop: e.Decision.drops(c), Unmet: Requirement{
-				Key: r.Key(), Operator: r.Operator(), Values: slices.Sorted(slices.Values(r.ValuesUnsorted())), Text: r.String(),
-			}}
-			if value, has := c.Labels.Lookup(r.Key()); has {
-				miss.Value = &value
-			}
-			distances[c] = miss.distance()
-			e.NearMisses = append(e.NearMisses, miss)
-		})
-	}
+	d.View.eachOffered(d.Claim.Namespace, func(c *inventory.Class) {
+		switch {
+		case asked[c]:
+			return
+		case selector == nil && !c.Default:
+			e.NotDefault++
+			return
+		case selector == nil:
+			e.Dropped = append(e.Dropped, e.otherSeat(c))
+			return
+		}
+		unmet := slices.DeleteFunc(slices.Clone(requirements), func(r labels.Requirement) bool { return r.Matches(c.Labels) })
+		var drop *Drop
+		if len(unmet) < 2 {
+			drop = d.drops(c)
+		}
+		switch {
+		case len(unmet) == 0 && drop != nil:
+			e.Dropped = append(e.Dropped, *drop)
+			return
+		case len(unmet) != 1:
+			e.FarMisses++
+			return
+		}
+		r := &unmet[0]
+		miss := NearMiss{ClassName: NameOf(c), Class: c, Drop: drop, Unmet: Requirement{
+			Key: r.Key(), Operator: r.Operator(), Values: slices.Sorted(slices.Values(r.ValuesUnsorted())), Text: r.String(),
+		}}
+		if value, has := c.Labels.Lookup(r.Key()); has {
+			miss.Value = &value
+		}
+		distances[c] = miss.distance()
+		e.NearMisses = append(e.NearMisses, miss)
+	})
 	slices.SortFunc(e.NearMisses, func(a, b NearMiss) int {
 		return cmp.Or(cmp.Compare(distances[a.Class], distances[b.Class]), inventory.Compare(a.Class, b.Class))
 	})
@@ -356,16 +355,13 @@ func (d *Decider) addMissRefusals(ctx context.Context, e *Explanation) error {
 		return err
 	}
 	for i := range nearest {
-		if gate := answers[nearest[i].Class]; gate != nil {
-			nearest[i].Drop = &Drop{Class: nearest[i].Class, Reason: gate.Reason, Text: gate.Text}
-		}
+		nearest[i].Drop = cmp.Or(nearest[i].Drop, answers[nearest[i].Class].drops(nearest[i].Class))
 	}
 	slices.SortStableFunc(nearest, func(a, b NearMiss) int { return cmp.Compare(a.distance(), b.distance()) })
 	return nil
 }
 
-// distance is smallest for what looks like a typing error, and largest for a class that
-// would be dropped anyway.
+// distance is smallest for what looks like a typing error, and largest for a class that would be dropped anyway.
 func (m *NearMiss) distance() int {
 	const longest = 63 // characters of a label's value
 	distance := longest + 1
@@ -405,8 +401,8 @@ type RelatedObject struct {
 	Found  bool   `json:"found"`
 }
 
-// addFacts adds what expressions say of the claim, in the order of their evaluation, up to the
-// first that fails. Those that look at nothing but the claim were evaluated when it was read.
+// addFacts adds what expressions say of the claim, in the order of their evaluation, up to the first that fails. Those that look at nothing
+// but the claim were evaluated when it was read.
 func (e *Explanation) addFacts(read claim.Intake) {
 	in, kind, facts := &e.Decision.Claim, e.Decision.View.Kind, e.Decision.facts
 	if in.Object == nil {
@@ -434,45 +430,35 @@ func (e *Explanation) addFacts(read claim.Intake) {
 		if x.of == nil || !x.evaluated {
 			continue
 		}
-		*x.to = evaluationOf(x.of, seen)
-		if (*x.to).Error != "" {
+		value, err := x.of.Value(seen, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+		*x.to = &Evaluation{Expression: x.of.String(), Value: value, Saw: x.of.Saw(seen)}
+		if err != nil {
+			(*x.to).Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
 			return
 		}
 	}
 }
 
-func evaluationOf(e *expression.Expression, in *expression.Input) *Evaluation {
-	value, err := e.Value(in, &expression.Budget{Left: v1beta1.MaxExpressionCost})
-	evaluation := &Evaluation{Expression: e.String(), Value: value, Saw: e.Saw(in)}
-	if err != nil {
-		evaluation.Error = truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
-	}
-	return evaluation
-}
-
 // otherSeat says why a default class is none for the claim.
 func (e *Explanation) otherSeat(c *inventory.Class) Drop {
-	drop := Drop{Class: c, Reason: "NotOfNamespace", Text: "the default of namespaces that have none of their own"}
-	const notOfPartition = "NotOfPartition"
-	kind, facts := e.Decision.View.Kind, e.Decision.facts
-	if kind.PartitionClass == nil {
-		return drop
+	kind := e.Decision.View.Kind
+	of, text, err := "", "", error(nil)
+	if kind.PartitionClass != nil {
+		of, err = kind.PartitionFor(c)
 	}
-	of, err := kind.PartitionFor(c)
 	switch {
 	case err != nil:
-		drop.Reason = notOfPartition
-		drop.Text = "of an unknown partition: " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
-	case of == facts.partition:
-		return drop
+		text = "of an unknown partition"
+	case kind.PartitionClass == nil || of == e.Decision.facts.partition:
+		return *newDrop(c, "NotOfNamespace", "the default of namespaces that have none of their own", nil)
 	case of == "":
-		drop.Reason, drop.Text = notOfPartition, "the default of partitions that have none of their own"
+		text = "the default of partitions that have none of their own"
 	default:
-		drop.Reason, drop.Text = notOfPartition, fmt.Sprintf("the default of partition %q", truncate.String(of, v1beta1.MaxShownBytes))
+		text = fmt.Sprintf("the default of partition %q", truncate.String(of, v1beta1.MaxShownBytes))
 	}
-	in := expression.Input{Class: c.Fields}
-	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&in)
-	return drop
+	drop := newDrop(c, "NotOfPartition", text, err)
+	drop.Expression, drop.Saw = kind.PartitionClass.String(), kind.PartitionClass.Saw(&expression.Input{Class: c.Fields})
+	return *drop
 }
 
 func (e *Explanation) candidate(c *inventory.Class) Candidate {
@@ -480,38 +466,14 @@ func (e *Explanation) candidate(c *inventory.Class) Candidate {
 	if c.WeightErr != nil {
 		candidate.WeightError = c.WeightErr.Error()
 	}
-	if kind := e.Decision.View.Kind; kind.Score != nil {
-		facts := e.Decision.facts
+	if kind, facts := e.Decision.View.Kind, e.Decision.facts; kind.Score != nil {
 		_, _ = facts.rank(kind, c)
 		candidate.Score = facts.score
 	}
 	return candidate
 }
 
-// score is how candidates rank by an expression, nil if there is none.
-func (e *Explanation) score() func(*inventory.Class) int64 {
-	kind, facts := e.Decision.View.Kind, e.Decision.facts
-	if kind.Score == nil {
-		return nil
-	}
-	return func(c *inventory.Class) int64 {
-		rank, _ := facts.rank(kind, c)
-		return rank
-	}
-}
-
-// addError adds why an expression has no result.
-func (d *Drop) addError(err error) {
-	if failed := (*fitError)(nil); errors.As(err, &failed) { // Its expression is shown beside it.
-		err = failed.err
-	}
-	if err != nil {
-		d.Text += ": " + truncate.String(expression.Detail(err), v1beta1.MaxMessageBytes)
-	}
-}
-
-// addExpression adds the expression that drops a class, of a fit its first term that is not
-// true, and what it saw.
+// addExpression adds the expression that drops a class, of a fit its first term that is not true, and what it saw.
 func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 	if offerWhen := d.Class.Kind.ForClaims.OfferWhen; d.Reason == "NotOffered" && offerWhen != nil {
 		d.Expression = offerWhen.String() // What it saw is not held.
@@ -537,48 +499,24 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 	}
 }
 
-// addUnequal adds the classes that the selector matches and the index did not find, because
-// an equality term is not true of them.
-func (e *Explanation) addUnequal(asked map[*inventory.Class]bool) {
-	d := &e.Decision
-	selector := d.asks()
-	if selector == nil {
-		return
-	}
-	for _, s := range d.View.Classes {
-		s.EachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *inventory.Class) {
-			if asked[c] || !selector.Matches(&c.Labels) {
-				return
-			}
-			if drop := d.drops(c); drop != nil {
-				asked[c] = true
-				e.Dropped = append(e.Dropped, *drop)
-			}
-		})
-	}
-}
-
-// addUnserving adds the classes that cannot serve claims of the kind at all, and would be
-// asked about otherwise.
+// addUnserving adds the classes that cannot serve claims of the kind at all, and would be asked about otherwise.
 func (e *Explanation) addUnserving() {
-	d := &e.Decision
-	selector := d.asks()
-	for i, s := range d.View.All {
-		if d.View.Classes[i] == s {
+	v, selector := e.Decision.View, e.Decision.asks()
+	for i, s := range v.All {
+		if v.Classes[i] == s {
 			continue
 		}
-		s.EachOffered(&d.View.Kind.Reach, d.Claim.Namespace, func(c *inventory.Class) {
-			by, term, err := d.View.Kind.Unmet(c)
+		s.EachOffered(&v.Kind.Reach, e.Decision.Claim.Namespace, func(c *inventory.Class) {
+			by, term, err := v.Kind.Unmet(c)
 			if by == nil || selector == nil && !c.Default || selector != nil && !selector.Matches(&c.Labels) {
 				return
 			}
-			drop := Drop{Class: c, Reason: by.Name, Text: by.Text, Expression: term.String()}
+			drop := newDrop(c, by.Name, by.Text, nil)
 			if err != nil {
-				drop.Reason, drop.Text = reasonFailed, failedText
-				drop.addError(err)
+				drop = newDrop(c, reasonFailed, failedText, err)
 			}
-			drop.Saw = term.Saw(&expression.Input{Class: c.Fields})
-			e.Dropped = append(e.Dropped, drop)
+			drop.Expression, drop.Saw = term.String(), term.Saw(&expression.Input{Class: c.Fields})
+			e.Dropped = append(e.Dropped, *drop)
 		})
 	}
 }

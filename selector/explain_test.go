@@ -191,29 +191,23 @@ func TestExplainedOdds(t *testing.T) {
 }
 
 func TestExplainOdds(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
 		strategy v1beta1.Strategy
 		weights  map[string]int64
 		want     map[string]Odds
 	}{
-		"Random": {
-			reason: "We should ignore weights", strategy: v1beta1.Random,
-			weights: map[string]int64{"as/none": 0, "as/one": 1, "bs/most": maxWeight},
-			want:    map[string]Odds{"as/none": {1, 3}, "as/one": {1, 3}, "bs/most": {1, 3}},
-		},
+		"Random": {reason: "We should ignore weights", strategy: v1beta1.Random, weights: map[string]int64{"as/none": 0, "as/one": 1, "bs/most": maxWeight}, want: map[string]Odds{"as/none": {1, 3}, "as/one": {1, 3}, "bs/most": {1, 3}}},
 		"WeightedRandom": {
 			reason: "We should be exact from the least weight to the greatest", strategy: v1beta1.WeightedRandom,
 			weights: map[string]int64{"as/none": 0, "as/one": 1, "as/odd": 999_999, "bs/most": maxWeight},
 			want:    map[string]Odds{"as/one": {1, 2_000_000}, "as/odd": {999_999, 2_000_000}, "bs/most": {maxWeight, 2_000_000}},
 		},
 		"HighestWeight": {
-			reason: "We should give nothing to what is lighter", strategy: v1beta1.HighestWeight,
-			weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/middle": 3},
-			want:    map[string]Odds{"as/light": {0, 2}, "as/heavy": {1, 2}, "bs/heavy": {1, 2}, "cs/middle": {0, 2}},
+			reason: "We should give nothing to what is lighter", strategy: v1beta1.HighestWeight, weights: map[string]int64{"as/light": 1, "as/heavy": 5, "bs/heavy": 5, "cs/middle": 3},
+			want: map[string]Odds{"as/light": {0, 2}, "as/heavy": {1, 2}, "bs/heavy": {1, 2}, "cs/middle": {0, 2}},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
 			k.Spec.Choice.Strategy = tc.strategy
@@ -226,11 +220,11 @@ func TestExplainOdds(t *testing.T) {
 	}
 
 	t.Run("EveryWeight", func(t *testing.T) {
-		s := strategies[v1beta1.WeightedRandom]
+		kind := NewClaimKind(postgres())
 		for weight := int64(1); weight <= maxWeight; weight++ {
-			one := []Candidate{{Class: &inventory.Class{Weight: weight}}}
-			s.setOdds(one, nil)
-			require.Equal(t, Odds{weight, weight}, one[0].Odds, "We should read every weight from the draw as it is")
+			one := Explanation{Decision: Decision{View: &View{Kind: kind}}, Candidates: []Candidate{{Class: &inventory.Class{Weight: weight}}}}
+			one.setOdds()
+			require.Equal(t, Odds{weight, weight}, one.Candidates[0].Odds, "We should read every weight from the draw as it is")
 		}
 	})
 	t.Run("Depends", func(t *testing.T) {

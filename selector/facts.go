@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -23,11 +22,9 @@ type subject struct {
 	view *View
 }
 
-// facts are what the expressions of a ClaimKind see of one claim, and what they say of it.
-// One goroutine uses them, for one decision.
+// facts are what the expressions of a ClaimKind see of one claim, and what they say of it. One goroutine uses them, for one decision.
 type facts struct {
-	// names of the related objects, by the name of the relation, with their namespace. Those
-	// that are absent have a name and no object.
+	// names of the related objects, by the name of the relation, with their namespace. Those that are absent have a name and no object.
 	names map[string]string
 	// partition of the claim, if it gets a default class.
 	partition string
@@ -35,8 +32,9 @@ type facts struct {
 	input  expression.Input
 	budget expression.Budget
 	values inventory.Values
-	terms  []claimTerm
-	// turn waits for a turn of a costly decision, unless it has one. Nil needs none.
+	// terms are, by their fit, those that do not look at the class, and are not true.
+	terms map[*rules.Fit]claimTerm
+	// turn waits for a turn of a costly decision, unless it has one.
 	turn func() error
 	// err ends the decision: it got no turn.
 	err error
@@ -51,42 +49,11 @@ type facts struct {
 
 // claimTerm is a term of a fit that does not look at the class, and is not true.
 type claimTerm struct {
-	of   *rules.Fit
 	term *expression.Expression
 	err  error
 }
 
-func newFacts(c claim.Claim) *facts {
-	f := &facts{budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, input: expression.Input{Claim: c.Object}}
-	if c.Request != nil {
-		f.input.Request = c.Request
-	}
-	return f
-}
-
 func (f *facts) bool(e *expression.Expression) (bool, error) { return e.Bool(&f.input, &f.budget) }
-
-// claimTerm of a fit that is not true, nil if all are.
-func (f *facts) claimTerm(of *rules.Fit) *claimTerm {
-	for i := range f.terms {
-		if f.terms[i].of == of {
-			return &f.terms[i]
-		}
-	}
-	return nil
-}
-
-// meets reports whether a class meets an equality.
-func (f *facts) meets(e *rules.Equality, c *inventory.Class) (bool, error) {
-	v := f.values.Of(e)
-	if v.Err != nil {
-		return false, v.Err
-	}
-	if v.Indexed && v.Equals(c) {
-		return true, nil
-	}
-	return f.bool(e.Term) // It also has the text of an error.
-}
 
 // rank of a class by its score.
 func (f *facts) rank(k *ClaimKind, c *inventory.Class) (int64, error) {
@@ -100,14 +67,6 @@ func (f *facts) rank(k *ClaimKind, c *inventory.Class) (int64, error) {
 		}
 	}
 	return f.lastRank, f.lastErr
-}
-
-// judgedRank is the rank of a class if it was judged last.
-func (f *facts) judgedRank(c *inventory.Class) int64 {
-	if f.ranked != c {
-		return 0
-	}
-	return f.lastRank
 }
 
 // rankOf a score is a number with the same order.
@@ -131,21 +90,28 @@ func rankOf(score any) int64 {
 
 // resolver evaluates what does not look at a class.
 type resolver struct {
-	*Decider
-	deadline lazyDeadline
-	view     *View
-	in       *claim.Intake
-	mode     Mode
-	facts    *facts
+	*lazyDeadline
+	view  *View
+	in    *claim.Intake
+	mode  Mode
+	facts *facts
 }
 
-// resolve evaluates all that does not depend on the class: the claim may turn out to be left
-// alone or invalid.
-func (d *Decider) resolve(ctx context.Context, view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
-	r := resolver{d, lazyDeadline{ctx: ctx, limit: d.Deadline}, view, &in, mode, newFacts(in.Claim)}
-	defer r.deadline.end()
-	err := r.resolve() //nolint:contextcheck // It is in deadline.
-	return in, r.facts, err
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
+// without expressions.
+func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
+	in.Usage = 1
+	if in.Object == nil {
+		return in, nil, nil
+	}
+	resolved := in
+	f := &facts{budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, input: expression.Input{Claim: in.Object}, turn: d.turn}
+	if in.Request != nil {
+		f.input.Request = in.Request
+	}
+	r := resolver{d, view, &resolved, mode, f}
+	err := r.resolve()
+	return resolved, f, err
 }
 
 func (r *resolver) resolve() error {
@@ -206,31 +172,27 @@ func (r *resolver) fails(name string, e *expression.Expression, err error) bool 
 
 func (r *resolver) resolveSelector() {
 	k, f, in := r.view.Kind, r.facts, r.in
-	const name = "spec.selector.expression"
+	at := field.NewPath("spec", "selector", "expression")
 	value, err := k.SelectorFrom.Value(&f.input, &f.budget)
-	if r.fails(name, k.SelectorFrom, err) {
+	if r.fails(at.String(), k.SelectorFrom, err) {
 		return
 	}
-	at := field.NewPath("spec", "selector", "expression")
 	switch v := value.(type) {
 	case string:
-		if v == "" {
-			return
+		if v != "" {
+			in.Selector, in.Problems = claim.ParseSelectorText(v, at)
 		}
-		in.Selector, in.Problems = claim.ParseSelectorText(v, at)
 	case map[string]any:
-		if len(v) == 0 {
-			return
+		if len(v) > 0 {
+			in.Selector, in.Problems = claim.ParseSelector(map[string]any{"matchLabels": v}, at)
 		}
-		in.Selector, in.Problems = claim.ParseSelector(map[string]any{"matchLabels": v}, at)
 	default:
-		r.fails(name, k.SelectorFrom, errors.New("it is neither a text nor a map of labels"))
+		r.fails(at.String(), k.SelectorFrom, errors.New("it is neither a text nor a map of labels"))
 	}
 }
 
-// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then
-// an error makes the claim invalid, and otherwise it drops the classes of the kind, unless the
-// claim is too long for it.
+// resolveFit evaluates the claim's part of a fit. own says that it is the claim kind's: then an error makes the claim invalid, and
+// otherwise it drops the classes of the kind, unless the claim is too long for it.
 func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 	f := r.facts
 	for _, term := range of.OfClaim {
@@ -239,7 +201,10 @@ func (r *resolver) resolveFit(of *rules.Fit, own bool) {
 			return
 		}
 		if !ok || err != nil {
-			f.terms = append(f.terms, claimTerm{of, term, err})
+			if f.terms == nil {
+				f.terms = map[*rules.Fit]claimTerm{}
+			}
+			f.terms[of] = claimTerm{term, err}
 			break
 		}
 	}
@@ -275,8 +240,7 @@ func (r *resolver) resolveRelated() error {
 		if name == "" {
 			continue
 		}
-		objects := r.view.Related(rule.Kind.Resource, rule.Kind.Version)
-		switch {
+		switch objects := r.view.Related(rule.Kind.Resource, rule.Kind.Version); {
 		case objects != nil && !objects.Namespaced:
 		case rule.ObjectNamespace != nil:
 			namespace = r.text(rule.NamespaceField, rule.ObjectNamespace)
@@ -301,31 +265,24 @@ func (r *resolver) resolveRelated() error {
 	return nil
 }
 
-// text evaluates the name or namespace of a related object: empty if an object that it
-// looks at is absent.
+// text evaluates the name or namespace of a related object: empty if an object that it looks at is absent.
 func (r *resolver) text(name string, e *expression.Expression) string {
 	text, err := e.Text(&r.facts.input, &r.facts.budget)
-	if err == nil {
-		return text
-	}
 	if !errors.Is(err, expression.ErrAbsent) {
 		r.fails(name, e, err)
 	}
-	return ""
+	return text
 }
 
 // object of a related kind, read live if it is not known; nil if there is none.
 func (r *resolver) object(kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-	objects := r.view.Related(kind.Resource, kind.Version)
-	if objects != nil {
-		if o := objects.Find(namespace, name); o != nil {
-			return o, nil
-		}
+	if o := r.view.Related(kind.Resource, kind.Version).Find(namespace, name); o != nil {
+		return o, nil
 	}
 	if r.Related == nil || !r.mode.reads() && r.mode != Explain && r.mode != Preview {
 		return nil, nil
 	}
-	o, err := r.Related(r.deadline.context(), r.in.Namespace, kind, namespace, name)
+	o, err := r.Related(r.context(), r.in.Namespace, kind, namespace, name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s %q, which the claim names: %w", kind.Resource, name, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,11 +30,8 @@ func TestNamesOfRelated(t *testing.T) {
 		problem string
 	}{
 		"Absent": {reason: "The object should be absent with the one that names it.", second: "related.first.spec.second"},
-		"Claim": {
-			reason: "We should refuse a claim whose field is missing, whatever else is absent.",
-			second: "has(related.first) ? related.first.spec.second : claim.spec.second", problem: "no such key: second",
-		},
-		"Type": {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
+		"Claim":  {reason: "We should refuse a claim whose field is missing, whatever else is absent.", second: "has(related.first) ? related.first.spec.second : claim.spec.second", problem: "no such key: second"},
+		"Type":   {reason: "We should refuse what is no name.", second: "has(related.first) ? 'a' : claim.spec.number", problem: "must be a text, is of type int"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
@@ -65,23 +61,17 @@ func TestMatchConditionOfBindWhen(t *testing.T) {
 		condition  string
 		decides    bool
 	}{
-		"None":    {reason: "We should have no condition without an expression."},
-		"Claim":   {reason: "We should name the claim as the API server does.", expression: "claim.spec.a == 'claim'", condition: "object.spec.a == 'claim'"},
-		"Request": {reason: "We should leave who creates the claim to the API server.", expression: "request.userInfo.username == claim.spec.a", condition: "request.userInfo.username == object.spec.a"},
-		"Hidden": {
-			reason: "We should not hide the claim.", expression: "claim.spec.a.all(object, object == claim.spec.b)",
-			condition: "object.spec.a.all(object_, object_ == object.spec.b)",
-		},
+		"None":      {reason: "We should have no condition without an expression."},
+		"Claim":     {reason: "We should name the claim as the API server does.", expression: "claim.spec.a == 'claim'", condition: "object.spec.a == 'claim'"},
+		"Request":   {reason: "We should leave who creates the claim to the API server.", expression: "request.userInfo.username == claim.spec.a", condition: "request.userInfo.username == object.spec.a"},
+		"Hidden":    {reason: "We should not hide the claim.", expression: "claim.spec.a.all(object, object == claim.spec.b)", condition: "object.spec.a.all(object_, object_ == object.spec.b)"},
 		"Namespace": {reason: "The API server does not know the namespace.", expression: "claim.spec.a == namespace.metadata.labels.a"},
 		"Related":   {reason: "The API server does not know related objects.", expression: "has(related.plan)"},
 		"Invalid":   {reason: "We should have no condition that does not compile.", expression: "claim.spec.ref.name =="},
 		"Reference": {reason: "It should decide if it looks at the reference.", expression: "claim.spec.ref == {}", condition: "object.spec.ref == {}", decides: true},
 		"Above":     {reason: "It should decide if it looks above the reference.", expression: "claim.spec == {}", condition: "object.spec == {}", decides: true},
-		"Below": {
-			reason: "It should decide if it looks below the reference.", decides: true,
-			expression: "claim.spec.ref.name == related.plan.spec.a",
-		},
-		"Beside": {reason: "It should not decide if it looks beside the reference.", expression: "claim.spec.reference.name == ''", condition: "object.spec.reference.name == ''"},
+		"Below":     {reason: "It should decide if it looks below the reference.", decides: true, expression: "claim.spec.ref.name == related.plan.spec.a"},
+		"Beside":    {reason: "It should not decide if it looks beside the reference.", expression: "claim.spec.reference.name == ''", condition: "object.spec.reference.name == ''"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := postgres()
@@ -283,8 +273,7 @@ func TestRelatedOfCluster(t *testing.T) {
 	view = view.WithRelated([]*inventory.Objects{inventory.NewObjects(kind, false, map[types.NamespacedName]*expression.Object{
 		{Name: "gold"}: kind.Fields.Project(map[string]any{"spec": map[string]any{"ready": true}}),
 	})})
-	d, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
-	require.NoError(t, err)
+	d := decided(t, new(Decider), view, view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"plan": "gold"})}), Later)
 	require.Empty(t, d.Claim.Problems)
 	require.NotNil(t, d.Class)
 	assert.Equal(t, "gold", d.facts.names["plan"])
@@ -294,29 +283,14 @@ func TestRelatedOfCluster(t *testing.T) {
 // without, leaves the classes for which all of it is true.
 func TestTermsMeanTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 2)) //nolint:gosec // It has to be reproducible.
+	values := []any{
+		nil, true, "1", 1.0, 1.5, []any{int64(1), int64(2)}, map[string]any{"x": int64(1), "y": "a"}, map[string]any{"x": "a"}, "a",
+	}
 	value := func() any {
-		switch r.IntN(12) {
-		case 0:
-			return nil
-		case 1:
-			return true
-		case 2:
-			return "1"
-		case 3:
-			return float64(1)
-		case 4:
-			return 1.5
-		case 5:
-			return []any{int64(1), int64(2)}
-		case 6:
-			return map[string]any{"x": int64(1), "y": "a"}
-		case 7:
-			return map[string]any{"x": "a"}
-		case 8:
-			return "a"
-		default:
-			return int64(r.IntN(3))
+		if i := r.IntN(12); i < len(values) {
+			return values[i]
 		}
+		return int64(r.IntN(3))
 	}
 	spec := func() map[string]any {
 		m := map[string]any{}
@@ -358,8 +332,7 @@ func TestTermsMeanTheWhole(t *testing.T) {
 			view := w.view()
 			require.Nil(t, view.Fault, text)
 			in := view.Kind.Read("team", "db", map[string]any{"metadata": map[string]any{"name": "db"}, "spec": claim})
-			d, err := new(Decider).Decide(t.Context(), view, in, Admit)
-			require.NoError(t, err)
+			d := decided(t, new(Decider), view, in, Admit)
 			if len(d.Claim.Problems) > 0 {
 				continue // A term that does not look at the class fails.
 			}
@@ -370,7 +343,7 @@ func TestTermsMeanTheWhole(t *testing.T) {
 					want = append(want, c.Name)
 				}
 			}
-			view.each(d.subject(), func(c *inventory.Class) {
+			view.each(d.subject(), func(c *inventory.Class, _ int8) {
 				if i, _ := view.Kind.firstDrop(d.subject(), c); i < 0 {
 					is = append(is, c.Name)
 				}
@@ -387,12 +360,11 @@ func TestTermsMeanTheWhole(t *testing.T) {
 }
 
 func TestCraftedTally(t *testing.T) {
-	const prefix = "example.org/Gold//"
 	for name, tc := range map[string]struct {
 		prefix string
 		format v1beta1.ReferenceForm
 	}{
-		"Class":    {prefix, v1beta1.ObjectReference},
+		"Class":    {"example.org/Gold//", v1beta1.ObjectReference},
 		"Kindless": {"///", v1beta1.LocalObjectReference},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -415,29 +387,6 @@ func TestCraftedTally(t *testing.T) {
 		}
 		v.Kind.Tally.Expire(time.Unix(0, 0))
 		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(gold)), "We should not take one claim for another whose name was made up for that.")
-	})
-	t.Run("Slots", func(t *testing.T) {
-		// Names that share a slot of the table are enough: they are searched one by one.
-		const slots, classes = 540, 250
-		v := counting(0)
-		kind := v.Classes[0].Kind
-		for i, found := 0, 0; found < classes; i++ {
-			name := fmt.Sprint("gold-", i)
-			if xxhash.Sum64String(prefix+name)%slots == 0 {
-				found++
-				v.Kind.Tally.Bind(v.Kind.CountedAs(kind.NewClass(&metav1.ObjectMeta{Name: name}, nil)), Share{})
-			}
-		}
-		table := *v.Kind.Tally.slots.Load()
-		require.Len(t, table, slots)
-		run, longest := 0, 0
-		for i := range table {
-			if run++; table[i].Load() == nil {
-				run = 0
-			}
-			longest = max(longest, run)
-		}
-		assert.Less(t, longest, 100, "We should not look for a class among those whose names were made up to be in its way.")
 	})
 }
 

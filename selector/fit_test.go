@@ -36,11 +36,7 @@ type expressive struct {
 func newExpressive(change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)) *expressive {
 	e := &expressive{claims: postgres(), kind: &v1beta1.ClassKind{
 		ObjectMeta: metav1.ObjectMeta{Name: "pools.example.org"},
-		Spec: v1beta1.ClassKindSpec{
-			ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}},
-			Default:    v1beta1.Source{Annotation: "example.org/default"},
-			Weight:     v1beta1.Source{Annotation: "example.org/weight"},
-		},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: postgres().Name}}, Default: v1beta1.Source{Annotation: "example.org/default"}, Weight: v1beta1.Source{Annotation: "example.org/weight"}},
 	}}
 	change(&e.claims.Spec, &e.kind.Spec)
 	return e
@@ -58,6 +54,12 @@ func (e *expressive) with(name string, spec map[string]any, annotations ...strin
 	}
 	e.classes = append(e.classes, map[string]any{"metadata": metadata, "spec": spec})
 	return e
+}
+
+func (e *expressive) withMany(n int, name string, spec map[string]any) {
+	for i := range n {
+		e.with(fmt.Sprintf(name, i), spec)
+	}
 }
 
 func (e *expressive) view() *View {
@@ -89,18 +91,16 @@ func (e *expressive) decide(t *testing.T, spec map[string]any) (Decision, error)
 	return new(Decider).Decide(t.Context(), view, in, Admit)
 }
 
+func (e *expressive) decided(t *testing.T, spec map[string]any) Decision {
+	t.Helper()
+	d, err := e.decide(t, spec)
+	require.NoError(t, err)
+	return d
+}
+
 func all(spec map[string]any) map[string]any {
 	spec["classSelector"] = map[string]any{"matchLabels": map[string]any{"all": "yes"}}
 	return spec
-}
-
-type fitCase struct {
-	reason string
-	world  *expressive
-	claim  map[string]any
-	// class that the claim gets, empty for none, and why none.
-	class, dropped, problem string
-	candidates              int
 }
 
 func fits(expressions ...string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec) {
@@ -111,125 +111,55 @@ func fits(expressions ...string) func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKind
 	}
 }
 
-func fitCases() map[string]fitCase {
-	three := func(e *expressive) *expressive {
-		return e.with("a", map[string]any{"driver": "a", "size": int64(1)}).
-			with("b", map[string]any{"driver": "b", "size": int64(2)}).
-			with("c", map[string]any{"driver": "c"})
-	}
-	return map[string]fitCase{
-		"Equality": {
-			reason: "We should give the class that equals", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
-		},
-		"EqualityMirrored": {
-			reason: "We should read an equality in both directions", world: three(newExpressive(fits("claim.spec.size == class.spec.size"))),
-			claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1,
-		},
+func TestFits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
+		claim  map[string]any
+		// class that the claim gets, empty for none, and why none.
+		class, dropped, problem string
+		candidates              int
+	}{
+		"Equality":         {reason: "We should give the class that equals", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
+		"EqualityMirrored": {reason: "We should read an equality in both directions", change: fits("claim.spec.size == class.spec.size"), claim: all(map[string]any{"size": float64(2)}), class: "Pool/b", candidates: 1},
 		"EqualityInWhole": {
-			reason: "We should read an equality in a field that another expression needs as a whole",
-			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"))),
-			claim:  all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
+			reason: "We should read an equality in a field that another expression needs as a whole", change: fits("class.spec.driver == claim.spec.driver", "class.spec.size() >= claim.spec.least"),
+			claim: all(map[string]any{"driver": "b", "least": int64(1)}), class: "Pool/b", candidates: 1,
 		},
-		"EqualityOfAbsent": {
-			reason: "We should give none if the claim's side fails", world: three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim: all(map[string]any{}), dropped: "ExpressionError=3",
-		},
-		"Class": {
-			reason: "We should not know a class that serves no claim", world: three(newExpressive(fits("class.spec.driver != 'a' && class.spec.size > 0"))),
-			claim: all(map[string]any{}), class: "Pool/b", candidates: 1,
-		},
-		"Claim": {
-			reason: "We should drop all classes for what is said of the claim", world: three(newExpressive(fits("claim.spec.size > 3"))),
-			claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3",
-		},
-		"ClaimFails": {
-			reason: "We should refuse a claim about which an expression fails", world: three(newExpressive(fits("claim.spec.size > 3"))),
-			claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind",
-		},
-		"Both": {
-			reason: "We should compare claim and class", world: three(newExpressive(fits("claim.spec.size <= class.spec.size"))),
-			claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1",
-		},
-		"Division": {
-			reason: "We should drop a class for which an expression fails", world: three(newExpressive(fits("10 / (class.spec.size - claim.spec.size) > 0"))),
-			claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2",
-		},
-		"MapForList": {
-			reason: "We should drop what has another type", world: three(newExpressive(fits("class.spec.size in claim.spec.sizes"))),
-			claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3",
-		},
-		"OfClassKind": {
-			reason: "We should heed the fits of the class kind",
-			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-				s.Fits = []v1beta1.Fit{{Name: "Driver", Expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}}
-			})),
-			claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1,
-		},
-		"OfferWhen": {
-			reason: "We should not offer what the class kind does not",
-			world: three(newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-				s.OfferWhen = "class.spec.size > 1"
-			})),
-			claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2",
-		},
+		"EqualityOfAbsent": {reason: "We should give none if the claim's side fails", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{}), dropped: "ExpressionError=3"},
+		"Class":            {reason: "We should not know a class that serves no claim", change: fits("class.spec.driver != 'a' && class.spec.size > 0"), claim: all(map[string]any{}), class: "Pool/b", candidates: 1},
+		"Claim":            {reason: "We should drop all classes for what is said of the claim", change: fits("claim.spec.size > 3"), claim: all(map[string]any{"size": int64(1)}), dropped: "FitA=3"},
+		"ClaimFails":       {reason: "We should refuse a claim about which an expression fails", change: fits("claim.spec.size > 3"), claim: all(map[string]any{}), problem: "spec.size: Invalid value: the expression spec.classes.fits[FitA].expression of claim kind"},
+		"Both":             {reason: "We should compare claim and class", change: fits("claim.spec.size <= class.spec.size"), claim: all(map[string]any{"size": int64(2)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=1,FitA=1"},
+		"Division":         {reason: "We should drop a class for which an expression fails", change: fits("10 / (class.spec.size - claim.spec.size) > 0"), claim: all(map[string]any{"size": int64(1)}), class: "Pool/b", candidates: 1, dropped: "ExpressionError=2"},
+		"MapForList":       {reason: "We should drop what has another type", change: fits("class.spec.size in claim.spec.sizes"), claim: all(map[string]any{"sizes": "none"}), dropped: "ExpressionError=3"},
+		"OfClassKind":      {reason: "We should heed the fits of the class kind", change: specs(`{}`, `{fits: [{name: "Driver", expression: "class.spec.driver == claim.spec.driver && class.spec.size > 0"}]}`), claim: all(map[string]any{"driver": "b"}), class: "Pool/b", candidates: 1},
+		"OfferWhen":        {reason: "We should not offer what the class kind does not", change: specs(`{}`, `{offerWhen: "class.spec.size > 1"}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 1, dropped: "NotOffered=2"},
 		"LowestScore": {
-			reason: "We should give the cheapest, and none without a price",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.size * claim.spec.nodes"
-			})),
+			reason: "We should give the cheapest, and none without a price", change: specs(`{choice: {strategy: LowestScore, score: "class.spec.size * claim.spec.nodes"}}`, `{}`),
 			claim: all(map[string]any{"nodes": int64(3)}), class: "Pool/a", candidates: 2, dropped: "NoScore=1",
 		},
-		"HighestScore": {
-			reason: "We should give the best",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.HighestScore, "double(class.spec.size) - 10.5"
-			})),
-			claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1",
-		},
+		"HighestScore": {reason: "We should give the best", change: specs(`{choice: {strategy: HighestScore, score: "double(class.spec.size) - 10.5"}}`, `{}`), claim: all(map[string]any{}), class: "Pool/b", candidates: 2, dropped: "NoScore=1"},
 		"Selector": {
 			reason: "We should take the selector of an expression",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression, s.Classes.Fits = "'all=' + claim.spec.all", []v1beta1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
-			})),
-			claim: map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
+			change: specs(`{selector: {expression: "'all=' + claim.spec.all"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
+			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
 		"SelectorMap": {
 			reason: "We should take a map of labels, too",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression, s.Classes.Fits = "{'all': claim.spec.all}", []v1beta1.Fit{{Name: "B", Expression: "class.spec.driver == 'b'"}}
-			})),
-			claim: map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
+			change: specs(`{selector: {expression: "{'all': claim.spec.all}"}, classes: {fits: [{name: "B", expression: "class.spec.driver == 'b'"}]}}`, `{}`),
+			claim:  map[string]any{"all": "yes"}, class: "Pool/b", candidates: 1,
 		},
-		"SelectorMalformed": {
-			reason: "We should refuse a claim whose selector is none",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression = "claim.spec.all"
-			})),
-			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
-		},
-		"SelectorMalformedOrNone": {
-			reason: "We should not take a malformed selector for none",
-			world: three(newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Selector.Expression, s.Selector.WhenAbsent = "claim.spec.all", v1beta1.NoSelectorLeaveAlone
-			})),
-			claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression",
-		},
-		"TooLong": {
-			reason: "We should refuse a claim with a field that is too long",
-			world:  three(newExpressive(fits("class.spec.driver == claim.spec.driver"))),
-			claim:  all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long",
-		},
-	}
-}
-
-func TestFits(t *testing.T) {
-	for name, tc := range fitCases() {
+		"SelectorMalformed":       {reason: "We should refuse a claim whose selector is none", change: specs(`{selector: {expression: "claim.spec.all"}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
+		"SelectorMalformedOrNone": {reason: "We should not take a malformed selector for none", change: specs(`{selector: {expression: "claim.spec.all", whenAbsent: LeaveAlone}}`, `{}`), claim: map[string]any{"all": "a=b="}, problem: "spec.selector.expression"},
+		"TooLong":                 {reason: "We should refuse a claim with a field that is too long", change: fits("class.spec.driver == claim.spec.driver"), claim: all(map[string]any{"driver": fields.LongText{Length: 1 << 20}}), problem: "spec.driver: Too long"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			for _, tc.world.indexed = range []bool{false, true} {
-				require.Nil(t, tc.world.view().Fault)
-				d, err := tc.world.decide(t, tc.claim)
-				require.NoError(t, err)
+			world := newExpressive(tc.change).with("a", map[string]any{"driver": "a", "size": int64(1)}).
+				with("b", map[string]any{"driver": "b", "size": int64(2)}).with("c", map[string]any{"driver": "c"})
+			for _, world.indexed = range []bool{false, true} {
+				require.Nil(t, world.view().Fault)
+				d := world.decided(t, tc.claim)
 				if tc.problem != "" {
 					require.NotEmpty(t, d.Claim.Problems, tc.reason)
 					assert.Contains(t, d.Claim.Problems[0].Error(), tc.problem, tc.reason)
@@ -237,11 +167,7 @@ func TestFits(t *testing.T) {
 					continue
 				}
 				require.Empty(t, d.Claim.Problems, tc.reason)
-				class := ""
-				if d.Class != nil {
-					class = d.Class.String()
-				}
-				assert.Equal(t, tc.class, class, tc.reason)
+				assert.Equal(t, tc.class, nameOf(d.Class), tc.reason)
 				assert.Equal(t, tc.candidates, d.Candidates, tc.reason)
 				assert.Equal(t, tc.dropped, d.DroppedText(), tc.reason)
 			}
@@ -265,8 +191,7 @@ func TestDefaultsOfPartitions(t *testing.T) {
 		with("broken", map[string]any{"tenant": int64(1)}, mark, "true")
 	for tenant, want := range map[string]string{"a": "Pool/a", "b": "Pool/b", "c": "Pool/rest", "": "Pool/rest"} {
 		for _, world.indexed = range []bool{false, true} {
-			d, err := world.decide(t, map[string]any{"tenant": tenant})
-			require.NoError(t, err)
+			d := world.decided(t, map[string]any{"tenant": tenant})
 			require.NotNil(t, d.Class, "tenant %q: %s", tenant, d.Warning())
 			assert.Equal(t, want, d.Class.String(), "We should give the default of the partition (%q)", tenant)
 			assert.Equal(t, 1, d.Candidates)
@@ -284,12 +209,9 @@ func TestDefaultsOfPartitions(t *testing.T) {
 
 // TestDefaultOfAConstantPartition has a partition that looks at nothing in a class.
 func TestDefaultOfAConstantPartition(t *testing.T) {
-	world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Classes.Partition = &v1beta1.Partition{Claim: "'a'", Class: "'a'"}
-	}).with("a", nil, "example.org/default", "true")
+	world := newExpressive(specs(`{classes: {partition: {claim: "'a'", class: "'a'"}}}`, `{}`)).with("a", nil, "example.org/default", "true")
 	for _, world.indexed = range []bool{false, true} {
-		d, err := world.decide(t, nil)
-		require.NoError(t, err)
+		d := world.decided(t, nil)
 		require.NotNil(t, d.Class, d.Warning())
 		assert.Len(t, d.View.DefaultsOf(inventory.Seat{ClaimKind: d.View.Kind.Name, Partition: "a"}), 1, "The guard should know the default.")
 	}
@@ -297,7 +219,7 @@ func TestDefaultOfAConstantPartition(t *testing.T) {
 
 func TestBindWhen(t *testing.T) {
 	const decided = "claim.spec.classRef.name == 'default'"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason, expression string
 		spec               map[string]any
 		leftAlone, problem string
@@ -310,8 +232,7 @@ func TestBindWhen(t *testing.T) {
 		"Replaced":  {"We should not ask for what the default of the schema says", decided, map[string]any{"classRef": map[string]any{"kind": "Other", "name": "default"}}, "", ""},
 		"Other":     {"We should keep the reference of an author", decided, map[string]any{"classRef": map[string]any{"name": "own"}}, claim.NotYet, ""},
 		"Elsewhere": {"We should leave alone what is settled otherwise", decided, map[string]any{"resourceRef": map[string]any{"name": "x"}}, claim.Settled, ""},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			world := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
 				s.Claims.When, s.Reference.WhenEmpty = v1beta1.Expression(tc.expression), v1beta1.BindEmpty
@@ -320,8 +241,7 @@ func TestBindWhen(t *testing.T) {
 			if tc.leftAlone != claim.Settled {
 				tc.spec = all(tc.spec)
 			}
-			d, err := world.decide(t, tc.spec)
-			require.NoError(t, err)
+			d := world.decided(t, tc.spec)
 			assert.Equal(t, tc.leftAlone, d.Claim.LeftAlone, tc.reason)
 			if tc.problem != "" {
 				require.NotEmpty(t, d.Claim.Problems, tc.reason)
@@ -345,8 +265,7 @@ func TestReplacedReference(t *testing.T) {
 		}).with("a", map[string]any{})
 		reference := map[string]any{"namespace": "other", "name": "default", "more": int64(1), "apiGroup": "other"}
 		spec := all(map[string]any{"classRef": reference})
-		d, err := world.decide(t, spec)
-		require.NoError(t, err)
+		d := world.decided(t, spec)
 		d.Class.Kind.GroupVersionKind.Group = ""
 		patch, err := jsonpatch.DecodePatch(d.Patch())
 		require.NoError(t, err)
@@ -363,7 +282,7 @@ func TestReplacedReference(t *testing.T) {
 }
 
 func TestInvalidExpressions(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec)
 		field  string
@@ -372,25 +291,10 @@ func TestInvalidExpressions(t *testing.T) {
 		"Syntax":  {"We should find what is no expression", fits("class.spec."), "spec.classes.fits[FitA].expression", "no viable alternative"},
 		"Type":    {"We should want a truth", fits("'yes'"), "spec.classes.fits[FitA].expression", "must be true or false"},
 		"Unknown": {"We should know all variables", fits("klass.spec.x"), "spec.classes.fits[FitA].expression", "klass"},
-		"Request": {
-			"We should not ask who asks for a claim that waits",
-			func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.WhenUnmatched, s.Claims.When = v1beta1.BindLater, "request.userInfo.username == 'a'"
-			}, "spec.claims.when", "request",
-		},
-		"Related": {
-			"We should know the objects", func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) { s.Claims.When = "related.plan.x" },
-			"spec.claims.when", "plan",
-		},
-		"Status": {
-			"We should not take the default from the status",
-			func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-				s.Default = v1beta1.Source{Expression: "class.status.default"}
-			},
-			"spec.default.expression", "status",
-		},
-	}
-	for name, tc := range cases {
+		"Request": {"We should not ask who asks for a claim that waits", specs(`{whenUnmatched: BindLater, claims: {when: "request.userInfo.username == 'a'"}}`, `{}`), "spec.claims.when", "request"},
+		"Related": {"We should know the objects", specs(`{claims: {when: "related.plan.x"}}`, `{}`), "spec.claims.when", "plan"},
+		"Status":  {"We should not take the default from the status", specs(`{}`, `{default: {annotation: "", expression: "class.status.default"}}`), "spec.default.expression", "status"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExpressive(tc.change)
 			invalid := slices.Concat(rules.NewForClaims(e.claims).Invalid, rules.InvalidOfClasses(e.kind))
@@ -409,9 +313,7 @@ func TestInvalidExpressions(t *testing.T) {
 
 // TestManyFits of many class kinds: they share a filter when there are too many.
 func TestManyFits(t *testing.T) {
-	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.price"
-	})
+	e := newExpressive(specs(`{choice: {strategy: LowestScore, score: "class.spec.price"}}`, `{}`))
 	var classKinds []*v1beta1.ClassKind
 	for i := range 4 {
 		k := e.kind.DeepCopy()
@@ -435,8 +337,7 @@ func TestManyFits(t *testing.T) {
 	view := NewView(NewClaimKind(e.claims, classKinds...), classes)
 	require.Nil(t, view.Fault)
 	in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"size": int64(5)})})
-	d, err := new(Decider).Decide(t.Context(), view, in, Admit)
-	require.NoError(t, err)
+	d := decided(t, new(Decider), view, in, Admit)
 	assert.Nil(t, d.Class, "We should heed the last fit, too")
 	assert.Equal(t, "OtherFit=1,NoScore=1", d.DroppedText())
 }
@@ -537,9 +438,7 @@ func TestReviewedAsStored(t *testing.T) {
 
 // TestStatusSeatsNobody because an update of the status is not guarded.
 func TestStatusSeatsNobody(t *testing.T) {
-	e := newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-		s.Classes.Fits = []v1beta1.Fit{{Name: "Accepted", Expression: "class.status.accepted && class.spec.size > 0"}}
-	})
+	e := newExpressive(specs(`{classes: {fits: [{name: "Accepted", expression: "class.status.accepted && class.spec.size > 0"}]}}`, `{}`))
 	view := e.with("a", map[string]any{"size": int64(1)}).view()
 	class := view.Classes[0].All()[0]
 	_, offered, err := view.Kind.SeatOf(class)
@@ -607,8 +506,7 @@ func TestServingClasses(t *testing.T) {
 		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": spec}
 		var texts [2]string
 		for n, v := range []*View{view, fresh} {
-			d, err := new(Decider).Decide(t.Context(), v, v.Kind.Read("team", "db", object), Admit)
-			require.NoError(t, err)
+			d := decided(t, new(Decider), v, v.Kind.Read("team", "db", object), Admit)
 			texts[n] = fmt.Sprint(d.Class, d.Candidates, d.DroppedText(), d.Warning(), d.Reason())
 		}
 		require.Equal(t, texts[1], texts[0], "We should decide the same (%d)", step)
@@ -630,29 +528,20 @@ func TestBudget(t *testing.T) {
 		"OneEvaluation": {"We should refuse a claim that makes a class costly", newExpressive(fits("claim.spec.n.all(a, claim.spec.n.all(b, a + b < class.spec.size))")), 1},
 		"Many":          {"We should refuse a claim that makes many classes costly together", newExpressive(fits("claim.spec.n.all(a, a > class.spec.size || a < 100)")), 5000},
 		"Claim":         {"We should refuse a claim that is costly itself", newExpressive(fits(costly)), 1},
-		"ClassKind": {"We should do so for an expression of a class kind, too", newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-			s.Fits = []v1beta1.Fit{{Name: "Costly", Expression: costly}}
-		}), 1},
-		"Score": {"We should refuse a claim that makes scores costly", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "claim.spec.n.filter(a, a < class.spec.size).size()"
-		}), 5000},
-		"BindWhen": {"We should refuse it as soon as it is read", newExpressive(func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-			s.Claims.When = costly
-		}), 1},
+		"ClassKind":     {"We should do so for an expression of a class kind, too", newExpressive(specs(`{}`, `{fits: [{name: Costly, expression: "`+costly+`"}]}`)), 1},
+		"Score":         {"We should refuse a claim that makes scores costly", newExpressive(specs(`{choice: {strategy: LowestScore, score: "claim.spec.n.filter(a, a < class.spec.size).size()"}}`, `{}`)), 5000},
+		"BindWhen":      {"We should refuse it as soon as it is read", newExpressive(specs(`{claims: {when: "`+costly+`"}}`, `{}`)), 1},
 	}
 	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
-			for i := range tc.classes {
-				tc.world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
-			}
+			tc.world.withMany(tc.classes, "class-%d", map[string]any{"size": int64(1000)})
 			view := tc.world.view()
 			d := &Decider{Live: func(context.Context, *View, claim.Claim) (*View, error) {
 				t.Error("We should not read classes for a claim that is refused.")
 				return nil, nil
 			}}
 			in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
-			got, err := d.Decide(t.Context(), view, in, Admit)
-			require.NoError(t, err, "Nobody else is at fault, so that Deny holds under Ignore.")
+			got := decided(t, d, view, in, Admit)
 			require.Len(t, got.Claim.Problems, 1, tc.reason)
 			assert.Equal(t, "spec.n", got.Claim.Problems[0].Field, "We should name the long field.")
 			assert.Nil(t, got.Class)
@@ -674,11 +563,9 @@ func TestBudget(t *testing.T) {
 		for i := range 20 {
 			name := fmt.Sprintf("db-%d", i)
 			object := func() map[string]any { return map[string]any{"spec": all(map[string]any{"n": numbers})} }
-			got, err := new(Decider).Decide(t.Context(), view, view.Kind.Read("team", name, object()), Admit)
-			require.NoError(t, err)
+			got := decided(t, new(Decider), view, view.Kind.Read("team", name, object()), Admit)
 			other := cheap.view()
-			want, err := new(Decider).Decide(t.Context(), other, other.Kind.Read("team", name, object()), Admit)
-			require.NoError(t, err)
+			want := decided(t, new(Decider), other, other.Kind.Read("team", name, object()), Admit)
 			require.NotNil(t, got.Class)
 			assert.Equal(t, want.Class.Name, got.Class.Name, "We should draw the class that is drawn without a limit.")
 			assert.Positive(t, got.Skipped, "We should not judge the classes that cannot be drawn.")
@@ -687,18 +574,13 @@ func TestBudget(t *testing.T) {
 	t.Run("CostlyClasses", func(t *testing.T) {
 		const count = 1000
 		for name, change := range map[string]func(*v1beta1.ClaimKindSpec, *v1beta1.ClassKindSpec){
-			"Draw": fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size))"),
-			"Score": func(s *v1beta1.ClaimKindSpec, _ *v1beta1.ClassKindSpec) {
-				s.Choice.Strategy, s.Choice.Score = v1beta1.LowestScore, "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"
-			},
+			"Draw":  fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size))"),
+			"Score": specs(`{choice: {strategy: LowestScore, score: "class.spec.n.map(a, class.spec.n.map(b, a + b + claim.spec.size)).size()"}}`, `{}`),
 		} {
 			world := newExpressive(change)
-			for i := range count {
-				world.with(fmt.Sprintf("costly-%d", i), map[string]any{"n": numbers})
-			}
+			world.withMany(count, "costly-%d", map[string]any{"n": numbers})
 			world.with("zz-good", map[string]any{"n": []any{}})
-			d, err := world.decide(t, all(map[string]any{"size": int64(1000)}))
-			require.NoError(t, err)
+			d := world.decided(t, all(map[string]any{"size": int64(1000)}))
 			require.NotNil(t, d.Class, name)
 			assert.Equal(t, "zz-good", d.Class.Name, "A class should pay for itself, however many there are: %s", name)
 			assert.Equal(t, count, d.Skipped+int(d.Dropped[d.View.Kind.free]))
@@ -708,8 +590,7 @@ func TestBudget(t *testing.T) {
 	t.Run("CostlyClassBesideLongClaim", func(t *testing.T) {
 		world := newExpressive(fits("class.spec.n.all(a, class.spec.n.all(b, a + b < claim.spec.size)) && claim.spec.note != ''")).
 			with("costly", map[string]any{"n": numbers[:60]}).with("good", map[string]any{"n": numbers[:2]})
-		d, err := world.decide(t, all(map[string]any{"size": int64(1000), "note": strings.Repeat("x", 2000)}))
-		require.NoError(t, err)
+		d := world.decided(t, all(map[string]any{"size": int64(1000), "note": strings.Repeat("x", 2000)}))
 		require.Empty(t, d.Claim.Problems, "One class should not refuse a claim for its longer fields.")
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "good", d.Class.Name)
@@ -717,27 +598,19 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("TooManyClasses", func(t *testing.T) {
 		world := newExpressive(fits("claim.spec.size > class.spec.size + 1 || claim.spec.size * 2 > class.spec.size * 2 + 1"))
-		for i := range 20_000 {
-			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
-		}
+		world.withMany(20_000, "class-%d", map[string]any{"size": int64(1000)})
 		_, err := world.decide(t, all(map[string]any{"size": int64(10)}))
 		require.ErrorContains(t, err, "simplify them", "We should say that it is nobody's fault but the registration's.")
 	})
 	t.Run("Class", func(t *testing.T) {
-		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-			s.OfferWhen = "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"
-		}).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
-		d, err := world.decide(t, all(map[string]any{}))
-		require.NoError(t, err)
+		world := newExpressive(specs(`{}`, `{offerWhen: "class.spec.n.all(a, class.spec.n.all(b, class.spec.n.all(c, a + b + c < 1000)))"}`)).with("costly", map[string]any{"n": numbers}).with("cheap", map[string]any{"n": numbers[:3]})
+		d := world.decided(t, all(map[string]any{}))
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "cheap", d.Class.Name, "We should drop a class that costs too much, and no other")
 		assert.Equal(t, "NotOffered=1", d.DroppedText())
 	})
 	t.Run("Default", func(t *testing.T) {
-		world := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-			s.OfferWhen = "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))"
-			s.Default = v1beta1.Source{Expression: "class.spec.size == 1"}
-		}).with("costly", map[string]any{"size": int64(1)})
+		world := newExpressive(specs(`{}`, `{offerWhen: "class.status.n.all(a, class.status.n.all(b, class.status.n.all(c, a + b + c < 1000)))", default: {annotation: "", expression: "class.spec.size == 1"}}`)).with("costly", map[string]any{"size": int64(1)})
 		world.classes[0]["status"] = map[string]any{"n": numbers}
 		class := world.view().Classes[0].All()[0]
 		assert.NotEmpty(t, class.OfferErr)
@@ -745,9 +618,7 @@ func TestBudget(t *testing.T) {
 	})
 	t.Run("Explain", func(t *testing.T) {
 		world := newExpressive(fits("claim.spec.n.all(a, a < class.spec.size)"))
-		for i := range 600 {
-			world.with(fmt.Sprintf("class-%d", i), map[string]any{"size": int64(1000)})
-		}
+		world.withMany(600, "class-%d", map[string]any{"size": int64(1000)})
 		view := world.view()
 		in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"n": numbers})})
 		e, err := new(Decider).Explain(t.Context(), view, in)

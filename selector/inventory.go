@@ -15,18 +15,17 @@ import (
 // Snapshot is what is registered and known at one moment, by claim kind.
 type Snapshot map[string]*View
 
-// Inventory keeps the current snapshot. Readers never wait. Writers wait for each
-// other, and replace the snapshot.
+// Inventory keeps the current snapshot. Readers never wait. Writers wait for each other, and replace the snapshot.
 type Inventory struct {
 	current atomic.Pointer[Snapshot]
 
 	mu         sync.Mutex // guards all below
 	open       bool
 	views      Snapshot
-	claimKinds claimKinds
+	claimKinds map[string]*ClaimKind
 	classes    map[string]*inventory.Classes
-	unknown    unknownKinds
-	related    relatedObjects
+	unknown    map[string]unknownKind
+	related    map[rules.Key]knownRelated
 }
 
 // unknownKind is a class kind whose classes are not known: to these claim kinds, and why.
@@ -35,9 +34,6 @@ type unknownKind struct {
 	claimKinds []string
 	why        string
 }
-
-// unknownKinds are those of an Inventory, by name.
-type unknownKinds map[string]unknownKind
 
 // unknown is what is to be said of classes that are not known.
 type unknown int8
@@ -52,13 +48,12 @@ const (
 // NewInventory is empty and closed.
 func NewInventory() *Inventory {
 	return &Inventory{
-		views: Snapshot{}, claimKinds: claimKinds{}, classes: map[string]*inventory.Classes{},
-		unknown: unknownKinds{}, related: relatedObjects{},
+		views: Snapshot{}, claimKinds: map[string]*ClaimKind{}, classes: map[string]*inventory.Classes{},
+		unknown: map[string]unknownKind{}, related: map[rules.Key]knownRelated{},
 	}
 }
 
-// Snapshot is nil until the inventory is opened: until then, some classes may not be
-// known yet.
+// Snapshot is nil until the inventory is opened: until then, some classes may not be known yet.
 func (i *Inventory) Snapshot() Snapshot {
 	if s := i.current.Load(); s != nil {
 		return *s
@@ -80,7 +75,17 @@ func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	defer i.mu.Unlock()
 	before := i.claimKinds[k.Name]
 	i.claimKinds[k.Name] = k
-	i.update(append(i.claimKinds.rivals(before), i.claimKinds.rivals(k)...)...)
+	i.update(append(i.rivals(before), i.rivals(k)...)...)
+}
+
+// rivals are the names of the claim kinds with the same resource and reference as this one, nil for nil.
+func (i *Inventory) rivals(k *ClaimKind) (names []string) {
+	for name, other := range i.claimKinds {
+		if k != nil && other.reserved == k.reserved {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // ClaimKind returns a claim kind, nil if it is not registered.
@@ -96,7 +101,7 @@ func (i *Inventory) DeleteClaimKind(name string) {
 	defer i.mu.Unlock()
 	if k := i.claimKinds[name]; k != nil {
 		delete(i.claimKinds, name)
-		i.update(append(i.claimKinds.rivals(k), name)...)
+		i.update(append(i.rivals(k), name)...)
 	}
 }
 
@@ -156,9 +161,8 @@ func (i *Inventory) DeleteClasses(classKind string) {
 	i.setClasses(classKind, nil, unknownKind{})
 }
 
-// SetMissing says that the classes of a kind were offered to these claim kinds before
-// and are not known now, and why. Until they are, no claim of these kinds can be bound:
-// the view would be incomplete. It does nothing if the classes are known, or withheld.
+// SetMissing says that the classes of a kind were offered to these claim kinds before and are not known now, and why. Until they are, no
+// claim of these kinds can be bound: the view would be incomplete. It does nothing if the classes are known, or withheld.
 func (i *Inventory) SetMissing(classKind string, claimKinds []string, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -176,9 +180,8 @@ func (i *Inventory) setUnknown(classKind string, kind unknownKind) {
 	i.update(slices.Concat(old.claimKinds, kind.claimKinds)...)
 }
 
-// SetUnread says that a class kind serves these claim kinds, that its classes have never been
-// known, and why, in a word. Claims are decided on without them, and told so. It leaves the claim
-// kinds out for which the classes are known, and does nothing if they are missing.
+// SetUnread says that a class kind serves these claim kinds, that its classes have never been known, and why, in a word. Claims are decided
+// on without them, and told so. It leaves the claim kinds out for which the classes are known, and does nothing if they are missing.
 func (i *Inventory) SetUnread(classKind string, claimKinds []string, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -208,8 +211,7 @@ func (i *Inventory) ClearMissing(classKind string) {
 	}
 }
 
-// update rebuilds the views of some claim kinds; the others are shared with the
-// previous snapshot.
+// update rebuilds the views of some claim kinds; the others are shared with the previous snapshot.
 func (i *Inventory) update(claimKinds ...string) {
 	i.views = maps.Clone(i.views)
 	for _, name := range claimKinds {
@@ -229,51 +231,35 @@ func (i *Inventory) update(claimKinds ...string) {
 			before = nil
 		}
 		v := viewAfter(kind, classes, before, false)
-		v.Missing, v.Unread = i.unknown.missingFault(name), i.unknown.unreadBy(name)
-		v.needs = kind.RelatedKinds()
-		v.RelatedMissing = i.related.give(v)
+		for _, classKind := range slices.Sorted(maps.Keys(i.unknown)) {
+			switch u := i.unknown[classKind]; {
+			case !slices.Contains(u.claimKinds, name):
+			case u.is == unread:
+				v.Unread = append(v.Unread, UnreadKind{classKind, u.why})
+			case v.Missing == nil:
+				v.Missing = inventory.Faultf(v1beta1.ReasonClassKindMissing,
+					"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
+						"to bind claims without these classes, delete the ClassKind",
+					classKind, name, u.why)
+			}
+		}
+		v.needs = UnionRelated(kind)
+		v.RelatedMissing = i.relatedTo(v)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
-		i.claimKinds.resolve(v)
-		if i.open { // Before, each kind that is listed would rebuild it.
-			i.views.index(v)
+		first := name
+		for other := range i.claimKinds {
+			if other < first && i.claimKinds[other].reserved == kind.reserved {
+				first = other
+			}
+		}
+		v.Conflict = kind.conflict(name, first)
+		hasIndex := func(other *View) bool { return v.ShareIndex(&other.Offer) }
+		if i.open && !slices.ContainsFunc(slices.Collect(maps.Values(i.views)), hasIndex) {
+			v.MakeIndex() // Before it is open, each kind that is listed would do so again.
 		}
 		i.views[name] = v
 	}
 	i.publish()
-}
-
-// missingFault is the fault of a claim kind that a missing class kind serves, nil if
-// none does.
-func (all unknownKinds) missingFault(claimKind string) *inventory.Fault {
-	for _, classKind := range slices.Sorted(maps.Keys(all)) {
-		if u := all[classKind]; u.is > unread && slices.Contains(u.claimKinds, claimKind) {
-			return inventory.Faultf(v1beta1.ReasonClassKindMissing,
-				"the classes of %q, which were offered to claims of %q before, are not known yet: %s; "+
-					"to bind claims without these classes, delete the ClassKind",
-				classKind, claimKind, u.why)
-		}
-	}
-	return nil
-}
-
-// unreadBy are the class kinds that name a claim kind and whose classes have never been known.
-func (all unknownKinds) unreadBy(claimKind string) (kinds []UnreadKind) {
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if u := all[name]; u.is == unread && slices.Contains(u.claimKinds, claimKind) {
-			kinds = append(kinds, UnreadKind{name, u.why})
-		}
-	}
-	return kinds
-}
-
-// index the classes of a view, or share the index with another view that has the same.
-func (s Snapshot) index(v *View) {
-	for _, other := range s {
-		if v.ShareIndex(&other.Offer) {
-			return
-		}
-	}
-	v.MakeIndex()
 }
 
 func (i *Inventory) publish() {
@@ -283,8 +269,7 @@ func (i *Inventory) publish() {
 	}
 }
 
-// knownRelated is what an Inventory knows of a RelatedKind: its objects, nil before they are listed,
-// and why these are not known as they are now.
+// knownRelated has the objects of a RelatedKind, nil before they are listed, and why these are not known as they are now.
 type knownRelated struct {
 	objects *inventory.Objects
 	why     string
@@ -298,9 +283,8 @@ func (i *Inventory) SetRelated(o *inventory.Objects) {
 	i.relate(o.Kind.Key())
 }
 
-// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The
-// last known ones stay. Until the objects are known, no claim can be bound of those kinds whose
-// expressions look at more of them than is held.
+// SetRelatedMissing says why the objects of a RelatedKind are not known as they are now. The last known ones stay. Until the objects are
+// known, no claim can be bound of those kinds whose expressions look at more of them than is held.
 func (i *Inventory) SetRelatedMissing(key rules.Key, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -320,17 +304,16 @@ func (i *Inventory) DeleteRelated(key rules.Key) {
 	}
 }
 
-// relate makes new views for the claim kinds that need these objects. They share all else with
-// the old ones, unless their faults differ.
+// relate makes new views for the claim kinds that need these objects. They share all else with the old ones, unless their faults differ.
 func (i *Inventory) relate(key rules.Key) {
 	views := maps.Clone(i.views)
 	var others []string
 	for name, old := range i.views {
-		if !old.needing(key) {
+		if _, needed := old.related[key]; !needed {
 			continue
 		}
 		v := *old
-		if fault := i.related.give(&v); fault != nil || old.RelatedMissing != nil {
+		if fault := i.relatedTo(&v); fault != nil || old.RelatedMissing != nil {
 			others = append(others, name)
 		} else {
 			views[name] = &v
@@ -340,21 +323,17 @@ func (i *Inventory) relate(key rules.Key) {
 	i.update(others...)
 }
 
-// relatedObjects are what an Inventory knows, by their kind.
-type relatedObjects map[rules.Key]knownRelated
-
-// give a view the related objects that it needs. It returns the fault that some
-// are not known, nil if all are.
-func (all relatedObjects) give(v *View) *inventory.Fault {
-	v.related = make([]*inventory.Objects, len(v.needs))
-	for n, k := range v.needs {
-		known := all[k.Key()]
-		if known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...) {
-			return inventory.Faultf(v1beta1.ReasonRelatedMissing,
+// relatedTo gives a view the related objects that it needs. It returns the fault that some are not known, nil if all are.
+func (i *Inventory) relatedTo(v *View) (fault *inventory.Fault) {
+	v.related = make(map[rules.Key]*inventory.Objects, len(v.needs))
+	for _, k := range v.needs {
+		known := i.related[k.Key()]
+		if fault == nil && (known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...)) {
+			fault = inventory.Faultf(v1beta1.ReasonRelatedMissing,
 				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
 				k.Key(), v.Kind.Name, cmp.Or(known.why, "the API server has not listed them yet"))
 		}
-		v.related[n] = known.objects
+		v.related[k.Key()] = known.objects
 	}
-	return nil
+	return fault
 }

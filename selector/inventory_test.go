@@ -14,133 +14,82 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-func TestInventory(t *testing.T) {
-	const databases, queues, topics = "databases.example.org", "queues.example.org", "topics.example.org"
-	claimKind := func(name string) *ClaimKind {
-		k := postgres()
-		k.Name = name
-		return NewClaimKind(k)
-	}
-	set := func(i *Inventory, classKind, class string, claimKinds ...string) {
+const databases, queues, topics = "databases.example.org", "queues.example.org", "topics.example.org"
+
+// claimKindOf has a name, and else what postgres has.
+func claimKindOf(name string) *ClaimKind {
+	k := postgres()
+	k.Name = name
+	return NewClaimKind(k)
+}
+
+// step is a change of an inventory.
+type step func(*Inventory)
+
+func register(claimKind string) step {
+	return func(i *Inventory) { i.SetClaimKind(claimKindOf(claimKind)) }
+}
+
+func retireDatabases(i *Inventory) { i.DeleteClaimKind(databases) }
+
+// set the classes of a kind to one.
+func set(classKind, class string, claimKinds ...string) step {
+	return func(i *Inventory) {
 		kind := newKind(classKind, classKind[:1], claimKinds...)
 		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: class}}))
 	}
-	cases := map[string]struct {
+}
+
+func drop(classKind string) step { return func(i *Inventory) { i.DeleteClasses(classKind) } }
+
+func miss(classKind, why string, claimKinds ...string) step {
+	return func(i *Inventory) { i.SetMissing(classKind, claimKinds, why) }
+}
+
+func known(classKind string) step { return func(i *Inventory) { i.ClearMissing(classKind) } }
+
+func TestInventory(t *testing.T) {
+	for name, tc := range map[string]struct {
 		reason string
-		do     func(*Inventory)
+		do     []step
 		want   map[string][]string // the classes of each view
 	}{
-		"Empty": {
-			reason: "We should show that nothing is registered",
-			do:     func(*Inventory) {},
-			want:   map[string][]string{},
-		},
-		"ClaimKindWithoutClasses": {
-			reason: "We should have an empty view of a claim kind that no class kind serves",
-			do:     func(i *Inventory) { i.SetClaimKind(claimKind(databases)) },
-			want:   map[string][]string{databases: {}},
-		},
-		"ClassesWithoutClaimKind": {
-			reason: "We should know no claim kind that is not registered, whoever serves it",
-			do:     func(i *Inventory) { set(i, "as", "gold", databases) },
-			want:   map[string][]string{},
-		},
-		"ClassesFirst": {
-			reason: "We should put them together in whichever order they come",
-			do: func(i *Inventory) {
-				set(i, "as", "gold", databases)
-				i.SetClaimKind(claimKind(databases))
-			},
-			want: map[string][]string{databases: {"a/gold"}},
-		},
+		"Empty":                   {reason: "We should show that nothing is registered", want: map[string][]string{}},
+		"ClaimKindWithoutClasses": {reason: "We should have an empty view of a claim kind that no class kind serves", do: []step{register(databases)}, want: map[string][]string{databases: {}}},
+		"ClassesWithoutClaimKind": {reason: "We should know no claim kind that is not registered, whoever serves it", do: []step{set("as", "gold", databases)}, want: map[string][]string{}},
+		"ClassesFirst":            {reason: "We should put them together in whichever order they come", do: []step{set("as", "gold", databases), register(databases)}, want: map[string][]string{databases: {"a/gold"}}},
 		"SeveralKinds": {
 			reason: "We should offer the classes of every class kind to every claim kind that it serves",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				i.SetClaimKind(claimKind(queues))
-				set(i, "bs", "gold", databases, queues)
-				set(i, "as", "gold", databases, topics)
-			},
-			want: map[string][]string{databases: {"a/gold", "b/gold"}, queues: {"b/gold"}},
+			do:     []step{register(databases), register(queues), set("bs", "gold", databases, queues), set("as", "gold", databases, topics)},
+			want:   map[string][]string{databases: {"a/gold", "b/gold"}, queues: {"b/gold"}},
 		},
-		"ClassesReplaced": {
-			reason: "We should put the new classes in the place of the old",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				set(i, "as", "gold", databases)
-				set(i, "as", "silver", databases)
-			},
-			want: map[string][]string{databases: {"a/silver"}},
-		},
+		"ClassesReplaced": {reason: "We should put the new classes in the place of the old", do: []step{register(databases), set("as", "gold", databases), set("as", "silver", databases)}, want: map[string][]string{databases: {"a/silver"}}},
 		"ClassKindMoves": {
 			reason: "We should take the classes from the claim kind that they serve no more",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				i.SetClaimKind(claimKind(queues))
-				set(i, "as", "gold", databases)
-				set(i, "bs", "gold", databases)
-				set(i, "as", "gold", queues)
-			},
-			want: map[string][]string{databases: {"b/gold"}, queues: {"a/gold"}},
+			do:     []step{register(databases), register(queues), set("as", "gold", databases), set("bs", "gold", databases), set("as", "gold", queues)},
+			want:   map[string][]string{databases: {"b/gold"}, queues: {"a/gold"}},
 		},
-		"ClassesDeleted": {
-			reason: "We should offer no class of a kind that is gone",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				i.SetClaimKind(claimKind(queues))
-				set(i, "as", "gold", databases, queues)
-				set(i, "bs", "gold", databases)
-				i.DeleteClasses("as")
-			},
-			want: map[string][]string{databases: {"b/gold"}, queues: {}},
-		},
+		"ClassesDeleted": {reason: "We should offer no class of a kind that is gone", do: []step{register(databases), register(queues), set("as", "gold", databases, queues), set("bs", "gold", databases), drop("as")}, want: map[string][]string{databases: {"b/gold"}, queues: {}}},
 		"ClaimKindRetired": {
 			reason: "We should know no more of a claim kind that is registered no more than of one that never was",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				i.SetClaimKind(claimKind(queues))
-				set(i, "as", "gold", databases, queues)
-				i.DeleteClaimKind(databases)
-			},
-			want: map[string][]string{queues: {"a/gold"}},
+			do:     []step{register(databases), register(queues), set("as", "gold", databases, queues), retireDatabases}, want: map[string][]string{queues: {"a/gold"}},
 		},
-		"ClassesOfRetiredClaimKind": {
-			reason: "We should not bring a claim kind back for its classes",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				i.DeleteClaimKind(databases)
-				set(i, "as", "gold", databases)
-			},
-			want: map[string][]string{},
-		},
+		"ClassesOfRetiredClaimKind": {reason: "We should not bring a claim kind back for its classes", do: []step{register(databases), retireDatabases, set("as", "gold", databases)}, want: map[string][]string{}},
 		"ClaimKindBack": {
 			reason: "We should offer all classes again when a claim kind comes back",
-			do: func(i *Inventory) {
-				i.SetClaimKind(claimKind(databases))
-				set(i, "as", "gold", databases)
-				i.DeleteClaimKind(databases)
-				set(i, "bs", "gold", databases)
-				i.SetClaimKind(claimKind(databases))
-			},
-			want: map[string][]string{databases: {"a/gold", "b/gold"}},
+			do:     []step{register(databases), set("as", "gold", databases), retireDatabases, set("bs", "gold", databases), register(databases)},
+			want:   map[string][]string{databases: {"a/gold", "b/gold"}},
 		},
-		"UnknownDeleted": {
-			reason: "We should not mind what is not there",
-			do: func(i *Inventory) {
-				i.DeleteClaimKind(databases)
-				i.DeleteClasses("as")
-			},
-			want: map[string][]string{},
-		},
-	}
-	for name, tc := range cases {
+		"UnknownDeleted": {reason: "We should not mind what is not there", do: []step{retireDatabases, drop("as")}, want: map[string][]string{}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			opened, closed := NewInventory(), NewInventory()
 			opened.Open()
-			tc.do(opened)
+			for _, do := range tc.do {
+				do(opened)
+				do(closed)
+			}
 			assert.Equal(t, tc.want, shown(opened.Snapshot()), tc.reason)
-
-			tc.do(closed)
 			assert.Nil(t, closed.Snapshot(), "We should show nothing before we know everything")
 			closed.Open()
 			assert.Equal(t, tc.want, shown(closed.Snapshot()), tc.reason)
@@ -188,101 +137,31 @@ func TestInventoryOfANewcomer(t *testing.T) {
 }
 
 func TestInventoryMissing(t *testing.T) {
-	const databases, queues, topics = "databases.example.org", "queues.example.org", "topics.example.org"
 	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`
-	set := func(i *Inventory, classKind string, claimKinds ...string) {
-		kind := newKind(classKind, classKind[:1], claimKinds...)
-		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}}))
-	}
 	for name, tc := range map[string]struct {
 		reason string
-		do     func(*Inventory)
+		do     []step
 		want   map[string]string // the text of each fault
 	}{
-		"Missing": {
-			reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.",
-			do:     func(i *Inventory) { i.SetMissing("as", []string{databases}, "no answer") },
-			want:   map[string]string{databases: fault},
-		},
-		"ClassesOfAnother": {
-			reason: "We should not take another class kind's classes for those that are missing.",
-			do: func(i *Inventory) {
-				i.SetMissing("as", []string{databases}, "no answer")
-				set(i, "bs", databases)
-				set(i, "bs", databases)
-			},
-			want: map[string]string{databases: fault},
-		},
-		"ClaimKindLater": {
-			reason: "We should remember what is missing for a claim kind that is registered later, or anew.",
-			do: func(i *Inventory) {
-				i.DeleteClaimKind(databases)
-				i.SetMissing("as", []string{databases}, "no answer")
-				k := postgres()
-				k.Name = databases
-				i.SetClaimKind(NewClaimKind(k))
-			},
-			want: map[string]string{databases: fault},
-		},
-		"Found": {
-			reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.",
-			do: func(i *Inventory) {
-				i.SetMissing("as", []string{databases, topics}, "no answer")
-				set(i, "as", databases)
-			},
-			want: map[string]string{},
-		},
-		"Known": {
-			reason: "We should know better than one who says that classes are missing which are here.",
-			do: func(i *Inventory) {
-				set(i, "as", databases)
-				i.SetMissing("as", []string{databases}, "no answer")
-			},
-			want: map[string]string{},
-		},
-		"Deleted": {
-			reason: "We should wait no more for a class kind that is registered no more.",
-			do: func(i *Inventory) {
-				i.SetMissing("as", []string{databases}, "no answer")
-				i.DeleteClasses("as")
-			},
-			want: map[string]string{},
-		},
-		"Cleared": {
-			reason: "We should wait no more when we are told to.",
-			do: func(i *Inventory) {
-				i.SetMissing("as", []string{databases}, "no answer")
-				i.ClearMissing("as")
-				i.ClearMissing("unknown")
-			},
-			want: map[string]string{},
-		},
-		"Changed": {
-			reason: "We should go by what the class kind serves now, and say why it is missing now.",
-			do: func(i *Inventory) {
-				i.SetMissing("as", []string{topics}, "not looked up yet")
-				i.SetMissing("as", []string{databases}, "no answer")
-			},
-			want: map[string]string{databases: fault},
-		},
-		"Two": {
-			reason: "We should name the first while two are missing.",
-			do: func(i *Inventory) {
-				i.SetMissing("bs", []string{databases}, "refused")
-				i.SetMissing("as", []string{databases}, "no answer")
-			},
-			want: map[string]string{databases: fault},
-		},
+		"Missing":          {reason: "We should bind no claim of the kinds that a missing class kind serves, and those of others.", do: []step{miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
+		"ClassesOfAnother": {reason: "We should not take another class kind's classes for those that are missing.", do: []step{miss("as", "no answer", databases), set("bs", "gold", databases), set("bs", "gold", databases)}, want: map[string]string{databases: fault}},
+		"ClaimKindLater":   {reason: "We should remember what is missing for a claim kind that is registered later, or anew.", do: []step{retireDatabases, miss("as", "no answer", databases), register(databases)}, want: map[string]string{databases: fault}},
+		"Found":            {reason: "We should bind claims again once the classes are known, of claim kinds that they serve no more, too.", do: []step{miss("as", "no answer", databases, topics), set("as", "gold", databases)}, want: map[string]string{}},
+		"Known":            {reason: "We should know better than one who says that classes are missing which are here.", do: []step{set("as", "gold", databases), miss("as", "no answer", databases)}, want: map[string]string{}},
+		"Deleted":          {reason: "We should wait no more for a class kind that is registered no more.", do: []step{miss("as", "no answer", databases), drop("as")}, want: map[string]string{}},
+		"Cleared":          {reason: "We should wait no more when we are told to.", do: []step{miss("as", "no answer", databases), known("as"), known("unknown")}, want: map[string]string{}},
+		"Changed":          {reason: "We should go by what the class kind serves now, and say why it is missing now.", do: []step{miss("as", "not looked up yet", topics), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
+		"Two":              {reason: "We should name the first while two are missing.", do: []step{miss("bs", "refused", databases), miss("as", "no answer", databases)}, want: map[string]string{databases: fault}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := NewInventory()
 			for _, name := range []string{databases, queues, topics} {
-				k := postgres()
-				k.Name = name
-				i.SetClaimKind(NewClaimKind(k))
+				register(name)(i)
 			}
 			i.Open()
-			tc.do(i)
+			for _, do := range tc.do {
+				do(i)
+			}
 			faults := map[string]string{}
 			for name, view := range i.Snapshot() {
 				assert.Equal(t, view.Fault, view.Missing, tc.reason)
@@ -343,9 +222,7 @@ func TestInventorySharesChanges(t *testing.T) {
 	i.Open()
 	var names []string
 	for _, name := range []string{"databases.example.org", "queues.example.org"} {
-		k := postgres()
-		k.Name = name
-		i.SetClaimKind(NewClaimKind(k))
+		i.SetClaimKind(claimKindOf(name))
 		names = append(names, name)
 	}
 	kind := newKind("as", "A", names...)
@@ -366,17 +243,12 @@ func TestInventoryRaces(t *testing.T) {
 	claimKinds := []string{"databases.example.org", "queues.example.org"}
 	classKinds := []string{"as", "bs", "cs"}
 	i := NewInventory()
-	setClaimKind := func(name string) {
-		k := postgres()
-		k.Name = name
-		i.SetClaimKind(NewClaimKind(k))
-	}
 	setClasses := func(classKind, claimKind string) {
 		kind := newKind(classKind, "Class", claimKind)
 		i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold", Labels: inventory.NewLabels(map[string]string{"tier": "gold"}), Weight: 1}}))
 	}
 	for _, k := range claimKinds {
-		setClaimKind(k)
+		register(k)(i)
 	}
 	for _, k := range classKinds {
 		setClasses(k, claimKinds[0])
@@ -394,7 +266,7 @@ func TestInventoryRaces(t *testing.T) {
 	}
 	writing.Go(func() {
 		for n := range moves {
-			setClaimKind(claimKinds[n%2])
+			register(claimKinds[n%2])(i)
 			i.SetClaimKind(NewClaimKind(postgres()))
 			i.DeleteClaimKind(postgres().Name)
 			i.DeleteClasses("unknown")
@@ -455,8 +327,7 @@ func TestUnread(t *testing.T) {
 	warning := func(object map[string]any) string {
 		t.Helper()
 		view := i.Snapshot()[databases]
-		d, err := (&Decider{}).Decide(t.Context(), view, view.Kind.Read("default", "claim", object), Admit)
-		require.NoError(t, err)
+		d := decided(t, new(Decider), view, view.Kind.Read("default", "claim", object), Admit)
 		return d.Warning()
 	}
 	anyClass := map[string]any{"spec": map[string]any{"classSelector": map[string]any{}}}

@@ -15,17 +15,14 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// Each pays for itself. To judge a class is to evaluate the expressions that look at it and at
-// the claim, and what that costs depends on both. A class that costs more than
-// MaxClassExpressionCost is dropped. If the claim has the longer fields and no other class fits, it
-// is refused.
-// All classes together cost at most MaxExpressionCost. Where they would cost more, those that
-// come first in the draw are judged first, so the claim gets the class that it would get
-// without a limit; those with long fields come last, so that they leave enough for the others.
+// Each pays for itself. To judge a class is to evaluate the expressions that look at it and at the claim, and what that costs depends on
+// both. A class that costs more than MaxClassExpressionCost is dropped. If the claim has the longer fields and no other class fits, it is
+// refused. All classes together cost at most MaxExpressionCost. Where they would cost more, those that come first in the draw are judged
+// first, so the claim gets the class that it would get without a limit; those with long fields come last, so that they leave enough for the
+// others.
 
-// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which a fit
-// has no result: it is not false, and its author may have to mend it. reasonNoScore drops those for
-// which the score has none.
+// reasonCostly drops the classes that cost too much to judge, and reasonFailed those for which a fit has no result: it is not false, and
+// its author may have to mend it. reasonNoScore drops those for which the score has none.
 const (
 	reasonCostly  = "TooCostly"
 	reasonFailed  = "ExpressionError"
@@ -37,21 +34,24 @@ var errCostly = errors.New("its fields are too long for the expressions of the c
 
 // addJudges adds the filters that evaluate expressions, after all others. The first two of them
 // drop nothing: they count the classes that cost too much, and those for which an expression fails.
-func (p *policy) addJudges(filters ...compiledFilter) {
-	if len(filters) > 0 && !p.judges() {
+func (p *policy) addJudges(f filter) {
+	if !p.judges() {
 		none := func(subject, *inventory.Class) (bool, error) { return false, nil }
 		p.filters = append(p.filters,
-			compiledFilter{reasonCostly, "too costly to judge", none}, compiledFilter{reasonFailed, failedText, none})
+			filter{reasonCostly, "too costly to judge", nil, none}, filter{reasonFailed, failedText, nil, none})
 	}
-	p.filters = append(p.filters, filters...)
+	p.filters = append(p.filters, f)
 }
 
-// judge returns the index of the first filter with an expression that drops a class, -1 if none
-// does.
+// judge returns the index of the first filter with an expression that drops a class, -1 if none does.
 func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
+	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
 	f, costly := claim.facts, k.free
-	if err := f.goOn(); err != nil {
-		return costly, err
+	if f.err == nil && f.budget.Left < free {
+		f.err = f.turn()
+	}
+	if f.err != nil {
+		return costly, f.err
 	}
 	left := f.budget.Left
 	f.budget.Left = min(left, v1beta1.MaxClassExpressionCost)
@@ -60,7 +60,9 @@ func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err er
 		dropped, err := k.filters[i].drops(claim, c)
 		switch {
 		case errors.Is(err, expression.ErrBudget) && left > v1beta1.MaxClassExpressionCost:
-			claim.blame(k.Reader, c)
+			if length, problem := claim.longest(k.Reader); f.costly == nil && length >= c.Fields.Length() {
+				f.costly = problem // The claim has longer fields than the class.
+			}
 			return costly, errCostly
 		case errors.Is(err, expression.ErrBudget):
 			return costly, err
@@ -71,22 +73,6 @@ func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err er
 		}
 	}
 	return -1, nil
-}
-
-// goOn waits for a turn, unless it has one, once the claim has cost what is free. An error ends the decision.
-func (f *facts) goOn() error {
-	const free = v1beta1.MaxExpressionCost - v1beta1.FreeExpressionCost
-	if f.turn != nil && f.err == nil && f.budget.Left < free {
-		f.err = f.turn()
-	}
-	return f.err
-}
-
-// blame the claim, if it has longer fields than a class that costs too much.
-func (s subject) blame(r *claim.Reader, c *inventory.Class) {
-	if length, problem := s.longest(r); s.facts.costly == nil && length >= c.Fields.Length() {
-		s.facts.costly = problem
-	}
 }
 
 // longest returns what it costs to go through all that expressions look at beside the class,
@@ -112,40 +98,35 @@ func (s subject) longest(r *claim.Reader) (all uint64, _ *field.Error) {
 
 // judgeRest judges the candidates that may be drawn before the best so far, within what is left.
 func (o *order) judgeRest(decision *Decision, best candidate, unjudged []candidate) candidate {
-	var short, long candidateHeap
+	var byLength [2]candidateHeap // short, and long
 	for _, c := range unjudged {
+		i := 0
 		if c.class.Fields.Length() > v1beta1.LongExpressionCost {
-			long = append(long, c)
-		} else {
-			short = append(short, c)
+			i = 1
 		}
+		byLength[i] = append(byLength[i], c)
 	}
-	for _, candidates := range []*candidateHeap{&short, &long} {
+	for i := range byLength {
+		candidates, facts := &byLength[i], o.claim.facts
 		heap.Init(candidates)
-		for o.mayHaveBetter(candidates, best) && o.claim.facts.budget.Left > 0 && o.claim.facts.err == nil {
+		for candidates.Len() > 0 && o.mayPrefer((*candidates)[0], best) && facts.budget.Left > 0 && facts.err == nil {
 			next := heap.Pop(candidates).(candidate)
 			best = o.better(decision, best, next.class, next.seat)
 		}
 	}
-	for _, c := range short {
-		if o.mayPrefer(c, best) {
-			decision.Unjudged++
-		} else {
-			decision.Skipped++
-		}
-	}
-	for _, c := range long {
-		if o.mayPrefer(c, best) { // It pays for itself.
-			decision.drop(o.view.Kind.free, c.class, errCostly)
-		} else {
-			decision.Skipped++
+	for i, candidates := range byLength {
+		for _, c := range candidates {
+			switch {
+			case !o.mayPrefer(c, best):
+				decision.Skipped++
+			case i == 1: // It pays for itself.
+				decision.drop(o.view.Kind.free, c.class, errCostly)
+			default:
+				decision.Unjudged++
+			}
 		}
 	}
 	return best
-}
-
-func (o *order) mayHaveBetter(candidates *candidateHeap, best candidate) bool {
-	return candidates.Len() > 0 && o.mayPrefer((*candidates)[0], best)
 }
 
 // mayPrefer reports whether the draw prefers a candidate that was not judged to the best so far.
@@ -164,12 +145,17 @@ func (d *Decision) drop(filter int, c *inventory.Class, err error) {
 
 // drops reports whether a class does not fit the claim. By is the term that says so.
 func (f *facts) drops(of *rules.Fit, c *inventory.Class) (by *expression.Expression, why error) {
-	if failed := f.claimTerm(of); failed != nil {
+	if failed, is := f.terms[of]; is {
 		return failed.term, failed.err
 	}
 	f.input.Class = c.Fields
 	for _, e := range of.Equal {
-		if met, err := f.meets(e, c); !met || err != nil {
+		v := f.values.Of(e)
+		met, err := v.Indexed && v.Equals(c), v.Err
+		if !met && err == nil {
+			met, err = f.bool(e.Term) // It also has the text of an error.
+		}
+		if !met {
 			return e.Term, failedFit(of, err)
 		}
 	}
@@ -198,19 +184,11 @@ func (e *fitError) Error() string { return "the expression " + e.field + " fails
 
 func (e *fitError) Unwrap() error { return e.err }
 
-// filterOf a fit drops the classes that do not fit.
-func filterOf(f *rules.Fit) compiledFilter {
-	return compiledFilter{f.Name, f.Text, func(claim subject, c *inventory.Class) (bool, error) {
-		by, err := claim.facts.drops(f, c)
-		return by != nil || err != nil, err
-	}}
-}
-
-// linkedFilter drops by the fits of these names of class kinds.
-func linkedFilter(reason, text string, names ...string) compiledFilter {
-	return compiledFilter{reason, text, func(claim subject, c *inventory.Class) (bool, error) {
+// linkedFilter drops by the fits of class kinds that have the names of these.
+func linkedFilter(reason, text string, of []rules.LinkedFit) filter {
+	return filter{reason, text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 		for _, f := range c.Kind.ForClaims.Fits {
-			if slices.Contains(names, f.Name) {
+			if slices.ContainsFunc(of, func(named rules.LinkedFit) bool { return named.Name == f.Name }) {
 				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
 					return true, err
 				}
@@ -220,29 +198,32 @@ func linkedFilter(reason, text string, names ...string) compiledFilter {
 	}}
 }
 
-// otherFit is the reason of the fits of class kinds that have no filter of their own, because
-// there are too many.
+// otherFit is the reason of the fits of class kinds that have no filter of their own, because there are too many.
 const otherFit = "OtherFit"
 
-// compileFits adds the filters for the fits of the kind and of its class kinds.
-func (k *ClaimKind) compileFits() {
+// compileFilters for the claims of a kind: those of the table, then those for the fits of the kind and of its class kinds.
+func (k *ClaimKind) compileFilters() {
+	for _, f := range filters {
+		if f.isOf == nil || f.isOf(k) {
+			k.filters = append(k.filters, f)
+		}
+	}
 	k.free = len(k.filters)
 	for _, f := range k.Fits {
-		k.addJudges(filterOf(f))
+		k.addJudges(filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
+			by, err := claim.facts.drops(f, c)
+			return by != nil || err != nil, err
+		}})
 	}
 	room := min(len(k.LinkedFits), max(maxFilters-len(k.filters)-4, 0)) // They are for TooCostly, ExpressionError, otherFit and the score.
-	for _, f := range k.LinkedFits[:room] {
-		k.addJudges(linkedFilter(f.Name, f.Text, f.Name))
+	for i, f := range k.LinkedFits[:room] {
+		k.addJudges(linkedFilter(f.Name, f.Text, k.LinkedFits[i:i+1]))
 	}
-	var others []string
-	for _, f := range k.LinkedFits[room:] {
-		others = append(others, f.Name)
-	}
-	if len(others) > 0 {
-		k.addJudges(linkedFilter(otherFit, "unfit", others...))
+	if rest := k.LinkedFits[room:]; len(rest) > 0 {
+		k.addJudges(linkedFilter(otherFit, "unfit", rest))
 	}
 	if k.Score != nil {
-		k.addJudges(compiledFilter{reasonNoScore, "without a score", func(claim subject, c *inventory.Class) (bool, error) {
+		k.addJudges(filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
 			_, err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})

@@ -18,18 +18,15 @@ import (
 
 // PathsCheck is what the schema of a kind's claims says of its registration.
 type PathsCheck struct {
-	// Problems are what is wrong, whatever the classes, MaxErrors at most: no claim can be
-	// bound.
+	// Problems are what is wrong, whatever the classes, MaxErrors at most: no claim can be bound.
 	Problems []string
 	// Unknown is the first thing that the schema does not tell.
 	Unknown string
-	// Absent are paths that claims do not have, and that are the defaults of a
-	// registration: nothing is wrong with them.
+	// Absent are paths that claims do not have, and that are the defaults of a registration: nothing is wrong with them.
 	Absent []string
 	// SelectorAbsent is set if the path of the selector is among them.
 	SelectorAbsent bool
-	// Required are the fields without which the API server refuses a claim: of those that
-	// lead to the reference, and of those in it.
+	// Required are the fields without which the API server refuses a claim: of those that lead to the reference, and of those in it.
 	Required []v1beta1.FieldPath
 	// Company are the fields of a reference that the schema requires and only an author can give.
 	Company []string
@@ -38,8 +35,7 @@ type PathsCheck struct {
 	pruned string
 	// remedy says what would help against the problems.
 	remedy string
-	// required are the fields of the form without which the API server refuses a reference,
-	// and limited those of which it does not take every value.
+	// required are the fields of the form that the schema requires, and limited those of which it does not take every value.
 	required []string
 	limited  map[string]openapi.FieldSchema
 }
@@ -74,14 +70,7 @@ func (c *PathsCheck) addProblem(text string) {
 	}
 }
 
-// pathsChecker compares a registration with the schema of its claims.
-type pathsChecker struct {
-	*claim.Reader
-	*claim.Reach
-}
-
-// SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used
-// yet.
+// SetPaths has the claim kind heed what the schema of its claims says. It is for one that is not used yet.
 func (k *ClaimKind) SetPaths(c PathsCheck) {
 	k.Require(c.Required, c.Company)
 	k.selectorAbsent = c.SelectorAbsent
@@ -93,9 +82,8 @@ func (k *ClaimKind) SetPaths(c PathsCheck) {
 // CheckPaths compares a registration with the schema of its claims.
 func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	c.remedy = "correct the ClaimKind, or the schema"
-	check := pathsChecker{k.Reader, &k.Reach}
-	check.checkReference(s, &c)
-	check.checkSelector(s, &c)
+	c.checkReference(k, s)
+	c.checkSelector(k, s)
 	for _, p := range k.SkipIfSet {
 		f := s.At(p)
 		if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(p, defaultSkipIfSet) {
@@ -107,8 +95,7 @@ func CheckPaths(k *ClaimKind, s *openapi.Schema) (c PathsCheck) {
 	return c
 }
 
-// The defaults of a registration, which need not be fields of a claim: there may be
-// nothing to skip by, and any claim can have its selector in the annotation.
+// The defaults of a registration, which claims may lack: there may be nothing to skip by, and the selector may be in the annotation.
 var (
 	defaultSelector  = fields.Path{"spec", "classSelector"}
 	defaultSkipIfSet = fields.Path{"spec", "resourceRef"}
@@ -120,9 +107,8 @@ const (
 	maxPathBytes = 256
 )
 
-// checkReference reports whether a reference would be stored as it is written. Every object
-// may have labels and annotations, which are texts.
-func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
+// checkReference reports whether a reference would be stored as it is written. Any object may have labels and annotations, which are texts.
+func (c *PathsCheck) checkReference(k *ClaimKind, s *openapi.Schema) {
 	if k.ClassRef.IsKey() {
 		if len(k.Form.Fields) > 0 {
 			const text = "reference.form %s: a label or an annotation is a text: set spec.reference.form to %s"
@@ -137,22 +123,21 @@ func (k pathsChecker) checkReference(s *openapi.Schema, c *PathsCheck) {
 	if !c.addPath("reference.path", s, f) {
 		return
 	}
-	k.checkForm(k.Form, s, c)
+	c.checkForm(k, k.Form, s)
 	if len(c.Problems) > 0 {
-		c.remedy = k.formRemedy(s)
+		c.remedy = formRemedy(k, s)
 	}
 	for i := range k.ClassRef {
-		k.require(s, k.ClassRef[:i+1], c)
+		c.require(k, s, k.ClassRef[:i+1])
 	}
 	for _, name := range c.required {
-		k.require(s, k.ClassRef.Below(name), c)
+		c.require(k, s, k.ClassRef.Below(name))
 	}
 }
 
-// require the field at a path, if the schema does. The status takes no path that a
-// registration does not. Where an empty text counts as no reference, the API server may
-// store a claim with one.
-func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
+// require the field at a path, if the schema does. The status takes no path that a registration does not. Where an empty text counts as no
+// reference, the API server may store a claim with one.
+func (c *PathsCheck) require(k *ClaimKind, s *openapi.Schema, p fields.Path) {
 	f := s.At(p).Schema
 	if k.EmptyIsUnset && f.Type == "string" && f.Allows("") {
 		return
@@ -165,7 +150,7 @@ func (k pathsChecker) require(s *openapi.Schema, p fields.Path, c *PathsCheck) {
 
 // checkForm reports whether a reference of this form would be stored as it is written. A
 // namespace is needed only where claims are offered the classes of others than their own.
-func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsCheck) {
+func (c *PathsCheck) checkForm(k *ClaimKind, form *claim.Form, s *openapi.Schema) {
 	setting := fmt.Sprintf("reference.form %s", form.Name)
 	if len(form.Fields) == 0 {
 		c.add(setting, s.At(k.ClassRef).Is("string"))
@@ -199,20 +184,15 @@ func (k pathsChecker) checkForm(form *claim.Form, s *openapi.Schema, c *PathsChe
 	}
 }
 
-// FittingForm returns the form of reference that fits the schema, nil if none does: of those
-// that do, the one that says the most, and asks for the least beside that.
+// FittingForm returns the form of reference that fits the schema, nil if none does: the one that says the most, and asks for the least.
 func FittingForm(k *ClaimKind, s *openapi.Schema) *claim.Form {
-	return pathsChecker{k.Reader, &k.Reach}.fittingForm(s)
-}
-
-func (k pathsChecker) fittingForm(s *openapi.Schema) *claim.Form {
 	best, most := (*claim.Form)(nil), 0
 	for i := range claim.Forms {
 		form, c := &claim.Forms[i], PathsCheck{}
 		if !form.NamesNamespace && (k.From == v1beta1.FromAll || len(k.Names) > 1) {
 			continue // No registration may have it.
 		}
-		if k.checkForm(form, s, &c); len(c.Problems) > 0 || c.Unknown != "" {
+		if c.checkForm(k, form, s); len(c.Problems) > 0 || c.Unknown != "" {
 			continue
 		}
 		stored := 0
@@ -229,15 +209,13 @@ func (k pathsChecker) fittingForm(s *openapi.Schema) *claim.Form {
 }
 
 // formRemedy says which form of reference fits, as what would help.
-func (k pathsChecker) formRemedy(s *openapi.Schema) string {
-	switch form := k.fittingForm(s); {
-	case form != nil:
+func formRemedy(k *ClaimKind, s *openapi.Schema) string {
+	if form := FittingForm(k, s); form != nil {
 		return fmt.Sprintf("set spec.reference.form to %s", form.Name)
-	case k.Own():
+	} else if k.Own() {
 		return correctReference
-	default:
-		return fmt.Sprintf("%s, or set spec.classes.namespaces.from to %s", correctReference, v1beta1.FromSameAsClaim)
 	}
+	return fmt.Sprintf("%s, or set spec.classes.namespaces.from to %s", correctReference, v1beta1.FromSameAsClaim)
 }
 
 const correctReference = "correct spec.reference.path and spec.reference.form, or the schema"
@@ -247,9 +225,8 @@ func shownPart(reference fields.Path, name string) string {
 	return "." + truncate.String(reference.Below(name).String(), v1beta1.MaxShownBytes)
 }
 
-// checkSelector reports whether a selector would be stored. It may have one kind of
-// requirements alone.
-func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
+// checkSelector reports whether a selector would be stored. It may have one kind of requirements alone.
+func (c *PathsCheck) checkSelector(k *ClaimKind, s *openapi.Schema) {
 	const setting = "selector.path"
 	f := s.At(k.Selector)
 	if errors.Is(f.Err, openapi.ErrMissing) && slices.Equal(k.Selector, defaultSelector) {
@@ -260,12 +237,11 @@ func (k pathsChecker) checkSelector(s *openapi.Schema, c *PathsCheck) {
 		return
 	}
 	matchLabels, matchExpressions := s.At(k.Selector.Below("matchLabels")), s.At(k.Selector.Below("matchExpressions"))
-	if errors.Is(matchLabels.Err, openapi.ErrMissing) && !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
-		c.add(setting, matchExpressions.Is("array"))
-		return
+	hasLabels, hasExpressions := !errors.Is(matchLabels.Err, openapi.ErrMissing), !errors.Is(matchExpressions.Err, openapi.ErrMissing)
+	if hasLabels || !hasExpressions {
+		c.add(setting, matchLabels.Is("object"))
 	}
-	c.add(setting, matchLabels.Is("object"))
-	if !errors.Is(matchExpressions.Err, openapi.ErrMissing) {
+	if hasExpressions {
 		c.add(setting, matchExpressions.Is("array"))
 	}
 }
@@ -283,9 +259,8 @@ func (c *PathsCheck) problem() (reason, text string) {
 	return "", ""
 }
 
-// PathsProblem says what is wrong with a registration, as the reason and the message of
-// PathsValid; both are empty if nothing is. What is wrong for one class kind alone must not
-// stop the claims that others serve, so it is no fault of the claim kind.
+// PathsProblem says what is wrong with a registration, as the reason and the message of PathsValid; both are empty if nothing is. What is
+// wrong for one class kind alone must not stop the claims that others serve, so it is no fault of the claim kind.
 func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	if reason, text := c.problem(); reason != "" {
 		return reason, text
@@ -301,8 +276,7 @@ func (v *View) PathsProblem(c PathsCheck) (reason, text string) {
 	return reason, strings.Join(refused, "; ") + ": the API server refuses claims with such a reference"
 }
 
-// refused says why the API server would refuse a claim for its reference, MaxErrors times
-// at most, and for how many class kinds. Of the names of classes it knows nothing.
+// refused says why the API server would refuse a claim for its reference, MaxErrors times at most, and for how many class kinds.
 func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	isRefused := false
 	refuse := func(format string, args ...any) {
@@ -314,7 +288,11 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 	}
 	for _, s := range v.Classes {
 		isRefused = false
-		sample := sampleOf(s.Kind).Target()
+		class := inventory.Class{Kind: s.Kind, Name: "name"} // A reference to any class of the kind has the same fields.
+		if s.Kind.Namespaced {
+			class.Namespace = "namespace"
+		}
+		sample := class.Target()
 		for _, name := range c.required {
 			if sample.Text(name) == "" {
 				refuse("the schema requires %s, which the reference to a class of %q does not have",
@@ -332,13 +310,4 @@ func (v *View) refused(c PathsCheck) (texts []string, kinds int) {
 		}
 	}
 	return texts, kinds
-}
-
-// sampleOf a class of this kind is enough to say what a reference to one would have.
-func sampleOf(kind *inventory.ClassKind) *inventory.Class {
-	class := &inventory.Class{Kind: kind, Name: "name"}
-	if kind.Namespaced {
-		class.Namespace = "namespace"
-	}
-	return class
 }

@@ -29,6 +29,11 @@ func specOf(fields ...string) string {
 	return fmt.Sprintf("{type: object, properties: {spec: {type: object, properties: {%s}}}}", strings.Join(fields, ", "))
 }
 
+// texts is a reference that has these texts.
+func texts(names ...string) string {
+	return "classRef: {type: object, properties: {" + strings.Join(names, ": "+aText+", ") + ": " + aText + "}}"
+}
+
 func schemaOfCRD(t *testing.T, root string) *openapi.Schema {
 	t.Helper()
 	crd, err := yaml.YAMLToJSON([]byte("spec: {versions: [{name: v1alpha1}, {name: v1, schema: {openAPIV3Schema: " + root + "}}]}"))
@@ -45,67 +50,43 @@ func TestCheckPaths(t *testing.T) {
 	const whole, part = "the reference to its class", "fields of the reference to its class"
 	fits := specOf("classRef: "+aReference, selectable)
 	for name, tc := range map[string]struct {
-		reason  string
-		schema  string
-		spec    func(*v1beta1.ClaimKindSpec)
-		kinds   []*inventory.ClassKind
-		problem string
-		pruned  string
-		refused bool
-		all     bool // class kinds are
-		remedy  string
-		unknown string
-		absent  []string
+		reason               string
+		schema               string
+		path, selector, skip v1beta1.FieldPath // where they are not the defaults
+		place                v1beta1.Place
+		form                 v1beta1.ReferenceForm
+		from                 v1beta1.ClassNamespacesFrom
+		kinds                []*inventory.ClassKind
+		problem              string
+		pruned               string
+		refused              bool
+		all                  bool // class kinds are
+		remedy               string
+		unknown              string
+		absent               []string
 	}{
-		"Fits": {reason: "We should find nothing wrong with what is there", schema: fits},
-		"ReferenceMistyped": {
-			reason: "We should see that a reference would be removed for a typing error in its path",
-			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.clasRef" },
-			problem: "reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?)", pruned: whole,
-		},
-		"ParentMistyped": {
-			reason: "We should name the field that is missing, not what would be below it",
-			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".sepc.classRef.of" },
-			problem: "reference.path: the schema has no field .sepc (did you mean .spec?)", pruned: whole,
-		},
-		"NoSpec": {
-			reason: "We should see that a CRD without fields keeps none",
-			schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: whole, absent: []string{".spec.classSelector"},
-		},
-		"NameLost": {
-			reason:  "We should see that a reference would keep all but the name",
-			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", id: "+aText+"}}", selectable),
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: part,
-		},
+		"Fits":              {reason: "We should find nothing wrong with what is there", schema: fits},
+		"ReferenceMistyped": {reason: "We should see that a reference would be removed for a typing error in its path", schema: fits, path: ".spec.clasRef", problem: "reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?)", pruned: whole},
+		"ParentMistyped":    {reason: "We should name the field that is missing, not what would be below it", schema: fits, path: ".sepc.classRef.of", problem: "reference.path: the schema has no field .sepc (did you mean .spec?)", pruned: whole},
+		"NoSpec":            {reason: "We should see that a CRD without fields keeps none", schema: "{type: object}", problem: "reference.path: the schema has no field .spec", pruned: whole, absent: []string{".spec.classSelector"}},
+		"NameLost":          {reason: "We should see that a reference would keep all but the name", schema: specOf(texts("apiVersion", "kind", "id"), selectable), problem: "reference.form ObjectReference: the schema has no field .spec.classRef.name", pruned: part},
 		"KindLost": {
 			reason: "We should bind no claim whose reference loses its kind, though it is clear where there is one class kind",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*inventory.ClassKind{cluster},
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", pruned: part,
-			remedy: "set spec.reference.form to LocalObjectReference",
+			schema: specOf(texts("apiVersion", "name"), selectable), kinds: []*inventory.ClassKind{cluster},
+			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind", pruned: part, remedy: "set spec.reference.form to LocalObjectReference",
 		},
 		"KindAndNamespaceLost": {
-			reason: "We should name all that would be removed",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", name: "+aText+"}}", selectable), kinds: []*inventory.ClassKind{cluster, namespaced},
+			reason: "We should name all that would be removed", schema: specOf(texts("apiVersion", "name"), selectable), kinds: []*inventory.ClassKind{cluster, namespaced},
 			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.kind; reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
-			spec:   func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
-			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
+			from: v1beta1.FromAll, remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
-		"NamespaceNotWritten": {
-			reason: "We should not miss the namespace of classes that have none",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable), kinds: []*inventory.ClassKind{cluster},
-		},
+		"NamespaceNotWritten": {reason: "We should not miss the namespace of classes that have none", schema: specOf(texts("apiVersion", "kind", "name"), selectable), kinds: []*inventory.ClassKind{cluster}},
 		"NamespaceLost": {
-			reason:  "We should bind no claim to a class of a namespace that its reference does not tell",
-			schema:  specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
-			spec:    func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = v1beta1.FromAll },
-			problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
+			reason: "We should bind no claim to a class of a namespace that its reference does not tell", schema: specOf(texts("apiVersion", "kind", "name"), selectable),
+			from: v1beta1.FromAll, problem: "reference.form ObjectReference: the schema has no field .spec.classRef.namespace", pruned: part,
 			remedy: "correct spec.reference.path and spec.reference.form, or the schema, or set spec.classes.namespaces.from to SameAsClaim",
 		},
-		"OwnNamespaceLost": {
-			reason: "We should bind a claim to a class of its own namespace, which is the one that is meant",
-			schema: specOf("classRef: {type: object, properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+"}}", selectable),
-			kinds:  []*inventory.ClassKind{namespaced},
-		},
+		"OwnNamespaceLost": {reason: "We should bind a claim to a class of its own namespace, which is the one that is meant", schema: specOf(texts("apiVersion", "kind", "name"), selectable), kinds: []*inventory.ClassKind{namespaced}},
 		"FieldRequired": {
 			reason:  "We should see that the API server would refuse a reference for a field that no form has",
 			schema:  specOf("classRef: {type: object, required: [group, kind, name, scope], properties: {apiVersion: "+aText+", kind: "+aText+", name: "+aText+", namespace: "+aText+", group: "+aText+", scope: {type: string, default: all}}}", selectable),
@@ -126,42 +107,26 @@ func TestCheckPaths(t *testing.T) {
 		"NameRequired": {
 			reason: "We should find nothing wrong with what the form writes",
 			schema: specOf("classRef: {type: object, required: [name], properties: {name: {type: string, pattern: ^no}}}", selectable), kinds: []*inventory.ClassKind{cluster},
-			spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.LocalObjectReference },
+			form: v1beta1.LocalObjectReference,
 		},
-		"NamePattern": {
-			reason: "We should not hold against a name what is not known of it", kinds: []*inventory.ClassKind{cluster},
-			schema: specOf("className: {type: string, pattern: ^no}", selectable), spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1beta1.Name, ".spec.className" },
-		},
+		"NamePattern": {reason: "We should not hold against a name what is not known of it", kinds: []*inventory.ClassKind{cluster}, schema: specOf("className: {type: string, pattern: ^no}", selectable), form: v1beta1.Name, path: ".spec.className"},
 		"TextForAnObject": {
 			reason: "We should see that the API server would refuse an object, which is not to remove it",
 			schema: specOf("classRef: "+aText, selectable), problem: "reference.form ObjectReference: must be of type object, and is of type string: .spec.classRef",
 			remedy: "set spec.reference.form to Name",
 		},
-		"ObjectForAName": {
-			reason: "We should see that the API server would refuse a text",
-			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
-			problem: "reference.form Name: must be of type string, and is of type object: .spec.classRef", remedy: "set spec.reference.form to ObjectReference",
-		},
-		"Name": {
-			reason: "We should take a text for a name",
-			schema: specOf("className: "+aText, selectable), spec: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form, s.Reference.Path = v1beta1.Name, ".spec.className" },
-		},
+		"ObjectForAName": {reason: "We should see that the API server would refuse a text", schema: fits, form: v1beta1.Name, problem: "reference.form Name: must be of type string, and is of type object: .spec.classRef", remedy: "set spec.reference.form to ObjectReference"},
+		"Name":           {reason: "We should take a text for a name", schema: specOf("className: "+aText, selectable), form: v1beta1.Name, path: ".spec.className"},
 		"ListOnTheWay": {
-			reason:  "We should say that a path leads through a list",
-			schema:  specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
-			spec:    func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.listeners.classRef" },
-			problem: "reference.path: a path cannot lead through a list, such as .spec.listeners",
+			reason: "We should say that a path leads through a list", schema: specOf("listeners: {type: array, items: {type: object, properties: {classRef: "+aReference+"}}}", selectable),
+			path: ".spec.listeners.classRef", problem: "reference.path: a path cannot lead through a list, such as .spec.listeners",
 		},
 		"ListOnTheWayOfSkipIfSet": {
-			reason:  "We should look at every path",
-			schema:  specOf("classRef: "+aReference, selectable, "listeners: {type: array, items: {type: object, properties: {name: "+aText+"}}}"),
-			spec:    func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.listeners.name"}} },
-			problem: "claims.skipIfSet: a path cannot lead through a list, such as .spec.listeners",
+			reason: "We should look at every path", schema: specOf("classRef: "+aReference, selectable, "listeners: {type: array, items: {type: object, properties: {name: "+aText+"}}}"),
+			skip: ".spec.listeners.name", problem: "claims.skipIfSet: a path cannot lead through a list, such as .spec.listeners",
 		},
 		"ListOfReferences": {
-			reason:  "We should not take a list of references for one",
-			schema:  specOf("classRefs: {type: array, items: "+aReference+"}", selectable),
-			spec:    func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.classRefs" },
+			reason: "We should not take a list of references for one", schema: specOf("classRefs: {type: array, items: "+aReference+"}", selectable), path: ".spec.classRefs",
 			problem: "reference.form ObjectReference: a path cannot lead through a list, such as .spec.classRefs", remedy: correctReference,
 		},
 		"NumberInAReference": {
@@ -170,66 +135,28 @@ func TestCheckPaths(t *testing.T) {
 			problem: "reference.form ObjectReference: must be of type string, and is of type integer: .spec.classRef.name", remedy: correctReference,
 		},
 		"ExternalSecret": {
-			reason:  "We should bind no claim whose reference loses group and namespace, and say which form fits",
-			schema:  specOf("secretStoreRef: {type: object, properties: {kind: {type: string, enum: [A, ClusterA]}, name: "+aText+"}}", selectable),
-			spec:    func(s *v1beta1.ClaimKindSpec) { s.Reference.Path = ".spec.secretStoreRef" },
-			problem: "reference.form ObjectReference: the schema has no field .spec.secretStoreRef.apiVersion", pruned: part,
-			remedy: "set spec.reference.form to KindReference",
+			reason: "We should bind no claim whose reference loses group and namespace, and say which form fits",
+			schema: specOf("secretStoreRef: {type: object, properties: {kind: {type: string, enum: [A, ClusterA]}, name: "+aText+"}}", selectable), path: ".spec.secretStoreRef",
+			problem: "reference.form ObjectReference: the schema has no field .spec.secretStoreRef.apiVersion", pruned: part, remedy: "set spec.reference.form to KindReference",
 		},
-		"Label": {
-			reason: "We should ask no schema for a label", schema: specOf(selectable),
-			spec: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/queue"}, Form: v1beta1.Name}
-			},
-		},
-		"LabelOfAnotherForm": {
-			reason: "We should see that a label is no object", schema: specOf(selectable),
-			spec: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Annotation: "example.org/queue"}}
-			},
-			problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name",
-		},
-		"Preserved": {
-			reason: "We should not know of what may be anything", schema: anything,
-			unknown: "reference.path: the schema does not say what may be in .spec",
-		},
-		"PreservedReference": {
-			reason: "We should not know of a reference that may be anything", schema: specOf("classRef: "+anything, selectable),
-			unknown: "reference.form ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion",
-		},
+		"Label":              {reason: "We should ask no schema for a label", schema: specOf(selectable), place: v1beta1.Place{Label: "example.org/queue"}, form: v1beta1.Name},
+		"LabelOfAnotherForm": {reason: "We should see that a label is no object", schema: specOf(selectable), place: v1beta1.Place{Annotation: "example.org/queue"}, problem: "reference.form ObjectReference: a label or an annotation is a text: set spec.reference.form to Name"},
+		"Preserved":          {reason: "We should not know of what may be anything", schema: anything, unknown: "reference.path: the schema does not say what may be in .spec"},
+		"PreservedReference": {reason: "We should not know of a reference that may be anything", schema: specOf("classRef: "+anything, selectable), unknown: "reference.form ObjectReference: the schema does not say what may be in .spec.classRef.apiVersion"},
 		"PreservedAround": {
 			reason:  "We should know a field that is described among others that are not",
 			schema:  "{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {spec: {type: object, properties: {classSelector: " + aSelector + "}}}}",
 			problem: "reference.path: the schema has no field .spec.classRef", pruned: whole,
 		},
 		"AnyKey": {
-			reason: "We should find a field in a map",
-			schema: "{type: object, properties: {spec: {type: object, additionalProperties: " + aText + "}}}",
-			spec: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Reference.Path, s.Selector.Path = v1beta1.Name, ".spec.class", ".metadata.selector"
-			},
-			unknown: "selector.path: the schema does not say what may be in .metadata.selector.matchLabels",
+			reason: "We should find a field in a map", schema: "{type: object, properties: {spec: {type: object, additionalProperties: " + aText + "}}}",
+			form: v1beta1.Name, path: ".spec.class", selector: ".metadata.selector", unknown: "selector.path: the schema does not say what may be in .metadata.selector.matchLabels",
 		},
-		"SelectorMistyped": {
-			reason: "We should see that no claim would keep its selector",
-			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Selector.Path = ".spec.classselector" },
-			problem: "selector.path: the schema has no field .spec.classselector (did you mean .spec.classSelector?)",
-		},
-		"NoSelectorField": {
-			reason: "We should not ask for the field that is read by default: any claim has the annotation",
-			schema: specOf("classRef: " + aReference), absent: []string{".spec.classSelector"},
-		},
-		"SelectorIsAText": {
-			reason: "We should see that no claim could have a selector",
-			schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "selector.path: must be of type object, and is of type string: .spec.classSelector",
-		},
-		"SelectorOfLabelsAlone": {
-			reason: "We should be content with one kind of requirements",
-			schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: "+aText+"}}}"),
-		},
-		"SelectorOfExpressionsAlone": {
-			reason: "We should be content with the other kind", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchExpressions: {type: array}}}"),
-		},
+		"SelectorMistyped":           {reason: "We should see that no claim would keep its selector", schema: fits, selector: ".spec.classselector", problem: "selector.path: the schema has no field .spec.classselector (did you mean .spec.classSelector?)"},
+		"NoSelectorField":            {reason: "We should not ask for the field that is read by default: any claim has the annotation", schema: specOf("classRef: " + aReference), absent: []string{".spec.classSelector"}},
+		"SelectorIsAText":            {reason: "We should see that no claim could have a selector", schema: specOf("classRef: "+aReference, "classSelector: "+aText), problem: "selector.path: must be of type object, and is of type string: .spec.classSelector"},
+		"SelectorOfLabelsAlone":      {reason: "We should be content with one kind of requirements", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: "+aText+"}}}")},
+		"SelectorOfExpressionsAlone": {reason: "We should be content with the other kind", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchExpressions: {type: array}}}")},
 		"SelectorOfNothing": {
 			reason: "We should see that no claim would keep what it asks for", schema: specOf("classRef: "+aReference, "classSelector: {type: object, properties: {labels: {type: object}}}"),
 			problem: "selector.path: the schema has no field .spec.classSelector.matchLabels",
@@ -239,42 +166,27 @@ func TestCheckPaths(t *testing.T) {
 			schema:  specOf("classRef: "+aReference, "classSelector: {type: object, properties: {matchLabels: {type: object}, matchExpressions: {type: object}}}"),
 			problem: "selector.path: must be of type array, and is of type object: .spec.classSelector.matchExpressions",
 		},
-		"SkipMistyped": {
-			reason: "We should see that no claim would ever be skipped",
-			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.volumname"}} },
-			problem: "claims.skipIfSet: the schema has no field .spec.volumname",
-		},
+		"SkipMistyped": {reason: "We should see that no claim would ever be skipped", schema: fits, skip: ".spec.volumname", problem: "claims.skipIfSet: the schema has no field .spec.volumname"},
 		"SkipByMetadata": {
 			reason: "We should not look for metadata in a CRD: the API server knows it",
 			schema: "{type: object, properties: {metadata: {type: object}, spec: {type: object, properties: {classRef: " + aReference + "}}}}", absent: []string{".spec.classSelector"},
-			spec: func(s *v1beta1.ClaimKindSpec) {
-				s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".metadata.labels.skip"}}
-			},
+			skip: ".metadata.labels.skip",
 		},
 		"Embedded": {
 			reason: "We should not look for metadata in an object within a claim", schema: specOf("template: {type: object, x-kubernetes-embedded-resource: true, properties: {metadata: {type: object}}}", "classRef: "+aReference),
-			spec: func(s *v1beta1.ClaimKindSpec) {
-				s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.template.metadata.name"}}
-			},
-			unknown: "claims.skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
+			skip: ".spec.template.metadata.name", unknown: "claims.skipIfSet: the schema does not say what may be in .spec.template.metadata", absent: []string{".spec.classSelector"},
 		},
-		"SkipByDefault": {
-			reason: "We should not ask for the field by which claims are skipped by default",
-			schema: fits, spec: func(s *v1beta1.ClaimKindSpec) { s.Claims.SkipIfSet = []v1beta1.Place{{Path: ".spec.resourceRef"}} }, absent: []string{".spec.resourceRef"},
-		},
-		"NotASchema": {
-			reason: "We should not know where a vendor wrote something else", schema: specOf("classRef: {type: [object, string]}", selectable),
-			unknown: "reference.path: the schema does not say what may be in .spec.classRef",
-		},
+		"SkipByDefault": {reason: "We should not ask for the field by which claims are skipped by default", schema: fits, skip: ".spec.resourceRef", absent: []string{".spec.resourceRef"}},
+		"NotASchema":    {reason: "We should not know where a vendor wrote something else", schema: specOf("classRef: {type: [object, string]}", selectable), unknown: "reference.path: the schema does not say what may be in .spec.classRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.example.org"}, Spec: v1beta1.ClaimKindSpec{
-				Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}},
-				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
-				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: v1beta1.FromSameAsClaim}},
+				Reference: v1beta1.Reference{Place: cmp.Or(tc.place, v1beta1.Place{Path: cmp.Or(tc.path, ".spec.classRef")}), Form: tc.form},
+				Selector:  v1beta1.ClassSelector{Path: cmp.Or(tc.selector, ".spec.classSelector")},
+				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: cmp.Or(tc.from, v1beta1.FromSameAsClaim)}},
 			}}
-			if tc.spec != nil {
-				tc.spec(&k.Spec)
+			if tc.skip != "" {
+				k.Spec.Claims.SkipIfSet = []v1beta1.Place{{Path: tc.skip}}
 			}
 			var classes []*inventory.Classes
 			for _, kind := range tc.kinds {
@@ -316,8 +228,7 @@ func TestRefusedIsShort(t *testing.T) {
 	assert.Less(t, len(problem), 3000)
 }
 
-// TestVersions prune by the version that is stored, which need not be the one that
-// registrations are written for.
+// TestVersions prune by the version that is stored, which need not be the one that registrations are written for.
 func TestVersions(t *testing.T) {
 	const with, without = `{type: object, properties: {spec: {type: object, properties: {classRef: ` + aReference + `, classSelector: ` + aSelector + `}}}}`,
 		`{type: object, properties: {spec: {type: object, properties: {classSelector: ` + aSelector + `}}}}`
@@ -401,10 +312,8 @@ func TestFittingForm(t *testing.T) {
 				}
 				field = fmt.Sprintf("{type: object, properties: {%s}, required: [%s]}", strings.Join(properties, ", "), strings.Join(required, ", "))
 			}
-			k := postgres()
-			k.Spec.Classes.Namespaces.From = tc.from
-			kind := NewClaimKind(k)
-			got := pathsChecker{kind.Reader, &kind.Reach}.formRemedy(schemaOfCRD(t, specOf("classRef: "+field)))
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Classes.Namespaces.From = tc.from })
+			got := formRemedy(kind, schemaOfCRD(t, specOf("classRef: "+field)))
 			if tc.want == "" {
 				assert.Contains(t, got, "correct spec.reference.path")
 				return
@@ -447,9 +356,7 @@ func TestRequired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Reference = tc.reference
-			assert.Equal(t, tc.want, CheckPaths(NewClaimKind(k), schemaOfCRD(t, tc.schema)).Required, tc.reason)
+			assert.Equal(t, tc.want, CheckPaths(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference = tc.reference }), schemaOfCRD(t, tc.schema)).Required, tc.reason)
 		})
 	}
 }

@@ -22,93 +22,33 @@ import (
 )
 
 func TestReference(t *testing.T) {
-	cluster := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}}
-	namespaced := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1beta1", Kind: "QueueClass"}, Namespaced: true}
-	core := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Node"}}
-	cases := map[string]struct {
+	fast := func(group, version, kind, namespace string) *inventory.Class {
+		of := &inventory.ClassKind{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Namespaced: namespace != ""}
+		return &inventory.Class{Kind: of, Namespace: namespace, Name: "fast"}
+	}
+	cluster, core := fast("storage.k8s.io", "v1", "StorageClass", ""), fast("", "v1", "Node", "")
+	namespaced := fast("example.org", "v1beta1", "QueueClass", "team")
+	for name, tc := range map[string]struct {
 		reason string
 		format v1beta1.ReferenceForm
 		class  *inventory.Class
 		want   string
 	}{
-		"ObjectReference": {
-			reason: "We should name version, kind and name, and no uid",
-			format: v1beta1.ObjectReference,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`,
-		},
-		"ObjectReferenceWithNamespace": {
-			reason: "We should name the namespace of a class that has one",
-			format: v1beta1.ObjectReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`,
-		},
-		"ObjectReferenceOfTheCoreGroup": {
-			reason: "We should write a core version without a group",
-			format: v1beta1.ObjectReference,
-			class:  &inventory.Class{Kind: core, Name: "fast"},
-			want:   `{"apiVersion":"v1","kind":"Node","name":"fast"}`,
-		},
-		"TypedLocalObjectReference": {
-			reason: "We should name the group without its version",
-			format: v1beta1.TypedLocalObjectReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`,
-		},
-		"TypedLocalObjectReferenceOfTheCoreGroup": {
-			reason: "We should leave out the core group, as Kubernetes does",
-			format: v1beta1.TypedLocalObjectReference,
-			class:  &inventory.Class{Kind: core, Name: "fast"},
-			want:   `{"kind":"Node","name":"fast"}`,
-		},
-		"TypedObjectReference": {
-			reason: "We should name the group without its version, and the namespace",
-			format: v1beta1.TypedObjectReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`,
-		},
-		"GroupKindReference": {
-			reason: "We should name the group in a field of that name",
-			format: v1beta1.GroupKindReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"group":"example.org","kind":"QueueClass","name":"fast"}`,
-		},
-		"KindReference": {
-			reason: "We should name the Kind alone",
-			format: v1beta1.KindReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"kind":"QueueClass","name":"fast"}`,
-		},
-		"NamespacedReference": {
-			reason: "We should name the namespace without the kind",
-			format: v1beta1.NamespacedReference,
-			class:  &inventory.Class{Kind: namespaced, Namespace: "team", Name: "fast"},
-			want:   `{"namespace":"team","name":"fast"}`,
-		},
-		"NamespacedReferenceOfAClassWithoutNamespace": {
-			reason: "We should leave out what the class does not have",
-			format: v1beta1.NamespacedReference,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `{"name":"fast"}`,
-		},
-		"LocalObjectReference": {
-			reason: "We should name the class alone",
-			format: v1beta1.LocalObjectReference,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `{"name":"fast"}`,
-		},
-		"Name": {
-			reason: "We should write a string",
-			format: v1beta1.Name,
-			class:  &inventory.Class{Kind: cluster, Name: "fast"},
-			want:   `"fast"`,
-		},
-	}
-	for name, tc := range cases {
+		"ObjectReference":                             {reason: "We should name version, kind and name, and no uid", format: v1beta1.ObjectReference, class: cluster, want: `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","name":"fast"}`},
+		"ObjectReferenceWithNamespace":                {reason: "We should name the namespace of a class that has one", format: v1beta1.ObjectReference, class: namespaced, want: `{"apiVersion":"example.org/v1beta1","kind":"QueueClass","namespace":"team","name":"fast"}`},
+		"ObjectReferenceOfTheCoreGroup":               {reason: "We should write a core version without a group", format: v1beta1.ObjectReference, class: core, want: `{"apiVersion":"v1","kind":"Node","name":"fast"}`},
+		"TypedLocalObjectReference":                   {reason: "We should name the group without its version", format: v1beta1.TypedLocalObjectReference, class: namespaced, want: `{"apiGroup":"example.org","kind":"QueueClass","name":"fast"}`},
+		"TypedLocalObjectReferenceOfTheCoreGroup":     {reason: "We should leave out the core group, as Kubernetes does", format: v1beta1.TypedLocalObjectReference, class: core, want: `{"kind":"Node","name":"fast"}`},
+		"TypedObjectReference":                        {reason: "We should name the group without its version, and the namespace", format: v1beta1.TypedObjectReference, class: namespaced, want: `{"apiGroup":"example.org","kind":"QueueClass","namespace":"team","name":"fast"}`},
+		"GroupKindReference":                          {reason: "We should name the group in a field of that name", format: v1beta1.GroupKindReference, class: namespaced, want: `{"group":"example.org","kind":"QueueClass","name":"fast"}`},
+		"KindReference":                               {reason: "We should name the Kind alone", format: v1beta1.KindReference, class: namespaced, want: `{"kind":"QueueClass","name":"fast"}`},
+		"NamespacedReference":                         {reason: "We should name the namespace without the kind", format: v1beta1.NamespacedReference, class: namespaced, want: `{"namespace":"team","name":"fast"}`},
+		"NamespacedReferenceOfAClassWithoutNamespace": {reason: "We should leave out what the class does not have", format: v1beta1.NamespacedReference, class: cluster, want: `{"name":"fast"}`},
+		"LocalObjectReference":                        {reason: "We should name the class alone", format: v1beta1.LocalObjectReference, class: cluster, want: `{"name":"fast"}`},
+		"Name":                                        {reason: "We should write a string", format: v1beta1.Name, class: cluster, want: `"fast"`},
+	} {
 		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			k.Spec.Reference.Form = tc.format
-			got, err := json.Marshal(NewClaimKind(k).Reference(tc.class.Target()))
+			got, err := json.Marshal(kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format }).Reference(tc.class.Target()))
 			require.NoError(t, err, tc.reason)
 			assert.JSONEq(t, tc.want, string(got), tc.reason)
 		})
@@ -119,9 +59,7 @@ func TestReference(t *testing.T) {
 func TestReferencesAreReadBack(t *testing.T) {
 	for _, form := range claim.Forms {
 		for _, namespace := range []string{"", "team"} {
-			k := postgres()
-			k.Spec.Reference.Form = form.Name
-			kind := NewClaimKind(k)
+			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = form.Name })
 			classKind := newKind("golds.example.org", "Gold")
 			classKind.Namespaced = namespace != ""
 			gold := classKind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: "gold"}, nil)
@@ -191,7 +129,7 @@ func kindOf(changes ...func(*v1beta1.ClaimKindSpec)) *ClaimKind {
 
 func TestReadReference(t *testing.T) {
 	const wrongType = field.ErrorTypeTypeInvalid
-	leaveAlone := func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone }
+	leaveAlone := spec(`{selector: {whenAbsent: LeaveAlone}}`)
 	skips := func(s *v1beta1.ClaimKindSpec) {
 		s.Claims.SkipIfSet = []v1beta1.Place{{Annotation: ingressClass}, {Label: "skip"}}
 	}
@@ -278,7 +216,7 @@ func TestReadReference(t *testing.T) {
 }
 
 func TestReadOtherAnnotation(t *testing.T) {
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Selector.Annotation = "example.org/selector" })
+	kind := kindOf(spec(`{selector: {annotation: "example.org/selector"}}`))
 	got := kind.Read("team", "db", decode(t, `{metadata: {annotations: {example.org/selector: tier=gold, classbind.io/class-selector: tier=iron}}}`))
 	require.Empty(t, got.Problems)
 	assert.Equal(t, "tier=gold", got.Selector.String(), "We should read the annotation that the kind names, and no other.")
@@ -361,12 +299,9 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	}
 }
 
-// TestAnyRoundRobin has claims without an opinion go round over all classes, as those of
-// Service Fabrik do over its clusters.
+// TestAnyRoundRobin has claims without an opinion go round over all classes, as those of Service Fabrik do over its clusters.
 func TestAnyRoundRobin(t *testing.T) {
-	kind := kindOf(func(s *v1beta1.ClaimKindSpec) {
-		s.Selector.WhenAbsent, s.Choice.Strategy = v1beta1.NoSelectorAny, v1beta1.RoundRobin
-	})
+	kind := kindOf(spec(`{selector: {whenAbsent: Any}, choice: {strategy: RoundRobin}}`))
 	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
 	view := newView(kind, []*inventory.Classes{
 		inventory.NewClasses(as, []*inventory.Class{{Kind: as, Name: "a", Default: true, Place: 1, DrawHash: 1}, {Kind: as, Name: "b", Place: 2, DrawHash: 2}}),
@@ -374,8 +309,7 @@ func TestAnyRoundRobin(t *testing.T) {
 	})
 	got := map[string]int{}
 	for range 9 {
-		d, err := (&Decider{}).Decide(t.Context(), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
-		require.NoError(t, err)
+		d := decided(t, new(Decider), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
 		require.NotNil(t, d.Class)
 		assert.Equal(t, "AnyClass", d.Reason())
 		assert.Empty(t, d.Warning(), "We should not warn of several defaults a claim that gets any class.")
@@ -393,36 +327,18 @@ func TestAddReference(t *testing.T) {
 		path   []string
 		want   want
 	}{
-		"Leaf": {
-			reason: "We should add the value beside what is there.",
-			object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`},
-		},
-		"NullLeaf": {
-			reason: "We should replace null.",
-			object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
-		},
-		"EmptyParent": {
-			reason: "We should not replace a parent that is there.",
-			object: `{"spec":{}}`, path: []string{"spec", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`},
-		},
+		"Leaf":        {reason: "We should add the value beside what is there.", object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`}},
+		"NullLeaf":    {reason: "We should replace null.", object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`}},
+		"EmptyParent": {reason: "We should not replace a parent that is there.", object: `{"spec":{}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`}},
 		"NoParents": {
-			reason: "We should add all parents in one operation.",
-			object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
+			reason: "We should add all parents in one operation.", object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
 			want: want{`[{"op":"add","path":"/spec","value":{"a":{"b":{"classRef":"gold"}}}}]`, `{"kind":"Claim","spec":{"a":{"b":{"classRef":"gold"}}}}`},
 		},
 		"NullParent": {
-			reason: "We should put an object in the place of a parent that is null.",
-			object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
+			reason: "We should put an object in the place of a parent that is null.", object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
 			want: want{`[{"op":"add","path":"/spec/a","value":{"classRef":"gold"}}]`, `{"spec":{"a":{"classRef":"gold"},"z":1}}`},
 		},
-		"TopLevel": {
-			reason: "We should add a value to the object itself.",
-			object: `{"kind":"Claim"}`, path: []string{"className"},
-			want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`},
-		},
+		"TopLevel": {reason: "We should add a value to the object itself.", object: `{"kind":"Claim"}`, path: []string{"className"}, want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
@@ -490,8 +406,7 @@ func TestDecisionAnnotation(t *testing.T) {
 			object, err := kind.DecodeValid([]byte(tc.object))
 			require.NoError(t, err)
 			at := time.Date(2026, 1, 2, 4, 4, 5, 6, time.FixedZone("", 3600))
-			d, err := (&Decider{Now: func() time.Time { return at }}).Decide(t.Context(), view, kind.Read("", "mine", object), DryRun)
-			require.NoError(t, err)
+			d := decided(t, &Decider{Now: func() time.Time { return at }}, view, kind.Read("", "mine", object), DryRun)
 			patch, err := jsonpatch.DecodePatch(d.Patch())
 			require.NoError(t, err)
 			patched, err := patch.Apply([]byte(tc.object))
@@ -542,93 +457,49 @@ func TestRestore(t *testing.T) {
 		"NotBound":      {reason: "We should bind nothing in an update.", before: `{"spec":{}}`, now: `{"spec":{}}`, want: claim.NotBound},
 		"BeingDeleted":  {reason: "We should leave alone a claim that is being deleted.", before: bound, now: `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, want: claim.BeingDeleted},
 		"SpecIsText":    {reason: "We should leave to the schema what is no object.", before: bound, now: `{"spec":"text"}`, want: claim.Malformed},
-		"Allowed": {
-			reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.OnUnbind = v1beta1.AllowUnbind },
-		},
-		"Name": {
-			reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`),
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = v1beta1.Name },
-		},
+		"Allowed":       {reason: "We should do nothing where this is allowed.", before: bound, now: `{"spec":{}}`, want: claim.UnbindAllowed, change: spec(`{reference: {onUnbind: Allow}}`)},
+		"Name":          {reason: "We should put back a text, with its escapes.", before: `{"spec":{"classRef":"g\u006fld"}}`, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", `"g\u006fld"`), change: spec(`{reference: {form: Name}}`)},
 		"EmptyName": {
 			reason: "We should replace an empty text that counts as none.", before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":""}}`, want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Reference.WhenEmpty = v1beta1.Name, v1beta1.BindEmpty
-			},
+			change: spec(`{reference: {form: Name, whenEmpty: Bind}}`),
 		},
 		"Label": {
 			reason: "We should put back a label, whose key has a slash.", before: `{"metadata":{"labels":{"example.org/class":"gold"}}}`, now: `{"metadata":{"labels":{"a":"b"}}}`, want: claim.Restored,
-			patch: add("/metadata/labels/example.org~1class", `"gold"`),
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference = v1beta1.Reference{Place: v1beta1.Place{Label: "example.org/class"}, Form: v1beta1.Name}
-			},
+			patch: add("/metadata/labels/example.org~1class", `"gold"`), change: spec(`{reference: {path: "", label: "example.org/class", form: Name}}`),
 		},
 		"MissingFields": {
 			reason: "We should put back the fields that a reference without a name lacks.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","name":""}}}`, want: claim.Restored,
 			patch:  `[{"op":"add","path":"/spec/classRef/apiVersion","value":"example.org/v1"},{"op":"add","path":"/spec/classRef/name","value":"gold"}]`,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+			change: spec(`{reference: {whenEmpty: Bind}}`),
 		},
 		"LongFields": {
 			reason: "We should put back a name that is longer than what we read of a claim.", before: `{"spec":{"classRef":{"name":"` + strings.Repeat("a", 8<<10) + `"}}}`, now: `{"spec":{"classRef":{}}}`, want: claim.Restored,
-			patch:  add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`),
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
+			patch: add("/spec/classRef/name", `"`+strings.Repeat("a", 8<<10)+`"`), change: spec(`{reference: {whenEmpty: Bind}}`),
 		},
-		"OtherKind": {
-			reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
-		},
-		"WasEmpty": {
-			reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenEmpty = v1beta1.BindEmpty },
-		},
-		"ParentWanted": {
-			reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Reference.WhenParentAbsent = v1beta1.LeaveClaimAlone },
-		},
-		"NoSelector": {
-			reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold),
-			change: func(s *v1beta1.ClaimKindSpec) { s.Selector.WhenAbsent = v1beta1.NoSelectorLeaveAlone },
-		},
+		"OtherKind":    {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference, change: spec(`{reference: {whenEmpty: Bind}}`)},
+		"WasEmpty":     {reason: "We should not take an empty reference for one.", before: `{"spec":{"classRef":{"name":""}}}`, now: `{"spec":{}}`, want: claim.NotBound, change: spec(`{reference: {whenEmpty: Bind}}`)},
+		"ParentWanted": {reason: "We should leave alone a claim without the parent, where that wants no class.", before: bound, now: `{}`, want: claim.ParentAbsent, change: spec(`{reference: {whenParentAbsent: LeaveAlone}}`)},
+		"NoSelector":   {reason: "We should keep a claim bound that has no selector, where none would be bound without one.", before: bound, now: `{"spec":{}}`, want: claim.Restored, patch: add("/spec/classRef", gold), change: spec(`{selector: {whenAbsent: LeaveAlone}}`)},
 		"Longest": {
 			reason: "We should put back a reference up to the limit.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-2) + `"}}`, now: `{"spec":{}}`, want: claim.Restored,
 			patch: add("/spec/classRef", `"`+strings.Repeat("a", v1beta1.MaxReferenceBytes-2)+`"`),
 		},
-		"TooLong": {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
-		"Default": {
-			reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold),
-			before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults,
-		},
-		"DefaultAlone": {
-			reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound,
-			before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults,
-		},
-		"OtherThanDefault": {
-			reason: "We should allow another reference.", want: claim.Settled,
-			before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults,
-		},
-		"RemovedForDefault": {
-			reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold),
-			before: bound, now: `{"spec":{}}`, change: bindDefaults,
-		},
+		"TooLong":           {reason: "We should put back no longer one.", before: `{"spec":{"classRef":"` + strings.Repeat("a", v1beta1.MaxReferenceBytes-1) + `"}}`, now: `{"spec":{}}`, want: claim.ReferenceTooLong},
+		"Default":           {reason: "We should put back what a default of the schema took the place of, and all of it.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{"classRef":{"name":"default","namespace":"a"}}}`, change: bindDefaults},
+		"DefaultAlone":      {reason: "We should not take a default of the schema for a class that we gave.", want: claim.NotBound, before: `{"spec":{"classRef":{"name":"default"}}}`, now: `{"spec":{"classRef":{"name":"default"},"size":1}}`, change: bindDefaults},
+		"OtherThanDefault":  {reason: "We should allow another reference.", want: claim.Settled, before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, change: bindDefaults},
+		"RemovedForDefault": {reason: "We should put back a reference where claims.when cannot be evaluated without one.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: bindDefaults},
 		"DefaultText": {
 			reason: "We should replace a text that counts as none.", want: claim.Restored, patch: add("/spec/classRef", `"gold"`),
 			before: `{"spec":{"classRef":"gold"}}`, now: `{"spec":{"classRef":"default"}}`,
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Reference.Form, s.Claims.When = v1beta1.Name, "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"
-			},
+			change: spec(`{reference: {form: Name}, claims: {when: "!has(claim.spec.classRef) || claim.spec.classRef == 'default'"}}`),
 		},
 		"DefaultOfNamespace": {
 			reason: "We should go by the terms that need nothing but the claim.", want: claim.Restored, patch: add("/spec/classRef", gold),
 			before: bound, now: `{"spec":{"classRef":{"name":"default"}}}`,
-			change: func(s *v1beta1.ClaimKindSpec) {
-				s.Claims.When = "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"
-			},
+			change: spec(`{claims: {when: "claim.spec.classRef.name == 'default' && namespace.metadata.labels.tenant == 'a' && request.userInfo.username == 'b'"}}`),
 		},
-		"Delayed": {
-			reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold),
-			before: bound, now: `{"spec":{}}`,
-			change: func(s *v1beta1.ClaimKindSpec) { s.Claims.When = "claim.spec.ready" },
-		},
+		"Delayed": {reason: "We should keep a claim bound whatever claims.when says of other fields.", want: claim.Restored, patch: add("/spec/classRef", gold), before: bound, now: `{"spec":{}}`, change: spec(`{claims: {when: "claim.spec.ready"}}`)},
 		"Decision": {
 			reason: "We should put back the annotation that says why, too.", change: annotates, want: claim.Restored,
 			before: `{"metadata":{"annotations":{"classbind.io/decision":"why"}},"spec":{"classRef":` + gold + `}}`, now: `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`,

@@ -8,8 +8,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Room is how much of a class is taken. What is used counts for claims that are stored, and what is reserved for those that
-// have the class and are not seen stored yet.
+// Room is how much of a class is taken: used by claims that are stored, and reserved for those that have the class and are not seen yet.
 type Room struct {
 	// Used and Reserved are of the class, and the others of the claims of one namespace.
 	Used, Reserved                   int64
@@ -39,15 +38,6 @@ func (k *ClaimKind) room(namespace string, class *inventory.Class) Room {
 		return Room{}
 	}
 	return k.Room(namespace, class)
-}
-
-// shareUsed is how much of the capacity of a class is taken: 0 without a limit, and 1 for all of it.
-func (k *ClaimKind) shareUsed(namespace string, c *inventory.Class) float64 {
-	if c.Capacity == nil || c.Capacity.Total == inventory.Unlimited {
-		return 0
-	}
-	r := k.room(namespace, c)
-	return float64(r.Used+r.Reserved) / float64(max(c.Capacity.Total, 1))
 }
 
 // fullText is the text of a Drop that says why a class has no room for a claim.
@@ -110,4 +100,23 @@ func (s Snapshot) eachCounted(of *inventory.ClassKind, visit func(*ClaimKind)) {
 			visit(v.Kind)
 		}
 	}
+}
+
+// Write is one that makes a claim use a class, or use more of it. The API server stores it once at most.
+type Write struct {
+	// ClaimKind, Namespace, Name and UID of the claim.
+	ClaimKind, Namespace, Name, UID string
+	// Base is the resourceVersion of the claim that is updated, empty for a creation.
+	Base string
+}
+
+// Usage is how much the claims of one class use, as a view of them shows it.
+type Usage struct {
+	Used int64
+	// Namespaces have the same by namespace, where the class has a limit for that.
+	Namespaces map[string]int64
+	// Versions are the resourceVersions of the view, by ClaimKind.
+	Versions map[string]uint64
+	// Shown are the writes of which the view shows what became: the claim is there at a later version than the base, or is gone.
+	Shown map[Write]bool
 }

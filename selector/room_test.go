@@ -1,10 +1,17 @@
 package selector
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -81,8 +88,7 @@ func TestUsage(t *testing.T) {
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
 
-			d, err := e.decide(t, all(tc.spec))
-			require.NoError(t, err)
+			d := e.decided(t, all(tc.spec))
 			assert.Equal(t, tc.want, d.Claim.Usage, tc.reason)
 			if tc.err != "" {
 				require.Len(t, d.Claim.Problems, 1, tc.reason)
@@ -94,21 +100,16 @@ func TestUsage(t *testing.T) {
 			in := kind.Read("team", "claim", map[string]any{"spec": all(tc.spec)})
 			stored, err := kind.Ask(in).Claim("team", "claim")
 			require.NoError(t, err)
-			d, err = new(Decider).Decide(t.Context(), e.view(), claim.Intake{Claim: stored}, Later)
-			require.NoError(t, err)
+			d = decided(t, new(Decider), e.view(), claim.Intake{Claim: stored}, Later)
 			assert.NotNil(t, d.Class, "A claim that is stored should wait for no other expression.")
 			assert.Equal(t, tc.want, d.Claim.Usage, "We should keep what the expression looks at.")
 		})
 	}
-	k := postgres()
-	k.Spec.Classes.Usage = "claim.spec.a + namespace.metadata.name"
-	assert.NotNil(t, NewClaimKind(k).fault, "A usage should look at nothing but the claim.")
+	assert.NotNil(t, kindOf(spec(`{classes: {usage: "claim.spec.a + namespace.metadata.name"}}`)).fault, "A usage should look at nothing but the claim.")
 }
 
 func TestFull(t *testing.T) {
-	e := newExpressive(func(_ *v1beta1.ClaimKindSpec, s *v1beta1.ClassKindSpec) {
-		s.Capacity = &v1beta1.Capacity{Total: v1beta1.Source{Path: ".spec.capacity"}}
-	}).with("a", map[string]any{"capacity": int64(10)}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
+	e := newExpressive(specs(`{}`, `{capacity: {total: {path: ".spec.capacity"}}}`)).with("a", map[string]any{"capacity": int64(10)}).with("b", map[string]any{"capacity": int64(10)}).with("c", nil)
 	v := e.view()
 	require.True(t, v.Kind.Limited)
 	assert.True(t, v.Kind.Watched)
@@ -119,8 +120,7 @@ func TestFull(t *testing.T) {
 	}
 	in := v.Kind.Read("team", "claim", map[string]any{"spec": all(map[string]any{})})
 	decide := func() Decision {
-		d, err := new(Decider).Decide(t.Context(), v, in, DryRun)
-		require.NoError(t, err)
+		d := decided(t, new(Decider), v, in, DryRun)
 		return d
 	}
 	d := decide()
@@ -136,4 +136,200 @@ func TestFull(t *testing.T) {
 	}
 	assert.False(t, v.Kind.Same(NewClaimKind(e.claims)), "A kind should be another one with a capacity.")
 	assert.True(t, v.Kind.Same(e.view().Kind))
+}
+
+// softWorld has two claim kinds that share classes with these capacities, 0 for none, and for each namespace 3, as one replica knows them.
+type softWorld struct {
+	Snapshot
+	first, second *View
+	classes       []*inventory.Class
+}
+
+func newSoftWorld(form v1beta1.ReferenceForm, strategy v1beta1.Strategy, capacities ...int64) *softWorld {
+	spec := crossplaneClassKind()
+	spec.ClaimKinds = []v1beta1.ClaimKindLink{{Name: postgres().Name}, {Name: "others.example.org"}, {Name: "absents.example.org"}}
+	spec.Capacity = &v1beta1.Capacity{
+		Total: v1beta1.Source{Annotation: v1beta1.CapacityAnnotation}, PerNamespace: &v1beta1.Source{Annotation: "share"},
+	}
+	ck := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: spec}
+	kind := inventory.NewClassKind(ck, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	w := &softWorld{Snapshot: Snapshot{}}
+	for i, capacity := range capacities {
+		annotations := map[string]string{"share": "3"}
+		if capacity > 0 {
+			annotations[v1beta1.CapacityAnnotation] = fmt.Sprint(capacity)
+		}
+		w.classes = append(w.classes, kind.NewClass(&metav1.ObjectMeta{Name: fmt.Sprintf("gold-%d", i), Annotations: annotations}, nil))
+	}
+	for i, form := range []v1beta1.ReferenceForm{form, v1beta1.ObjectReference} {
+		k := postgres()
+		k.Name = spec.ClaimKinds[i].Name
+		k.Spec.Choice.Strategy, k.Spec.Reference.Form = strategy, form
+		v := newView(NewClaimKind(k, ck), []*inventory.Classes{inventory.NewClasses(kind, w.classes)})
+		v.Kind.Tally, v.Kind.Room = &Tally{}, w.Room
+		w.Snapshot[k.Name] = v
+	}
+	w.first, w.second = w.Snapshot[spec.ClaimKinds[0].Name], w.Snapshot[spec.ClaimKinds[1].Name]
+	return w
+}
+
+// named claim of a namespace that takes any class.
+func softClaim(namespace, name string) claim.Intake {
+	return claim.Intake{Claim: claim.Claim{Namespace: namespace, Name: name, Selector: labels.Everything()}}
+}
+
+var softTime = time.Unix(1000, 0)
+
+func (w *softWorld) admit(t *testing.T, v *View, namespace, name string) *inventory.Class {
+	t.Helper()
+	d := decided(t, &Decider{Now: func() time.Time { return softTime }}, v, softClaim(namespace, name), Admit)
+	return d.Class
+}
+
+// store a claim, as the watch shows it.
+func (w *softWorld) store(v *View, namespace, name string, c *inventory.Class, usage int64) *Count {
+	class := v.Kind.CountedAs(c)
+	defer v.Kind.Tally.Seen(namespace, name, "", [2]uint64{class})
+	return v.Kind.Tally.Bind(class, v.Kind.ShareOf(namespace, usage))
+}
+
+func TestSoft(t *testing.T) {
+	for _, strategy := range []v1beta1.Strategy{v1beta1.WeightedRandom, v1beta1.LeastClaims, v1beta1.RoundRobin, v1beta1.HighestWeight} {
+		for _, form := range []v1beta1.ReferenceForm{v1beta1.ObjectReference, v1beta1.KindReference, v1beta1.Name} {
+			t.Run(string(strategy)+string(form), func(t *testing.T) {
+				w := newSoftWorld(form, strategy, 4)
+				gold := w.classes[0]
+				require.NotNil(t, w.admit(t, w.first, "a", "one"))
+				assert.Equal(t, Room{Reserved: 1, NamespaceReserved: 1}, w.Room("a", gold), "We should reserve once.")
+				assert.Equal(t, Room{Reserved: 1}, w.Room("b", gold))
+				count := w.store(w.first, "a", "one", gold, 1)
+				assert.Equal(t, Room{Used: 1, NamespaceUsed: 1}, w.Room("a", gold), "A claim that is seen should count once.")
+				require.NotNil(t, w.admit(t, w.second, "a", "one"), "A claim of another kind may have the same name.")
+				require.NotNil(t, w.admit(t, w.second, "a", "two"))
+				assert.Equal(t, Room{Used: 1, Reserved: 2, NamespaceUsed: 1, NamespaceReserved: 2}, w.Room("a", gold), "Both kinds should share the class.")
+				assert.Nil(t, w.admit(t, w.first, "a", "three"), "A namespace should get no more than its part.")
+				require.NotNil(t, w.admit(t, w.first, "b", "one"))
+				assert.Nil(t, w.admit(t, w.second, "b", "two"), "A full class should go to no claim of either kind.")
+
+				freed := w.Freed(w.second)
+				count.Unbind(1)
+				w.first.Kind.Tally.Free()
+				assert.NotEqual(t, freed, w.Freed(w.second), "We should tell claims of the other kind that there may be room.")
+				require.NotNil(t, w.admit(t, w.second, "b", "two"), "A deleted claim should make room.")
+				for _, v := range w.Snapshot {
+					v.Kind.Tally.Expire(softTime.Add(InFlightWindow - 1))
+				}
+				assert.EqualValues(t, 4, w.Room("a", gold).Reserved, "We should wait for claims to be stored.")
+				freed = w.Freed(w.first)
+				for _, v := range w.Snapshot {
+					v.Kind.Tally.Expire(softTime.Add(InFlightWindow))
+				}
+				assert.Equal(t, Room{}, w.Room("a", gold), "Claims that were never stored should make room.")
+				assert.NotEqual(t, freed, w.Freed(w.first))
+			})
+		}
+	}
+}
+
+// TestSoftAtOnce lets claims of two kinds race for the last places.
+func TestSoftAtOnce(t *testing.T) {
+	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 20, 30)
+	var bound atomic.Int64
+	var group sync.WaitGroup
+	for i := range 200 {
+		v := []*View{w.first, w.second}[i%2]
+		group.Go(func() {
+			if d, err := new(Decider).Decide(t.Context(), v, softClaim(fmt.Sprint("team-", i/3), fmt.Sprint("claim-", i)), Admit); err == nil && d.Class != nil {
+				bound.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	assert.EqualValues(t, 50, bound.Load(), "Claims of one replica should get what the classes hold, and no more.")
+	assert.Equal(t, Room{Reserved: 20}, w.Room("", w.classes[0]))
+	assert.Equal(t, Room{Reserved: 30}, w.Room("", w.classes[1]))
+}
+
+func TestSoftUsage(t *testing.T) {
+	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 10)
+	count := w.store(w.first, "a", "one", w.classes[0], 7)
+	other := w.store(w.second, "b", "one", w.classes[0], 2)
+	assert.Equal(t, Room{Used: 9, NamespaceUsed: 7}, w.Room("a", w.classes[0]))
+	assert.EqualValues(t, 1, w.first.Kind.BoundClaims(w.classes[0]), "We should still count claims.")
+	for i := range 500 { // So that the table grows.
+		w.store(w.first, fmt.Sprint("team-", i), "one", w.classes[0], 3).Unbind(3)
+	}
+	assert.Equal(t, Room{Used: 9, NamespaceUsed: 2}, w.Room("b", w.classes[0]))
+	count.Unbind(7)
+	other.Unbind(2)
+	assert.Equal(t, Room{}, w.Room("a", w.classes[0]))
+}
+
+func TestLeastClaimsByShare(t *testing.T) {
+	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 100)
+	w.store(w.second, "x", "one", w.classes[0], 2)
+	w.store(w.second, "x", "two", w.classes[1], 15)
+	assert.Same(t, w.classes[1], w.admit(t, w.first, "a", "one"), "We should give the class of which the smaller share is used.")
+	w.store(w.second, "x", "three", w.classes[1], 10)
+	assert.Same(t, w.classes[0], w.admit(t, w.first, "a", "two"))
+	w = newSoftWorld(v1beta1.ObjectReference, v1beta1.LeastClaims, 10, 0)
+	w.store(w.second, "x", "one", w.classes[0], 1)
+	w.store(w.second, "x", "two", w.classes[1], 1000)
+	assert.Same(t, w.classes[1], w.admit(t, w.first, "a", "one"), "Nothing should be a share of a class without a limit.")
+}
+
+// TestCheckOfBound has the check of the class that a claim was given a moment before.
+func TestCheckOfBound(t *testing.T) {
+	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
+	check := func(name, generateName string) *Refused {
+		object := map[string]any{
+			"metadata": map[string]any{"generateName": generateName},
+			"spec":     map[string]any{"classRef": map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "gold-0"}},
+		}
+		in := w.first.Kind.ReadNamed("a", name, object)
+		_, refused, err := new(Decider).Check(t.Context(), w.first, in, object)
+		require.NoError(t, err)
+		return refused
+	}
+	assert.Nil(t, check("other", ""), "There is room.")
+	require.NotNil(t, w.admit(t, w.first, "a", "one"))
+	assert.Nil(t, check("one", ""), "A claim that was given the class should have it.")
+	if refused := check("other", ""); assert.NotNil(t, refused) {
+		assert.Equal(t, reasonFull, refused.Reason)
+		assert.EqualError(t, refused, `it names the class "Gold/gold-0", which is full`)
+	}
+	w = newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 1)
+	in := softClaim("a", "")
+	in.GenerateName = "db-"
+	decided(t, new(Decider), w.first, in, Admit)
+	assert.Nil(t, check("db-x7f2k", "db-"), "A claim should be known by the beginning of its name.")
+	assert.NotNil(t, check("db-x7f2k", ""))
+}
+
+func TestFullText(t *testing.T) {
+	w := newSoftWorld(v1beta1.ObjectReference, v1beta1.WeightedRandom, 50, 50, 50)
+	w.store(w.first, "x", "one", w.classes[0], 50)
+	w.store(w.second, "x", "two", w.classes[1], 48)
+	for i := range 2 {
+		w.first.Kind.Tally.reserve(softClaim(fmt.Sprint(i), "b").Claim, w.first.Kind.CountedAs(w.classes[1]), w.first.Kind.ShareOf(fmt.Sprint(i), 1), softTime)
+	}
+	w.store(w.second, "a", "three", w.classes[2], 3)
+	e, err := new(Decider).Explain(t.Context(), w.first, softClaim("a", "b"))
+	require.NoError(t, err)
+	var texts []string
+	for _, d := range e.Dropped {
+		texts = append(texts, d.Name+" is "+d.Text)
+	}
+	assert.Equal(t, []string{
+		"gold-0 is full: 50 of 50", "gold-1 is full: 50 of 50, 2 of them reserved", `gold-2 is full for namespace "a": 3 of 3`,
+	}, texts)
+	assert.True(t, IsFull(&e.Decision))
+	assert.Contains(t, e.Decision.Warning(), "dropped: 3 full): wait until a class has room, or change the selector")
+	w.first.Kind.Room = func(string, *inventory.Class) Room { return Room{Used: 45, Closed: "it is recounted"} }
+	c := softClaim("a", "b").Claim
+	assert.Equal(t, "full: it is recounted", w.first.Kind.fullText(c, w.classes[0]))
+	w.first.Kind.Room, c.Usage = func(string, *inventory.Class) Room { return Room{Used: 45} }, 10
+	assert.Equal(t, "full: 45 of 50, and this claim uses 10", w.first.Kind.fullText(c, w.classes[0]))
+	defaults := w.first.Classes[0].All()
+	assert.Equal(t, `the ClassKind "golds.example.org" has a capacity, and only classbind knows whether the default class has room`, classNeedsWebhook(defaults[0], true))
 }

@@ -2,6 +2,7 @@ package selector
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,42 +12,34 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// InFlightWindow is how long a claim counts for its class without being seen stored.
-// kube-apiserver takes less for any write (34 s).
+// InFlightWindow is how long a claim counts for its class without being seen stored. kube-apiserver takes less for any write (34 s).
 const InFlightWindow = 40 * time.Second
 
-// Tally counts the claims of one kind by class: those seen bound, and those in flight,
-// which have a class but are not seen stored yet. To choose only loads numbers. To
-// commit a choice adds one, and leaves a note with the claim.
+// Tally counts the claims of one kind by class: those seen bound, and those in flight, which have a class but are not seen stored yet. To
+// choose only loads numbers. To commit a choice adds one, and leaves a note with the claim.
 //
-// Each of several replicas knows its own claims at once, and those of the others when
-// they are stored, some milliseconds later. So each spreads its own claims evenly, and
-// the sum is even. If one class has fewer claims than all others, the replicas overshoot
-// by as many claims as arrive in that delay. Replicas that see equal counts do not all
-// take the same class: the weighted draw decides among equals, seeded by the claim. A
-// claim without a name cannot be told from another replica's with the same generateName
-// and class, so one of them may be forgotten some milliseconds early.
+// Each of several replicas knows its own claims at once, and those of the others when they are stored, some milliseconds later. So each
+// spreads its own claims evenly, and the sum is even. If one class has fewer claims than all others, the replicas overshoot by as many
+// claims as arrive in that delay. Replicas that see equal counts do not all take the same class: the weighted draw decides among equals,
+// seeded by the claim. A claim without a name cannot be told from another replica's with the same generateName and class, so one of them
+// may be forgotten some milliseconds early.
 type Tally struct {
-	// slots is a hash table, at most half full. A larger one replaces it.
-	slots atomic.Pointer[[]atomic.Pointer[Count]]
+	counts sync.Map // *Count by Share.key, as a uint64
+	// size is how many counts there are, and most how many there may be until those without claims are left out.
+	size, most atomic.Int64
+	// sweeping is held, for reading, by the watch while it adds to a count.
+	sweeping sync.RWMutex
 	// notes is a stack of the claims that were committed since sortIn last ran.
 	notes atomic.Pointer[inFlight]
-
-	// growing is held, for reading, by the watch while it adds to a count.
-	growing sync.RWMutex
-	used    int
-
 	// freed counts how often claims gave back what they use of a capacity.
 	freed atomic.Uint64
 
 	mu      sync.Mutex
-	pending map[uint64]*inFlight // by claim, a list of those that look the same
+	pending map[uint64][]*inFlight // by claim, those that look the same, the oldest first
 }
 
-// Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim
-// counts for both.
+// Count of the claims of one class. Where classes have a capacity, there is one of each namespace, too, and a claim counts for both.
 type Count struct {
-	key             uint64
 	bound, inFlight atomic.Int64
 	// used and reserved are how much of the capacity of the class these use.
 	used, reserved atomic.Int64
@@ -56,12 +49,8 @@ type Count struct {
 
 // add claims that use so much of the capacity, if there is one, or take them off.
 func (c *Count) add(bound, inFlight, usage int64) {
-	if bound != 0 {
-		c.bound.Add(bound)
-	}
-	if inFlight != 0 {
-		c.inFlight.Add(inFlight)
-	}
+	c.bound.Add(bound)
+	c.inFlight.Add(inFlight)
 	if c.of == nil {
 		return
 	}
@@ -102,19 +91,16 @@ func (s Share) key(class uint64) uint64 {
 }
 
 type inFlight struct {
-	claim  uint64
-	Target bool
-	count  *Count
-	usage  int64
-	since  time.Time
-	next   *inFlight
+	claim uint64
+	named bool
+	count *Count
+	usage int64
+	since time.Time
+	next  *inFlight
 }
 
-// claims of a class; a nil Tally knows of none.
+// claims of a class, seen bound or in flight.
 func (t *Tally) claims(class uint64) int64 {
-	if t == nil {
-		return 0
-	}
 	if c := t.find(class); c != nil {
 		return c.bound.Load() + c.inFlight.Load()
 	}
@@ -123,30 +109,23 @@ func (t *Tally) claims(class uint64) int64 {
 
 // BoundClaims is how many claims of the kind were seen bound to a class.
 func (k *ClaimKind) BoundClaims(c *inventory.Class) int64 {
-	if k.Tally == nil {
-		return 0
-	}
 	if n := k.Tally.find(k.CountedAs(c)); n != nil {
 		return n.bound.Load()
 	}
 	return 0
 }
 
+// find a count, nil if there is none. A nil Tally has none.
 func (t *Tally) find(key uint64) *Count {
-	slots := t.slots.Load()
-	if slots == nil {
+	if t == nil {
 		return nil
 	}
-	for i := key; ; i++ {
-		c := (*slots)[i%uint64(len(*slots))].Load()
-		if c == nil || c.key == key {
-			return c
-		}
-	}
+	c, _ := t.counts.Load(key)
+	count, _ := c.(*Count)
+	return count
 }
 
-// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind;
-// nil if that is none.
+// Bind counts a claim as seen bound to a class that BoundTo gave, until Unbind; nil if that is none.
 func (t *Tally) Bind(class uint64, s Share) *Count {
 	if class == 0 {
 		return nil
@@ -157,33 +136,18 @@ func (t *Tally) Bind(class uint64, s Share) *Count {
 // Free says that claims use less of a capacity than before.
 func (t *Tally) Free() { t.freed.Add(1) }
 
-// add claims to the count of a class. A count that no claim has been added to yet
-// would be left out by a table that grows meanwhile.
+// add claims to the count of a class. A count that no claim has been added to yet would be left out by a sweep meanwhile.
 func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
-	key := s.key(class)
-	t.growing.RLock()
-	c := t.find(key)
-	if c != nil {
-		c.add(bound, inFlight, s.usage)
+	if t.size.Load() > t.most.Load() {
+		t.sweep()
 	}
-	t.growing.RUnlock()
-	if c != nil {
-		return c
-	}
-	t.growing.Lock()
-	defer t.growing.Unlock()
-	more := 1
-	if s.isLimited {
-		more = 2
-	}
-	if slots := t.slots.Load(); slots == nil || 2*(t.used+more) > len(*slots) {
-		t.grow(slots)
-	}
+	t.sweeping.RLock()
+	defer t.sweeping.RUnlock()
 	var of *Count
 	if s.isLimited {
 		of = t.make(class, nil)
 	}
-	c = t.make(key, of)
+	c := t.make(s.key(class), of)
 	c.add(bound, inFlight, s.usage)
 	return c
 }
@@ -192,60 +156,57 @@ func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
 func (t *Tally) make(key uint64, of *Count) *Count {
 	c := t.find(key)
 	if c == nil {
-		c = &Count{key: key, of: of}
-		put(*t.slots.Load(), c)
-		t.used++
+		stored, loaded := t.counts.LoadOrStore(key, &Count{of: of})
+		if c = stored.(*Count); !loaded {
+			t.size.Add(1)
+		}
 	}
 	return c
 }
 
-// grow leaves out the classes that have no claims any more.
-func (t *Tally) grow(old *[]atomic.Pointer[Count]) {
+// sweep leaves out the classes that have no claims any more.
+func (t *Tally) sweep() {
+	t.sweeping.Lock()
+	defer t.sweeping.Unlock()
 	kept := map[*Count]struct{}{}
-	if old != nil {
-		for i := range *old {
-			if c := (*old)[i].Load(); c != nil && (c.bound.Load() != 0 || c.inFlight.Load() != 0) {
-				for ; c != nil; c = c.of { // A claim that is reserved meanwhile may not count for the class yet.
-					kept[c] = struct{}{}
-				}
+	t.counts.Range(func(_, count any) bool {
+		if c := count.(*Count); c.bound.Load() != 0 || c.inFlight.Load() != 0 {
+			for ; c != nil; c = c.of { // A claim that is reserved meanwhile may not count for the class yet.
+				kept[c] = struct{}{}
 			}
 		}
-	}
-	slots := make([]atomic.Pointer[Count], max(64, 4*(len(kept)+1)))
-	for c := range kept {
-		put(slots, c)
-	}
-	t.used = len(kept)
-	t.slots.Store(&slots)
-}
-
-func put(slots []atomic.Pointer[Count], c *Count) {
-	for i := c.key; ; i++ {
-		if slots[i%uint64(len(slots))].CompareAndSwap(nil, c) {
-			return
+		return true
+	})
+	t.counts.Range(func(key, count any) bool {
+		if _, is := kept[count.(*Count)]; !is {
+			t.counts.Delete(key)
 		}
-	}
+		return true
+	})
+	t.size.Store(int64(len(kept)))
+	t.most.Store(max(32, 2*int64(len(kept))))
 }
 
-// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by
-// the smallest share of it that is used.
+// counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used.
 type counts struct{ kind *ClaimKind }
 
 func (n counts) rank(namespace string, c *inventory.Class) int64 {
 	if n.kind.Limited {
-		return -rankOf(n.kind.shareUsed(namespace, c))
+		if c.Capacity == nil || c.Capacity.Total == inventory.Unlimited {
+			return 0
+		}
+		r := n.kind.room(namespace, c)
+		return -rankOf(float64(r.Used+r.Reserved) / float64(max(c.Capacity.Total, 1)))
 	}
 	return -n.kind.Tally.claims(n.kind.CountedAs(c))
 }
 
-// commit has nothing to remember: see ClaimKind.commit.
-func (counts) commit(claim.Claim, *inventory.Class, int64, time.Time) bool { return true }
+// commit has nothing to remember: see Decider.commit.
+func (counts) commit(*inventory.Class, int64) bool { return true }
 
-// reserve counts a claim as in flight. A claim that has no name yet is known by its
-// generateName.
+// reserve counts a claim as in flight. A claim that has no name yet is known by its generateName.
 func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time) {
-	// A claim takes no lock but for a class that is new here. Should a table that
-	// grows leave the count out at this moment, one claim in flight is not seen.
+	// A claim takes no lock but for a class that is new here. Should a sweep leave the count out now, one claim in flight is not seen.
 	count := t.find(s.key(class))
 	if count == nil {
 		count = t.add(class, s, 0, 1)
@@ -253,7 +214,7 @@ func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time)
 		count.add(0, 1, s.usage)
 	}
 	note := &inFlight{
-		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), Target: claim.Name != "",
+		claim: claimHash(claim.Namespace, claim.Name, claim.GenerateName, class), named: claim.Name != "",
 		count: count, usage: s.usage, since: now,
 	}
 	for {
@@ -264,8 +225,7 @@ func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time)
 	}
 }
 
-// claimHash is the same for claims that look the same: those without a name that
-// were given the same class, for one.
+// claimHash is the same for claims that look the same: those without a name that were given the same class, for one.
 func claimHash(namespace, name, generateName string, class uint64) uint64 {
 	if name != "" {
 		return maphash.Comparable(claim.Seed, [...]string{namespace, name})
@@ -282,15 +242,16 @@ func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 	defer t.mu.Unlock()
 	t.sortIn()
 	named := claimHash(namespace, name, "", 0)
-	if t.pending[named] != nil || generateName == "" {
-		t.forget(named, func(*inFlight) bool { return true })
+	if len(t.pending[named]) > 0 || generateName == "" {
+		t.forget(named, anyNote)
 		return
 	}
 	for _, class := range classes {
 		claim := claimHash(namespace, "", generateName, class)
-		if n := t.pending[claim]; n != nil {
-			n.count.add(0, -1, n.usage)
-			t.keep(claim, n.next)
+		if notes := t.pending[claim]; len(notes) > 0 {
+			last := len(notes) - 1
+			notes[last].count.add(0, -1, notes[last].usage)
+			t.keep(claim, notes[:last])
 			return
 		}
 	}
@@ -302,12 +263,9 @@ func (t *Tally) isInFlight(c claim.Claim, class uint64) bool {
 	defer t.mu.Unlock()
 	t.sortIn()
 	of := t.find(class)
-	for n := t.pending[claimHash(c.Namespace, c.Name, "", 0)]; n != nil && of != nil; n = n.next {
-		if n.count.of == of {
-			return true
-		}
-	}
-	return c.GenerateName != "" && t.pending[claimHash(c.Namespace, "", c.GenerateName, class)] != nil
+	isTo := func(n *inFlight) bool { return of != nil && n.count.of == of }
+	return slices.ContainsFunc(t.pending[claimHash(c.Namespace, c.Name, "", 0)], isTo) ||
+		c.GenerateName != "" && len(t.pending[claimHash(c.Namespace, "", c.GenerateName, class)]) > 0
 }
 
 // Expire forgets claims that were given a class and have not been stored.
@@ -320,65 +278,54 @@ func (t *Tally) Expire(now time.Time) {
 	}
 }
 
-// sortIn the notes. A claim that is given a class again, as by a client that
-// tries again, counts once.
+// sortIn the notes. A claim that is given a class again, as by a client that tries again, counts once.
 func (t *Tally) sortIn() {
 	if t.pending == nil {
-		t.pending = map[uint64]*inFlight{}
+		t.pending = map[uint64][]*inFlight{}
 	}
-	var oldestFirst *inFlight
-	for n := t.notes.Swap(nil); n != nil; {
-		next := n.next
-		n.next, oldestFirst = oldestFirst, n
-		n = next
+	var notes []*inFlight
+	for n := t.notes.Swap(nil); n != nil; n = n.next {
+		notes = append(notes, n)
 	}
-	for n := oldestFirst; n != nil; {
-		next := n.next
-		if n.Target {
-			t.forget(n.claim, func(*inFlight) bool { return true })
+	for _, n := range slices.Backward(notes) {
+		if n.named {
+			t.forget(n.claim, anyNote)
 		}
-		n.next = t.pending[n.claim]
-		t.pending[n.claim] = n
-		n = next
+		n.next = nil
+		t.pending[n.claim] = append(t.pending[n.claim], n)
 	}
 }
+
+func anyNote(*inFlight) bool { return true }
 
 // forget those of the claims that look the same of which the test holds.
 func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
-	var kept *inFlight
-	for n := t.pending[claim]; n != nil; {
-		next := n.next
-		if test(n) {
-			n.count.add(0, -1, n.usage)
-			t.Free()
-		} else {
-			n.next, kept = kept, n
+	t.keep(claim, slices.DeleteFunc(t.pending[claim], func(n *inFlight) bool {
+		if !test(n) {
+			return false
 		}
-		n = next
-	}
-	t.keep(claim, kept)
+		n.count.add(0, -1, n.usage)
+		t.Free()
+		return true
+	}))
 }
 
-func (t *Tally) keep(claim uint64, kept *inFlight) {
-	if kept == nil {
+func (t *Tally) keep(claim uint64, kept []*inFlight) {
+	if len(kept) == 0 {
 		delete(t.pending, claim)
 		return
 	}
 	t.pending[claim] = kept
 }
 
-// turns remembers when each class was last given to a claim of one kind, for
-// RoundRobin: the candidate whose turn is the longest ago is next. If all claims ask
-// for the same classes, these take turns exactly, however they change. If claims ask for
-// different classes, the turns are even over all of them. One counter for all selectors
-// would give each selector only some of its classes, and a counter for each selector
-// would take as much memory as authors of claims like.
+// turns remembers when each class was last given to a claim of one kind, for RoundRobin: the candidate whose turn is the longest ago is
+// next. If all claims ask for the same classes, these take turns exactly, however they change. If claims ask for different classes, the
+// turns are even over all of them. One counter for all selectors would give each selector only some of its classes, and a counter for each
+// selector would take as much memory as authors of claims like.
 //
-// Classes without a turn come first. The draw decides among them, not their order:
-// otherwise every replica would start with the same class.
+// Classes without a turn come first. The draw decides among them, not their order: otherwise every replica would start with the same class.
 //
-// Each replica has its own turns. Those of one replica differ by one at most, so
-// those of n replicas together differ by n at most.
+// Each replica has its own turns. Those of one replica differ by one at most, so those of n replicas together differ by n at most.
 type turns struct {
 	now  atomic.Int64
 	last sync.Map // place of the class: *atomic.Int64
@@ -394,20 +341,15 @@ func (t *turns) rank(_ string, c *inventory.Class) int64 {
 }
 
 // commit takes the class's turn. It fails if another claim has taken it.
-func (t *turns) commit(_ claim.Claim, c *inventory.Class, rank int64, _ time.Time) bool {
-	return t.take(c.Place, -rank)
-}
-
-// take gives a class its turn, if its last turn is still the given one.
-func (t *turns) take(class uint64, last int64) bool {
-	entry, ok := t.last.Load(class)
+func (t *turns) commit(c *inventory.Class, rank int64) bool {
+	entry, ok := t.last.Load(c.Place)
 	if !ok {
 		var loaded bool
-		if entry, loaded = t.last.LoadOrStore(class, new(atomic.Int64)); !loaded && t.size.Add(1) > v1beta1.MaxTurns {
+		if entry, loaded = t.last.LoadOrStore(c.Place, new(atomic.Int64)); !loaded && t.size.Add(1) > v1beta1.MaxTurns {
 			t.forget()
 		}
 	}
-	return entry.(*atomic.Int64).CompareAndSwap(last, t.now.Add(1))
+	return entry.(*atomic.Int64).CompareAndSwap(-rank, t.now.Add(1))
 }
 
 // forget drops the oldest turns: all but the latest half.

@@ -14,43 +14,37 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// View is all that claims of one kind can be bound to, at one moment. It does not change,
-// but the memory of its kind's strategy does.
+// View is all that claims of one kind can be bound to, at one moment. It does not change, but the memory of its kind's strategy does.
 type View struct {
 	inventory.Offer
 
 	Kind *ClaimKind
-	// Unread are the class kinds that name the claim kind and whose classes have never been
-	// known, sorted by name. Claims are decided on without them.
+	// Unread are the class kinds whose classes have never been known, sorted by name. Claims are decided on without them.
 	Unread []UnreadKind
 	// Fault is why no claim of this kind can be bound, nil if one can.
 	Fault *inventory.Fault
-	// Missing is the fault that some classes are not known, nil if all are. Fault is
-	// the same, unless the registration has a fault of its own.
+	// Missing is the fault that some classes are not known, nil if all are. Fault is the same, unless the registration has its own.
 	Missing *inventory.Fault
 	// RelatedMissing is the fault that related objects are not known, in the same way.
 	RelatedMissing *inventory.Fault
-	// Conflict is, in a view of an Inventory, the fault that another ClaimKind with the same
-	// reference comes first by name, nil if none does. It is not in Fault: the entries that the
-	// leader writes say which of the two binds claims.
+	// Conflict is, in a view of an Inventory, the fault that another ClaimKind with the same reference comes first by name, nil if none
+	// does. It is not in Fault: the entries that the leader writes say which of the two binds claims.
 	Conflict *inventory.Fault
 
-	// needs are the related kinds of the claim kind, and related the objects of each.
+	// needs are the related kinds of the claim kind, and related the objects of each, nil if they are not known.
 	needs   []*rules.Kind
-	related []*inventory.Objects
+	related map[rules.Key]*inventory.Objects
 }
 
 // UnreadKind is a class kind whose classes have never been known, and the reason in a word.
 type UnreadKind struct{ Name, Reason string }
 
-// NewView puts the classes of several kinds together. It has no index, so the time to
-// choose grows with the number of classes.
+// NewView puts the classes of several kinds together. It has no index, so the time to choose grows with the number of classes.
 func NewView(kind *ClaimKind, classes []*inventory.Classes) *View {
 	return viewAfter(kind, classes, nil, false)
 }
 
-// With returns a view of the same claim kind with other classes, and no index. Those that the
-// view knows are not judged again.
+// With returns a view of the same claim kind with other classes, and no index. Those that the view knows are not judged again.
 func (v *View) With(classes []*inventory.Classes) *View {
 	other := viewAfter(v.Kind, classes, v, true)
 	other.needs, other.related, other.Unread = v.needs, v.related, v.Unread
@@ -69,34 +63,29 @@ func viewAfter(kind *ClaimKind, classes []*inventory.Classes, before *View, live
 	return v
 }
 
-// Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if
-// they are not known.
+// Related returns the objects of a RelatedKind that the view's claim kind needs. It is nil if they are not known.
 func (v *View) Related(resource, version string) *inventory.Objects {
-	for i, k := range v.needs {
-		if k.Resource == resource && k.Version == version && i < len(v.related) {
-			return v.related[i]
-		}
-	}
-	return nil
-}
-
-// needing reports whether the view's claim kind needs these objects.
-func (v *View) needing(key rules.Key) bool {
-	return slices.ContainsFunc(v.needs, func(k *rules.Kind) bool { return k.Key() == key })
+	return v.related[rules.Key{Resource: resource, Version: version}]
 }
 
 // WithRelated returns the view with related objects, where no Inventory gives it these.
 func (v *View) WithRelated(objects []*inventory.Objects) *View {
 	other := *v
-	other.needs, other.related = nil, objects
+	other.related = map[rules.Key]*inventory.Objects{}
 	for _, o := range objects {
-		other.needs = append(other.needs, o.Kind)
+		other.related[o.Kind.Key()] = o
 	}
 	return &other
 }
 
-// isShadowed reports whether the name of a class means another one to who reads a claim of this namespace, or
-// may: the classes of a kind before were never known.
+// eachOffered visits the classes that claims of a namespace are offered.
+func (v *View) eachOffered(namespace string, visit func(*inventory.Class)) {
+	for _, s := range v.Classes {
+		s.EachOffered(&v.Kind.Reach, namespace, visit)
+	}
+}
+
+// isShadowed reports whether the name of a class means another to who reads a claim of this namespace, or may: some were never known.
 func (v *View) isShadowed(namespace string, c *inventory.Class) bool {
 	k := v.Kind
 	before := k.Precedence // A kind that is not listed comes last.
@@ -152,8 +141,7 @@ func (v *View) eachMeant(namespace string, c *inventory.Class, visit func(kind *
 	return true
 }
 
-// MeantKinds are the kinds of which a reference may name a class: those that are offered, and those that it cannot tell
-// from these.
+// MeantKinds are the kinds of which a reference may name a class: those that are offered, and those that it cannot tell from these.
 func (v *View) MeantKinds() []*inventory.ClassKind {
 	kinds := make([]*inventory.ClassKind, 0, len(v.All)+len(v.LeftOut))
 	for _, s := range v.All {
@@ -169,8 +157,7 @@ func (v *View) likely(granted *access.Granted, namespace string, c *inventory.Cl
 	})
 }
 
-// Uses are the classes that a claim of this namespace must be allowed to use to get one: that class, and those that the
-// same reference may mean.
+// Uses are the classes that a claim of this namespace must be allowed to use to get one: those that the same reference may mean.
 func (v *View) Uses(namespace string, c *inventory.Class) (all []access.Class) {
 	v.eachMeant(namespace, c, func(kind *inventory.ClassKind, in string) bool {
 		all = append(all, access.Class{Resource: kind.Resource(), Namespace: in, Name: c.Name})
@@ -179,9 +166,8 @@ func (v *View) Uses(namespace string, c *inventory.Class) (all []access.Class) {
 	return all
 }
 
-// PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy
-// can give it to them. Its conditions see the claim and that class, and nothing else. So
-// there is a fault instead where anything else decides.
+// PolicyDefault is the class that every claim without an opinion gets: a MutatingAdmissionPolicy can give it to them. Its conditions see
+// the claim and that class, and nothing else. So there is a fault instead where anything else decides.
 func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if v.Fault != nil {
 		return nil, v.Fault
@@ -201,7 +187,7 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	if why := classNeedsWebhook(c, v.Kind.Strategy.Weighted); why != "" {
 		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
-	i, _ := v.Kind.firstDrop(subject{}, c) // It fails for expressions alone, and there are none.
+	i, _ := v.Kind.firstDrop(subject{view: v}, c) // It fails for expressions alone, and there are none.
 	switch {
 	case i < 0:
 		return c, nil
@@ -213,8 +199,7 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 	return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "the default class %s is %s", c, v.Kind.filters[i].text)
 }
 
-// needsWebhook says why only classbind can tell which class a claim without an opinion gets;
-// empty, the API server can tell, too.
+// needsWebhook says why only classbind can tell which class a claim without an opinion gets; empty, the API server can tell, too.
 func (v *View) needsWebhook() string {
 	k := v.Kind
 	switch {
@@ -248,9 +233,8 @@ func classNeedsWebhook(c *inventory.Class, weighted bool) string {
 	return ""
 }
 
-// OrderMatters is the fault that another kind of the same claims looks where this one has its
-// reference, or the other way round, nil if none does. Webhooks are called in the order of
-// their names. Policies come before all of them, in no order.
+// OrderMatters is the fault that another kind of the same claims looks where this one has its reference, or the other way round, nil if
+// none does. Webhooks are called in the order of their names. Policies come before all of them, in no order.
 func (s Snapshot) OrderMatters(k *ClaimKind) *inventory.Fault {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		o := s[name].Kind

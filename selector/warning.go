@@ -13,8 +13,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if
-// nothing is wrong.
+// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.
 func (d *Decision) Warning() string {
 	warning := ""
 	switch {
@@ -26,16 +25,14 @@ func (d *Decision) Warning() string {
 	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
 		warning = d.severalDefaults()
 	}
-	if unread := d.View.UnreadText(); unread != "" && warning != "" {
-		return warning + "; " + unread
-	} else if unread != "" {
-		return unread
+	unread := d.View.UnreadText()
+	if unread != "" && warning != "" {
+		warning += "; "
 	}
-	return warning
+	return warning + unread
 }
 
-// UnreadText says which class kinds the claims of a view are decided on without, because their
-// classes have never been known. It is empty if there is none.
+// UnreadText says which class kinds claims are decided on without, as their classes were never known; empty if there is none.
 func (v *View) UnreadText() string {
 	if len(v.Unread) == 0 {
 		return ""
@@ -49,19 +46,15 @@ func (v *View) UnreadText() string {
 // severalDefaults names the default classes among which one was drawn.
 func (d *Decision) severalDefaults() string {
 	var first []*inventory.Class // There may be thousands.
-	d.View.each(d.subject(), func(c *inventory.Class) {
+	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
 		if i, _ := d.View.Kind.firstDrop(d.subject(), c); i < 0 {
 			i, _ := slices.BinarySearchFunc(first, c, inventory.Compare)
 			first = slices.Insert(first, i, c)
 			first = first[:min(len(first), maxListed)]
 		}
 	})
-	names := make([]string, len(first))
-	for i, c := range first {
-		names[i] = c.String()
-	}
 	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
-		d.Candidates, d.View.Kind.Name, d.Class, list(names, d.Candidates))
+		d.Candidates, d.View.Kind.Name, d.Class, list(classNames(first), d.Candidates))
 }
 
 // unmatched says what the claim asked for, among which classes, and what would help.
@@ -70,14 +63,16 @@ func (d *Decision) unmatched() string {
 	if kind.Use != "" {
 		return unusable(d)
 	}
-	what, remedy, later := fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector)),
-		"change the selector, or create or label a class", "when a class matches"
+	var what, remedy, later string
 	switch {
 	case d.asks() == nil:
 		what, remedy, later = d.withoutDefault()
 	case d.Claim.Selector == nil:
 		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and there is none", kind.Name)
 		remedy, later = "create a class", "when there is a class"
+	default:
+		what = fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector))
+		remedy, later = "change the selector, or create or label a class", "when a class matches"
 	}
 	what += d.equalText()
 	if droppedBy(d, claim.OtherReference) {
@@ -86,30 +81,20 @@ func (d *Decision) unmatched() string {
 	if droppedBy(d, reasonFull) {
 		remedy = "wait until a class has room, or " + remedy
 	}
-	switch {
-	case d.Lacks != "":
-		later = "; the schema of its kind requires " + d.Lacks
-	case kind.BindLater && !kind.CannotBindLater.Load():
-		later = "; it will be bound " + later
-	default:
-		later = ""
-	}
+	later = d.laterText(later)
 	if len(d.View.Classes) == 0 && len(d.View.Unread) > 0 { // They say the rest.
 		return what + ": the classes of no class kind that serves it are known" + later
 	}
 	if len(d.View.Classes) == 0 {
 		return what + ": no class kind serves it: create a ClassKind for it" + later
 	}
-	kinds := make([]string, len(d.View.Classes))
-	for i, s := range d.View.Classes {
-		kinds[i] = s.Kind.Name
-	}
+	kinds := ListFunc(d.View.Classes, func(s *inventory.Classes) string { return s.Kind.Name })
 	n := d.View.LenOffered(d.Claim.Namespace)
 	noun := "classes"
 	if n == 1 {
 		noun = "class"
 	}
-	where := fmt.Sprintf("among %d %s of %s", n, noun, List(kinds))
+	where := fmt.Sprintf("among %d %s of %s", n, noun, kinds)
 	switch {
 	case d.View.Partly() && d.Claim.Namespace == "":
 		where += " that claims without a namespace are offered"
@@ -128,22 +113,32 @@ func (d *Decision) unmatched() string {
 	return fmt.Sprintf("%s (%s): %s%s", what, where, remedy, later)
 }
 
+// laterText says what becomes of a claim without a class.
+func (d *Decision) laterText(when string) string {
+	switch kind := d.View.Kind; {
+	case d.Lacks != "":
+		return "; the schema of its kind requires " + d.Lacks
+	case kind.BindLater && !kind.CannotBindLater.Load():
+		return "; it will be bound " + when
+	}
+	return ""
+}
+
 // unusable says what the claim asked for, and what it may use. It tells nothing of other classes.
 func unusable(d *Decision) string {
 	kind, user := d.View.Kind, d.View.Kind.UserOf(d.Claim.Claim)
-	what := fmt.Sprintf("no class that %s may use matches the selector %q%s", user, selectorText(d.Claim.Selector), d.equalText())
-	if d.asks() == nil {
+	var what string
+	switch {
+	case d.asks() == nil:
 		what = fmt.Sprintf("this claim of %q has no class selector, and no class that %s may use is the default for it", kind.Name, user)
-	} else if d.Claim.Selector == nil {
+	case d.Claim.Selector == nil:
 		what = fmt.Sprintf("this claim of %q gets any class, and %s may use none", kind.Name, user)
-	}
-	names := make([]string, len(d.Usable))
-	for i, c := range d.Usable {
-		names[i] = c.String()
+	default:
+		what = fmt.Sprintf("no class that %s may use matches the selector %q%s", user, selectorText(d.Claim.Selector), d.equalText())
 	}
 	switch {
-	case len(names) > 0:
-		what += ": it may use " + strings.Join(names, ", ")
+	case len(d.Usable) > 0:
+		what += ": it may use " + strings.Join(classNames(d.Usable), ", ")
 	case d.Usable != nil:
 		what += ", nor any other that is known"
 	}
@@ -151,40 +146,41 @@ func unusable(d *Decision) string {
 	if d.Claim.Namespace != "" {
 		what += " with -n " + d.Claim.Namespace
 	}
-	if d.Lacks != "" {
-		what += "; the schema of its kind requires " + d.Lacks
-	} else if kind.BindLater && !kind.CannotBindLater.Load() {
-		what += "; it will be bound when it may use one that matches"
-	}
-	return what
+	return what + d.laterText("when it may use one that matches")
 }
 
-// withoutDefault says why a claim without a selector gets no default class, what would
-// help, and when it would be bound.
+func classNames(classes []*inventory.Class) []string {
+	names := make([]string, len(classes))
+	for i, c := range classes {
+		names[i] = c.String()
+	}
+	return names
+}
+
+// withoutDefault says why a claim without a selector gets no default class, what would help, and when it would be bound.
 func (d *Decision) withoutDefault() (what, remedy, later string) {
-	kind := d.View.Kind.Name
-	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind)
+	kind := d.View.Kind
+	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind.Name)
 	marked := "is marked default"
-	if d.View.Kind.PartitionClass != nil {
+	if kind.PartitionClass != nil {
 		marked = fmt.Sprintf("is marked default for its partition %q", truncate.String(d.facts.partition, v1beta1.MaxShownBytes))
 	}
-	remedy = fmt.Sprintf("the annotation %s, or ", d.View.Kind.Annotation[len(d.View.Kind.Annotation)-1])
-	if d.View.Kind.selectorAbsent {
-		remedy = "set " + remedy
-	} else {
-		remedy = fmt.Sprintf("set %s or %s", d.View.Kind.Selector, remedy)
+	remedy = "set "
+	if !kind.selectorAbsent {
+		remedy += kind.Selector.String() + " or "
 	}
-	cordoned := (*inventory.Class)(nil)
-	d.View.each(d.subject(), func(c *inventory.Class) {
-		i, _ := d.View.Kind.firstDrop(d.subject(), c)
-		if i >= 0 && d.View.Kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
+	remedy += fmt.Sprintf("the annotation %s, or ", kind.Annotation[len(kind.Annotation)-1])
+	var cordoned *inventory.Class
+	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
+		i, _ := kind.firstDrop(d.subject(), c)
+		if i >= 0 && kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
 			cordoned = c
 		}
 	})
 	switch {
 	case cordoned != nil:
-		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind, cordoned),
-			remedy + "have an admin " + cordoned.Uncordon(kind), "when a default class is offered"
+		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, cordoned),
+			remedy + "have an admin " + cordoned.Uncordon(kind.Name), "when a default class is offered"
 	case d.Dropped != (Dropped{}) || len(d.Refused) > 0:
 		what += " that " + marked + " can serve it"
 	default:
@@ -193,8 +189,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	return what, remedy + "mark a class default", "when a class is marked default"
 }
 
-// equalText says what fields of classes the claim asks for by equality terms, which count as
-// if the selector said so; empty, there are none, or the claim gets the default class.
+// equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
 func (d *Decision) equalText() string {
 	if d.facts == nil || d.asks() == nil {
 		return ""
@@ -204,7 +199,11 @@ func (d *Decision) equalText() string {
 		if !v.Indexed {
 			continue
 		}
-		if one := fmt.Sprintf(" and has %s %s", v.Equality.Path, valueText(v.Value)); !said[one] && len(said) < maxListed {
+		value := fmt.Sprint(v.Value)
+		if text, ok := v.Value.(string); ok {
+			value = fmt.Sprintf("%q", truncate.String(text, v1beta1.MaxShownBytes))
+		}
+		if one := fmt.Sprintf(" and has %s %s", v.Equality.Path, value); !said[one] && len(said) < maxListed {
 			said[one] = true
 			text += one
 		}
@@ -212,24 +211,13 @@ func (d *Decision) equalText() string {
 	return text
 }
 
-func valueText(value any) string {
-	if text, ok := value.(string); ok {
-		return fmt.Sprintf("%q", truncate.String(text, v1beta1.MaxShownBytes))
-	}
-	return fmt.Sprint(value)
-}
-
 // selectorText is short, so that clients do not cut off the end of a warning.
 func selectorText(selector labels.Selector) string {
-	if selector == nil {
-		return ""
-	}
 	const most = 200
-	text := selector.String() // Labels are ASCII.
-	if len(text) > most {
+	if text := selector.String(); len(text) > most { // Labels are ASCII.
 		return text[:most] + "..."
 	}
-	return text
+	return selector.String()
 }
 
 // maxListed is how many classes a warning names. Clients may cut off a longer one.

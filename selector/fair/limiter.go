@@ -11,23 +11,19 @@ import (
 var (
 	// ErrFull says that as many requests run or wait as may.
 	ErrFull = errors.New("too many wait; try again in a moment")
-	// ErrKeyFull says so of the requests of one key. It is also in the error of one that waited
-	// for these until ctx ended.
+	// ErrKeyFull says so of the requests of one key. It is also in the error of one that waited for these until ctx ended.
 	ErrKeyFull = errors.New("too many wait; try again in a moment")
 )
 
-// Limits are how many requests may run at once, and how many may run or wait, of all keys
-// and of one.
+// Limits are how many requests may run at once, and how many may run or wait, of all keys and of one.
 type Limits struct {
 	Running, RunningOfKey, Waiting, WaitingOfKey int
-	// Rest is how many times as long as a request ran its place stays taken for others of its
-	// key, and MaxRest the longest time.
+	// Rest is how many times as long as a request ran its place stays taken for others of its key, and MaxRest the longest time.
 	Rest    int
 	MaxRest time.Duration
 }
 
-// Limiter lets few requests run at once, and of these a part of one key. Others wait, and
-// keys take turns.
+// Limiter lets few requests run at once, and of these a part of one key. Others wait, and keys take turns.
 type Limiter struct {
 	limits Limits
 

@@ -1,11 +1,9 @@
-// Package fair shares what is scarce among keys, such as namespaces: many requests of one do
-// not delay those of another.
+// Package fair shares what is scarce among keys, such as namespaces: many requests of one do not delay those of another.
 package fair
 
 import "slices"
 
-// Queue takes turns over keys. Items of one key keep their order. Its user locks it. The
-// zero value is an empty queue.
+// Queue takes turns over keys. Items of one key keep their order. Its user locks it. The zero value is an empty queue.
 type Queue[T comparable] struct {
 	items map[string][]T
 	// next are the keys that have items, in the order of their turns.
@@ -31,8 +29,7 @@ func (q *Queue[T]) Len() int { return q.length }
 // LenOf counts the items of one key.
 func (q *Queue[T]) LenOf(key string) int { return len(q.items[key]) }
 
-// Pop removes and returns the first item that may leave, of the key whose turn it is. With a
-// nil function, every item may. It is false if none may leave.
+// Pop removes and returns the first item that may leave, of the key whose turn it is, or false. With a nil function, every item may.
 func (q *Queue[T]) Pop(may func(key string, item T) bool) (key string, item T, ok bool) {
 	for i, key := range q.next {
 		for at, item := range q.items[key] {

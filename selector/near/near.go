@@ -9,12 +9,12 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Name returns the one of others that a name resembles most, empty if it resembles none. A long name may have two typing
-// errors, and a short one none.
+// Name returns the one of others that a name resembles most, or none. A long name may have two typing errors, and a short one none.
 func Name(name string, others iter.Seq[string]) (best string) {
 	if len(name) > v1beta1.MaxNameBytes { // It would take long to compare.
 		return ""
 	}
+	fewest := 3
 	for _, other := range slices.Sorted(others) {
 		most := 1
 		switch {
@@ -23,11 +23,11 @@ func Name(name string, others iter.Seq[string]) (best string) {
 		case len(other) >= 10:
 			most = 2
 		}
-		if differs := len(name) - len(other); differs > most || differs < -most { // So all the others are not long, either.
+		if other == name || max(len(name)-len(other), len(other)-len(name)) > most { // So all the others are not long, either.
 			continue
 		}
-		if other != name && Typos(name, other) <= most && (best == "" || Typos(name, other) < Typos(name, best)) {
-			best = other
+		if typos := Typos(name, other); typos <= most && typos < fewest {
+			best, fewest = other, typos
 		}
 	}
 	return best
@@ -43,8 +43,7 @@ func Only(name string, others []string) string {
 	return best
 }
 
-// Meant is the end of an error about a name, such as ": did you mean b?". It is empty if the name resembles none of
-// the others.
+// Meant is the end of an error about a name, such as ": did you mean b?". It is empty if the name resembles none of the others.
 func Meant(name string, others []string) string {
 	if best := Name(name, slices.Values(others)); best != "" {
 		return ": did you mean " + best + "?"
@@ -52,8 +51,7 @@ func Meant(name string, others []string) string {
 	return ""
 }
 
-// Longer returns the shortest of others that begins as a name does, of which a part was left out, such as maxSizeGiB for
-// maxSize. It returns none for a name of less than 4 bytes.
+// Longer returns the shortest of others that begins with a name of 4 bytes or more, such as maxSizeGiB for maxSize, or none.
 func Longer(name string, others iter.Seq[string]) (best string) {
 	for _, other := range slices.Sorted(others) {
 		if len(name) >= 4 && strings.HasPrefix(other, name) && other != name && (best == "" || len(other) < len(best)) {
@@ -66,8 +64,7 @@ func Longer(name string, others iter.Seq[string]) (best string) {
 // Typos counts the typing errors between two names in any case.
 func Typos(a, b string) int { return Edits(strings.ToLower(a), strings.ToLower(b)) }
 
-// Edits counts the bytes to insert, remove, replace or swap with their neighbour, to turn one string into
-// the other. (The optimal string alignment of Damerau and Levenshtein.)
+// Edits counts the bytes to insert, remove, replace or swap with their neighbour (the optimal string alignment of Damerau and Levenshtein).
 func Edits(a, b string) int {
 	var last []int // The row before the previous one.
 	previous := make([]int, len(b)+1)

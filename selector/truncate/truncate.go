@@ -1,5 +1,4 @@
-// Package truncate makes short and printable what users sent, for terminals, answers, conditions, events
-// and logs.
+// Package truncate makes short and printable what users sent, for terminals, answers, conditions, events and logs.
 package truncate
 
 import (
@@ -20,13 +19,23 @@ const ellipsis = "..."
 // characters, and those without a width or that change the direction. It returns at most maxBytes. A
 // longer text ends in three dots, and is a copy, which does not keep the whole text in memory.
 func String(text string, maxBytes int) string {
-	if len(text) <= maxBytes && isPrintable(text) {
+	isEscaped := func(r rune) bool { return !strconv.IsPrint(r) }
+	if len(text) <= maxBytes && utf8.ValidString(text) && strings.IndexFunc(text, isEscaped) < 0 {
 		return text
 	}
 	var b []byte
 	for end := 0; len(text) > 0; {
-		_, size := utf8.DecodeRuneInString(text)
-		b, text = appendPrintable(b, text[:size]), text[size:]
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b = append(b, '?')
+		case strconv.IsPrint(r):
+			b = append(b, text[:size]...)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b = append(b, quoted[1:len(quoted)-1]...)
+		}
+		text = text[size:]
 		switch {
 		case len(b) > maxBytes:
 			return string(b[:end]) + ellipsis
@@ -42,9 +51,6 @@ func Printable(text string) string { return String(text, math.MaxInt) }
 
 // PrintableLines does the same with each line.
 func PrintableLines(text string) string {
-	if isPrintable(text) {
-		return text
-	}
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		lines[i] = Printable(line)
@@ -52,40 +58,17 @@ func PrintableLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func isPrintable(text string) bool {
-	for _, r := range text {
-		if !strconv.IsPrint(r) {
-			return false
-		}
-	}
-	return utf8.ValidString(text)
-}
-
-func appendPrintable(b []byte, character string) []byte {
-	r, size := utf8.DecodeRuneInString(character)
-	switch {
-	case r == utf8.RuneError && size == 1:
-		return append(b, '?')
-	case strconv.IsPrint(r):
-		return append(b, character...)
-	}
-	quoted := strconv.AppendQuoteRune(nil, r)
-	return append(b, quoted[1:len(quoted)-1]...)
-}
-
-// Error makes a Text of an error, of MaxMessageBytes, and removes the URLs of requests, which
-// may contain a selector of megabytes. It wraps the whole error. The caller says what
-// was asked.
+// Error makes a Text of an error, of MaxMessageBytes, and removes the URLs of requests, which may contain a selector of megabytes. It wraps
+// the whole error. The caller says what was asked.
 func Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	whole := err.Error()
-	text := whole
+	text := err.Error()
 	for _, asked := range urlErrors(err) {
 		text = strings.ReplaceAll(text, asked.Error(), asked.Err.Error())
 	}
-	if text = String(text, v1beta1.MaxMessageBytes); text == whole {
+	if text = String(text, v1beta1.MaxMessageBytes); text == err.Error() {
 		return err
 	}
 	return &shortened{text, err}
