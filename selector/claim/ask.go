@@ -15,11 +15,9 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Ask is what a claim asks for beside its identity, as a short text that can be kept
-// and compared: claims of one namespace that have the same Ask have the same candidates.
-// It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem. What
-// is given of a reference comes before the selector, and so do, as JSON, the fields that
-// expressions look at.
+// Ask is what a claim asks for beside its identity, as a short text that can be kept and compared: claims of one namespace that have the
+// same Ask have the same candidates. It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem. What is given
+// of a reference comes before the selector, and so do, as JSON, the fields that expressions look at.
 type Ask string
 
 // Ask of a claim of this kind, unless it is left alone.
@@ -63,8 +61,7 @@ var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Enco
 	return to.WriteValue(jsontext.Value(text))
 }))
 
-// parseFacts returns the fields with which the rest of an Ask begins, nil if there are none,
-// and what follows.
+// parseFacts returns the fields with which the rest of an Ask begins, nil if there are none, and what follows.
 func parseFacts(text string) (object map[string]any, rest string, err error) {
 	if !strings.HasPrefix(text, "{") {
 		return nil, text, nil
@@ -107,8 +104,7 @@ func (a Ask) Claim(namespace, name string) (Claim, error) {
 	return c, nil
 }
 
-// problemText joins errors up to the length that is kept. ErrorList.ToAggregate takes
-// quadratic time.
+// problemText joins errors up to the length that is kept. ErrorList.ToAggregate takes quadratic time.
 func problemText(errs field.ErrorList) string {
 	text := ""
 	for i, err := range errs {

@@ -53,16 +53,14 @@ func ParseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	return parsed, nil
 }
 
-// selectorReader reads a selector from a decoded object. It counts, and stops at the
-// first limit.
+// selectorReader reads a selector from a decoded object. It counts, and stops at the first limit.
 type selectorReader struct {
 	at     *field.Path
 	left   int // bytes of text that are still allowed
 	values int
 }
 
-// selector is strict: to ignore an unknown field would widen the selector, at worst to
-// every class.
+// selector is strict: to ignore an unknown field would widen the selector, at worst to every class.
 func (r *selectorReader) selector(object map[string]any) (*metav1.LabelSelector, *field.Error) {
 	if err := onlyFields(object, func() *field.Path { return r.at }, "matchLabels", "matchExpressions"); err != nil {
 		return nil, err
@@ -140,9 +138,8 @@ func (r *selectorReader) requirement(value any, i int) (q metav1.LabelSelectorRe
 	return q, nil
 }
 
-// countTexts limits the length of the selector and of each key, operator and value. The
-// count is no more than the length of the selector's JSON, so that late binding accepts
-// what /bind accepted.
+// countTexts limits the length of the selector and of each key, operator and value. The count is no more than the length of the selector's
+// JSON, so that late binding accepts what /bind accepted.
 func (r *selectorReader) countTexts(texts ...string) *field.Error {
 	longest := 0
 	for _, t := range texts {
@@ -261,8 +258,7 @@ func (p *problems) check(at *field.Path, text string, wrong func(string) []strin
 // inText is the path of the parser's own errors, which would have none otherwise.
 var inText = field.WithPath(field.NewPath("selector"))
 
-// ParseSelectorText reads a selector as kubectl writes it, from an annotation. It
-// checks the limits before the content.
+// ParseSelectorText reads a selector as kubectl writes it, from an annotation. It checks the limits before the content.
 func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
 	var text string
 	switch v := value.(type) {
@@ -296,8 +292,7 @@ func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	return parsed, nil
 }
 
-// countText checks the limits of a selector before the parser allocates memory for
-// each part. It is exact if the selector is well-formed.
+// countText checks the limits of a selector before the parser allocates memory for each part. It is exact if the selector is well-formed.
 func countText(text string, at *field.Path) *field.Error {
 	const mostWords = 2*(v1beta1.MaxSelectorRequirements+v1beta1.MaxSelectorValues) + 4*v1beta1.MaxSelectorRequirements
 	var has struct{ commas, values, comparisons, words, longest int }
@@ -367,8 +362,7 @@ func tooMany(at *field.Path, has any, limit int, what string) *field.Error {
 	}
 }
 
-// tooLong is the error for a selector with too many bytes; has is all that is known of
-// their number.
+// tooLong is the error for a selector with too many bytes; has is all that is known of their number.
 func tooLong(at *field.Path, has string) *field.Error {
 	return &field.Error{
 		Type: field.ErrorTypeTooLong, Field: at.String(),

@@ -65,8 +65,7 @@ type Intake struct {
 	LeftAlone string
 	// SettledBy is the place that is set, for the reason Settled.
 	SettledBy string
-	// Problems make the claim invalid. They are for its author: MaxErrors at most,
-	// each of them short.
+	// Problems make the claim invalid. They are for its author: MaxErrors at most, each of them short.
 	Problems field.ErrorList
 	// Parents is how many of the fields that lead to the class reference the claim has. The
 	// reference itself counts, too, if it is an object without a name.
@@ -75,21 +74,18 @@ type Intake struct {
 	Named bool
 	// Annotated reports whether the claim has annotations.
 	Annotated bool
-	// Converted says that the API server converted the claim from another version, whose
-	// schema says what the claim must have.
+	// Converted says that the API server converted the claim from another version, whose schema says what the claim must have.
 	Converted bool
 }
 
-// DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo
-// ask for. Of a value that is too long, it keeps the length. It fails if the claim is not an
-// object. Of several fields of one name the last counts, as it does for the API server,
+// DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo ask for. Of a value that is too long, it
+// keeps the length. It fails if the claim is not an object. Of several fields of one name the last counts, as it does for the API server,
 // which never sends them. For invalid JSON, its result means nothing.
 func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
 	return r.plan.DecodeValid(raw)
 }
 
-// Read a claim of this kind from an object that any decoder may have made. A claim
-// that is left alone is read no further.
+// Read a claim of this kind from an object that any decoder may have made. A claim that is left alone is read no further.
 func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	in := Intake{Claim: Claim{Namespace: namespace, Name: name}}
 	reason, by, wrong := r.leaveAloneReason(object, nil)
@@ -190,8 +186,7 @@ func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.Er
 type Reader struct {
 	// Name of the ClaimKind.
 	Name string
-	// Resource of the claims, and the version for which the paths are written, empty
-	// while that is the one that the API server prefers.
+	// Resource of the claims, and the version for which the paths are written, empty while that is the one that the API server prefers.
 	Resource schema.GroupResource
 	Version  string
 
@@ -310,8 +305,7 @@ func (r *Reader) newPlan() *fields.Plan {
 	return p.Compile(0)
 }
 
-// AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not
-// show whether it is to be bound now.
+// AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not show whether it is to be bound now.
 func (r *Reader) AsksOthers() bool {
 	return r.bindWhen != nil && !rules.ReadsClaimAlone(r.bindWhen)
 }

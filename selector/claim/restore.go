@@ -19,9 +19,8 @@ const (
 	UnbindAllowed = "UnbindAllowed"
 	// NotBound says that there was no class reference before, either.
 	NotBound = "NotBound"
-	// OtherReference says that the update sets a part of the reference, without the name, to
-	// something else, or adds fields that its form does not have. Of a claim that is created, it
-	// drops the classes that do not agree.
+	// OtherReference says that the update sets a part of the reference, without the name, to something else, or adds fields that its form
+	// does not have. Of a claim that is created, it drops the classes that do not agree.
 	OtherReference = "OtherReference"
 	// ReferenceTooLong says that the reference is longer than v1beta1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
@@ -39,11 +38,10 @@ type Restoration struct {
 	Patch []byte
 }
 
-// Restore puts the class reference back that an update has removed from a claim: the whole
-// value that was stored. Of a reference that the update has without a name, it puts back the
-// fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
-// other fields another manager owns. One that counts as none to claims.when, such as a default of
-// the schema, it replaces. The old and the new object are valid JSON.
+// Restore puts the class reference back that an update has removed from a claim: the whole value that was stored. Of a reference that the
+// update has without a name, it puts back the fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
+// other fields another manager owns. One that counts as none to claims.when, such as a default of the schema, it replaces. The old and the
+// new object are valid JSON.
 func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	before, err := r.DecodeValid(stored)
 	if err != nil {
@@ -93,8 +91,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	return res, nil
 }
 
-// restoreDecision appends what puts back the decision with which a claim was annotated. One that the
-// update has stays.
+// restoreDecision appends what puts back the decision with which a claim was annotated. One that the update has stays.
 func (r *Reader) restoreDecision(before, object map[string]any, to ...fields.Operation) []fields.Operation {
 	had, _ := decision.Lookup(before)
 	text, _ := had.(string)
@@ -106,8 +103,7 @@ func (r *Reader) restoreDecision(before, object map[string]any, to ...fields.Ope
 	return annotate(to, r.ClassRef, isAnnotated, text)
 }
 
-// addsFields reports whether the reference of an update has other fields than the form and these:
-// the author refers in another way now.
+// addsFields reports whether the reference of an update has other fields than the form and these: the author refers in another way now.
 func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
 	now, _ := fields.ReadWhole(r.storedReference(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
@@ -123,8 +119,7 @@ func (r *Reader) storedReference(raw []byte) jsontext.Value {
 	return r.referencePlan.Raw(raw)
 }
 
-// Warning tells the author of an update what became of the reference, and what helps. It is
-// empty if the update is left alone.
+// Warning tells the author of an update what became of the reference, and what helps. It is empty if the update is left alone.
 func (r *Restoration) Warning(of *Reader) string {
 	switch r.Reason {
 	case Restored:

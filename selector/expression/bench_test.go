@@ -53,8 +53,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// worst are expressions and values that cost the most CPU for what they pay. A new function
-// belongs here.
+// worst are expressions and values that cost the most CPU for what they pay. A new function belongs here.
 var worst = []string{
 	"claim.list.exists(x, class.list.exists(y, x == y))",
 	"claim.list.exists(x, x in class.list)",

@@ -1,5 +1,4 @@
-// Package expression compiles and evaluates the CEL expressions of registrations, in the
-// environment in which Kubernetes evaluates its own.
+// Package expression compiles and evaluates the CEL expressions of registrations, in the environment in which Kubernetes evaluates its own.
 package expression
 
 import (
@@ -24,8 +23,7 @@ import (
 const (
 	// maxCharacters of an expression, as in the schema of v1beta1.Expression.
 	maxCharacters = 2048
-	// maxDepth of an expression. The time to check the types in it grows with a power of it:
-	// here, it is at most 0.3 s.
+	// maxDepth of an expression. The time to check the types in it grows with a power of it: here, it is at most 0.3 s.
 	maxDepth = 100
 	// maxErrors of an expression that are shown.
 	maxErrors = 3
@@ -34,8 +32,7 @@ const (
 	maxCost = v1beta1.MaxClassExpressionCost
 )
 
-// env is that of Kubernetes 1.31, the oldest that we support: an expression may become a
-// match condition there.
+// env is that of Kubernetes 1.31, the oldest that we support: an expression may become a match condition there.
 var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{
@@ -66,8 +63,7 @@ func inCEL(variable string) string {
 	return variable
 }
 
-// parse an expression in which the variable Namespace is written as CEL has it: it is where the
-// parser finds a reserved word.
+// parse an expression in which the variable Namespace is written as CEL has it: it is where the parser finds a reserved word.
 func parse(text string) (*cel.Ast, *cel.Issues) {
 	for {
 		parsed, issues := env().Parse(text)
@@ -139,8 +135,7 @@ func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expres
 	return e, nil
 }
 
-// is reports whether an expression of this type may have the result. The type dyn is known
-// only when the expression is evaluated.
+// is reports whether an expression of this type may have the result. The type dyn is known only when the expression is evaluated.
 func (r Result) is(t *cel.Type) bool {
 	kind := t.Kind()
 	switch {
@@ -283,16 +278,14 @@ type field struct {
 // String is the expression as it was written, and a part of one as CEL writes it.
 func (e *Expression) String() string { return e.text }
 
-// Looks lists what the expression looks at in a variable, each path once, none below another.
-// A path in Related starts with the name of the object, and is never only that name: an
-// expression that only asks whether there is the object looks at its metadata.name.
+// Looks lists what the expression looks at in a variable, each path once, none below another. A path in Related starts with the name of the
+// object, and is never only that name: an expression that only asks whether there is the object looks at its metadata.name.
 func (e *Expression) Looks(variable string) []fields.Path { return e.looks[variable] }
 
 // Uses reports whether it looks at a variable at all.
 func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) > 0 }
 
-// What follows keeps values of claims and classes from functions whose cost cannot be told from
-// the length of their arguments.
+// What follows keeps values of claims and classes from functions whose cost cannot be told from the length of their arguments.
 
 // maxMappedNodes are how many nodes of the syntax tree optMap and optFlatMap may follow. The
 // macros write what they follow twice, so a chain of n would have 2^n times as many.

@@ -281,8 +281,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// TestErrorsTellNoValue has expressions fail for values of a class that the author of a claim must
-// not see.
+// TestErrorsTellNoValue has expressions fail for values of a class that the author of a claim must not see.
 func TestErrorsTellNoValue(t *testing.T) {
 	const secret = "p4ss://internal host"
 	in := &Input{

@@ -347,8 +347,7 @@ func shown(value any, path fields.Path) string {
 // ErrBudget says that the evaluations for one claim or class cost too much.
 var ErrBudget = errors.New("the expressions cost too much")
 
-// ErrAbsent is wrapped by the error of an evaluation that needs a related object which is
-// absent.
+// ErrAbsent is wrapped by the error of an evaluation that needs a related object which is absent.
 var ErrAbsent = errors.New("a related object is absent")
 
 // Error is why an expression does not compile.
@@ -387,8 +386,7 @@ type valueError struct{ kind, detail string }
 
 func (e *valueError) Error() string { return e.kind }
 
-// Detail is the text of an error with the values that an evaluation quotes. It is for those who can
-// read all that the expression sees.
+// Detail is the text of an error with the values that an evaluation quotes. It is for those who can read all that the expression sees.
 func Detail(err error) string {
 	if e := (*valueError)(nil); errors.As(err, &e) {
 		return strings.Replace(err.Error(), e.kind, e.detail, 1)
@@ -398,8 +396,7 @@ func Detail(err error) string {
 
 const wrongType = "a value has the wrong type"
 
-// errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The
-// first that fits counts.
+// errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The first that fits counts.
 var errorKinds = []struct{ part, kind string }{
 	{keyIsWrong, keyIsWrong},
 	{fieldIsWrong, fieldIsWrong},

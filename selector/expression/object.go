@@ -20,8 +20,7 @@ type Object struct {
 	fields *Fields
 	// node of the tree of fields that this part of the object is.
 	node int
-	// values of the nodes: a value of CEL, a list or a map as JSON is decoded, a parent, or
-	// nil if the field is absent.
+	// values of the nodes: a value of CEL, a list or a map as JSON is decoded, a parent, or nil if the field is absent.
 	values []any
 	// length of the values in all.
 	length uint64
@@ -202,8 +201,7 @@ func (o *Object) Contains(key ref.Val) ref.Val {
 // Type implements ref.Val.
 func (o *Object) Type() ref.Type { return types.MapType }
 
-// What follows is for the object as a whole, at which Compile lets no expression look. It
-// need not be fast.
+// What follows is for the object as a whole, at which Compile lets no expression look. It need not be fast.
 
 func (o *Object) value() *content { return adapter{}.NativeToValue(o.whole()).(*content) }
 

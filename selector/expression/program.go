@@ -18,15 +18,12 @@ import (
 
 // program evaluates an expression, and stops it at a cost.
 //
-// It is planned here, and not by cel.Env.Program, because of the cost tracker of cel-go: that
-// looks for the arguments of each call in a stack that grows with every turn of a
-// comprehension. A list of 8,000 elements cost it nine times as much CPU a unit as one of 100,
-// so its units limited nothing. It also learns the cost of a call only after the call. Here, a
-// turn and a call pay before they begin.
+// It is planned here, and not by cel.Env.Program, because of the cost tracker of cel-go: that looks for the arguments of each call in a
+// stack that grows with every turn of a comprehension. A list of 8,000 elements cost it nine times as much CPU a unit as one of 100, so its
+// units limited nothing. It also learns the cost of a call only after the call. Here, a turn and a call pay before they begin.
 type program struct {
 	plan interpreter.InterpretableV2
-	// start is what an evaluation costs beside calls and turns, and turn what each turn of a
-	// comprehension costs.
+	// start is what an evaluation costs beside calls and turns, and turn what each turn of a comprehension costs.
 	start, turn uint64
 }
 
@@ -296,8 +293,7 @@ func (c *meteredCall) invoke(values []ref.Val) ref.Val {
 	return types.NewErr("no such overload: %s", c.Function())
 }
 
-// newOptionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's
-// library of optional values has it.
+// newOptionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's library of optional values has it.
 func newOptionalOr(call interpreter.InterpretableCall, x, y interpreter.InterpretableV2) interpreter.InterpretableV2 {
 	return metered{call, func(frame *interpreter.ExecutionFrame) ref.Val {
 		v := x.Exec(frame)
@@ -365,8 +361,7 @@ const (
 	statesPerUnit = 8
 	// matchCost is that of one match among all of a pattern.
 	matchCost = 5
-	// nodeCost is that of each part of an expression, and mapCost of a map and each entry that
-	// an expression makes.
+	// nodeCost is that of each part of an expression, and mapCost of a map and each entry that an expression makes.
 	nodeCost, mapCost = 2, 15
 	// mapOrderCost is that of one key, when a map is put in order.
 	mapOrderCost = 8

@@ -42,16 +42,14 @@ func ReadWhole(json []byte, depth int) any {
 	return s.readAll(1, depth)
 }
 
-// fieldReader reads a value. A field that is there a thousand times costs no more memory
-// than one: its object is made once, and of the values to read whole, only the last is
-// read.
+// fieldReader reads a value. A field that is there a thousand times costs no more memory than one: its object is made once, and of the
+// values to read whole, only the last is read.
 type fieldReader struct {
 	scan
 
 	// objects made so far, by the index of their plan.
 	objects []map[string]any
-	// whole is the last value to read whole of the first such plan, and others those of the
-	// other plans.
+	// whole is the last value to read whole of the first such plan, and others those of the other plans.
 	whole  wholeValue
 	others []wholeValue
 	// unescaped is a buffer for a name.
@@ -194,8 +192,7 @@ func unquoted(quoted jsontext.Value) string {
 	return string(text)
 }
 
-// readNumber as util/json does. A number that is too large for that is unread: nobody
-// uses one.
+// readNumber as util/json does. A number that is too large for that is unread: nobody uses one.
 func readNumber(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
@@ -239,9 +236,8 @@ func (s *scan) readAll(level, depth int) any {
 
 func lengthOf(n int) uint64 { return 1 << min(n, 63) }
 
-// scan goes through valid JSON and reads little of it: it looks only for the end of a
-// value. Package jsontext would prove once more that all of it is valid, which takes
-// several times as long. For invalid JSON, the results mean nothing, but scan ends.
+// scan goes through valid JSON and reads little of it: it looks only for the end of a value. Package jsontext would prove once more that
+// all of it is valid, which takes several times as long. For invalid JSON, the results mean nothing, but scan ends.
 type scan struct {
 	json []byte
 	at   int

@@ -134,11 +134,9 @@ func (k *ClassKind) sources() []source {
 type Class struct {
 	Kind *ClassKind
 
-	// The fields that the draw reads come first, so that they are mostly in one cache
-	// line.
+	// The fields that the draw reads come first, so that they are mostly in one cache line.
 
-	// DrawHash is a hash of group, kind, namespace and name, for the draw: the same in each
-	// replica.
+	// DrawHash is a hash of group, kind, namespace and name, for the draw: the same in each replica.
 	DrawHash uint64
 	// Place is made of the same by claim.PlaceOf, to find what this process keeps of the class.
 	Place uint64
@@ -158,8 +156,7 @@ type Class struct {
 	// negative. It shows no more than the beginning of the weight.
 	WeightErr *field.Error
 
-	// MarkErr says which mark, for cordoned or default, is neither true nor false. It
-	// counts as false.
+	// MarkErr says which mark, for cordoned or default, is neither true nor false. It counts as false.
 	MarkErr *field.Error
 
 	// Fields that expressions look at, nil if there are none.
@@ -178,8 +175,7 @@ type Class struct {
 	groupless, kindless uint64
 }
 
-// NewClass reads a class of this kind. The content is the whole object; a kind that
-// is MetadataOnly does not need it.
+// NewClass reads a class of this kind. The content is the whole object; a kind that is MetadataOnly does not need it.
 func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class {
 	return k.newClass(meta, content, content)
 }
@@ -242,8 +238,7 @@ func (k *ClassKind) readWeight(c *Class, weight any, at *field.Path) {
 	}
 }
 
-// Hash of texts joined by slashes, for the draw. Authors can make up many names with the
-// same hash, so tables use claim.PlaceOf instead.
+// Hash of texts joined by slashes, for the draw. Authors can make up many names with the same hash, so tables use claim.PlaceOf instead.
 func Hash(texts ...string) uint64 {
 	var d xxhash.Digest
 	d.Reset()

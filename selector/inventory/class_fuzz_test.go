@@ -17,8 +17,7 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
-// FuzzClass reads a class as its author wrote it, with its marks in annotations
-// and in fields, and as a selector and the draw see it.
+// FuzzClass reads a class as its author wrote it, with its marks in annotations and in fields, and as a selector and the draw see it.
 func FuzzClass(f *testing.F) {
 	for _, class := range []string{
 		`null`, `[]`, `{}`, `{"metadata":null}`, `{"metadata":{"name":"a","annotations":null,"labels":null}}`,
@@ -111,8 +110,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	}
 }
 
-// referenceWeight of what is written: an integer from 0 to a million. What is malformed
-// counts as 0 if it is negative, and else as 1.
+// referenceWeight of what is written: an integer from 0 to a million. What is malformed counts as 0 if it is negative, and else as 1.
 func referenceWeight(value any) (weight int64, readable bool) {
 	switch v := value.(type) {
 	case nil:

@@ -9,8 +9,7 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// Classes are all classes of one kind. They are immutable; a copy with one class
-// changed shares the rest.
+// Classes are all classes of one kind. They are immutable; a copy with one class changed shares the rest.
 type Classes struct {
 	Kind *ClassKind
 
@@ -80,8 +79,7 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	return s
 }
 
-// With returns the classes with c, which replaces the class of its name, if there is
-// one. It returns s itself if nothing has changed.
+// With returns the classes with c, which replaces the class of its name, if there is one. It returns s itself if nothing has changed.
 func (s *Classes) With(c *Class) *Classes {
 	old := s.find(c.name())
 	if old != nil && old.equal(c) {
@@ -91,8 +89,7 @@ func (s *Classes) With(c *Class) *Classes {
 	return s.put(old, c)
 }
 
-// put exchanges old for c, even if nothing differs; old is nil if there is no class of that
-// name.
+// put exchanges old for c, even if nothing differs; old is nil if there is no class of that name.
 func (s *Classes) put(old, c *Class) *Classes {
 	next := *s
 	next.byName = s.byName.With(c.name(), c)
@@ -158,8 +155,7 @@ func (s *Classes) find(n className) *Class {
 	return c
 }
 
-// exchange one version of a class for another in the sets beside byName that they belong
-// to. Either may be nil.
+// exchange one version of a class for another in the sets beside byName that they belong to. Either may be nil.
 func (s *Classes) exchange(old, c *Class) {
 	if s.Kind.Namespaced {
 		namespace := cmp.Or(c, old).Namespace
@@ -176,8 +172,7 @@ func (s *Classes) exchange(old, c *Class) {
 	}
 }
 
-// exchanged returns a set with another version of a class, if they belong to it. Either may
-// be nil.
+// exchanged returns a set with another version of a class, if they belong to it. Either may be nil.
 func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
 	had, has := old != nil && belongs(old), c != nil && belongs(c)
 	switch {

@@ -32,8 +32,7 @@ func TestClassesOrder(t *testing.T) {
 	assert.Equal(t, []*Class{x.All()[1], x.All()[2]}, x.Defaults(), "We should keep the order among defaults")
 }
 
-// Classes after many changes, and their index, equal those that are built at once, and
-// nothing is left of classes that are gone.
+// Classes after many changes, and their index, equal those that are built at once, and nothing is left of classes that are gone.
 func TestClassesChange(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	kinds := []*ClassKind{newKind("as.example.org", "A"), newKind("bs.example.org", "B")}

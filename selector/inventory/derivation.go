@@ -58,8 +58,7 @@ func (d *derivation) find(key string) *derivedPath {
 	return nil
 }
 
-// sorted appends what a class has in the index to an empty slice, in the order of Labels; nil
-// has nothing.
+// sorted appends what a class has in the index to an empty slice, in the order of Labels; nil has nothing.
 func (d *derivation) sorted(c *Class, all []keyed) []keyed {
 	if c == nil {
 		return all
@@ -99,8 +98,7 @@ func (d *derivation) each(c *Class, visit func(keyed)) {
 	}
 }
 
-// derivedValue is the text of a value in the index, so that equal values have the same; false
-// if the index does not have such values.
+// derivedValue is the text of a value in the index, so that equal values have the same; false if the index does not have such values.
 func derivedValue(value any) (text, bool) {
 	const exact = 1 << 53 // Above, a float64 equals several integers.
 	switch v := value.(type) {

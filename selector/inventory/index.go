@@ -72,8 +72,7 @@ func (x *index) changed(from, to *Classes, name className) *index {
 	return &next
 }
 
-// exchange one version of a class for another, in an index that nobody else has yet. Either
-// may be nil.
+// exchange one version of a class for another, in an index that nobody else has yet. Either may be nil.
 func (x *index) exchange(old, c *Class) {
 	var room [2][16]keyed // for all but few classes
 	before, after := x.derived.sorted(old, room[0][:0]), x.derived.sorted(c, room[1][:0])
@@ -109,8 +108,7 @@ func (x *index) exchangeLabel(had, has *keyed, old, c *Class) {
 	}
 }
 
-// exchange two versions of a class that have the same label, or add or remove one. It does
-// nothing without a label.
+// exchange two versions of a class that have the same label, or add or remove one. It does nothing without a label.
 func (k *keyClasses) exchange(l *keyed, old, c *Class) {
 	if l == nil {
 		return
@@ -126,8 +124,7 @@ func (k *keyClasses) exchange(l *keyed, old, c *Class) {
 	}
 }
 
-// compareKeys of the first of some labels, and of the first of others. None comes last; one of
-// them has some.
+// compareKeys of the first of some labels, and of the first of others. None comes last; one of them has some.
 func compareKeys(a, b []keyed) int {
 	switch {
 	case len(a) == 0:
@@ -138,11 +135,9 @@ func compareKeys(a, b []keyed) int {
 	return compareKeyed(a[0], b[0])
 }
 
-// each visits the classes that match a query. It looks only at those that its most
-// selective term selects, so the work grows with those and not with all classes. It
-// returns false, and visits none, if no term selects, as in a selector that only
-// excludes, or if each term selects more than limit classes. Then the query is ready
-// to match each class.
+// each visits the classes that match a query. It looks only at those that its most selective term selects, so the work grows with those and
+// not with all classes. It returns false, and visits none, if no term selects, as in a selector that only excludes, or if each term selects
+// more than limit classes. Then the query is ready to match each class.
 func (x *index) each(q *query, limit int, visit func(*Class)) bool {
 	best, of, fewest := x.mostSelective(q)
 	if q.nothing {
@@ -181,9 +176,8 @@ func (x *index) eachOf(key, value text, visit func(*Class)) {
 	has.classes.Each(func(c *Class, _ struct{}) { visit(c) })
 }
 
-// mostSelective finds the term that the fewest classes can meet, negative if all terms
-// only exclude, the classes that have its key, and how many of them to look at. It also
-// resolves the terms, and settles those that say the same of every class.
+// mostSelective finds the term that the fewest classes can meet, negative if all terms only exclude, the classes that have its key, and how
+// many of them to look at. It also resolves the terms, and settles those that say the same of every class.
 func (x *index) mostSelective(q *query) (best int, of keyClasses, fewest int) {
 	best = -1
 	kept := 0

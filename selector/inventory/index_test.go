@@ -197,8 +197,7 @@ func requirement(tb testing.TB, key string, operator selection.Operator, values 
 	return *r
 }
 
-// A query matches the same classes as its selector, however many labels, terms and
-// values there are.
+// A query matches the same classes as its selector, however many labels, terms and values there are.
 func TestQueryMatchesAsItsSelector(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	for range 300 {

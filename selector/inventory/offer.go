@@ -17,15 +17,13 @@ import (
 
 // Offer is the classes that claims of one kind may get. It is immutable.
 type Offer struct {
-	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
-	// Kinds whose classes are not known are left out.
+	// Classes of the class kinds that serve the claim kind, sorted by the kind's name. Kinds whose classes are not known are left out.
 	Classes []*Classes
 	// LeftOut are the class kinds whose classes no reference can tell from those of Classes.
 	LeftOut []*ClassKind
 
 	demand *Demand
-	// All are the classes of the same kinds, in the same order, with those that do not
-	// serve the claim kind. Mostly, they are the same.
+	// All are the classes of the same kinds, in the same order, with those that do not serve the claim kind. Mostly, they are the same.
 	All []*Classes
 	// derivation of keys of the index, nil if there are none.
 	derivation *derivation
@@ -33,10 +31,9 @@ type Offer struct {
 	index *index
 }
 
-// NewOffer of the classes of several kinds. It has no index, so the time to choose grows with their
-// number. Classes that another offer of the same demand knows are not judged again; nil knows
-// none. One that is live is made on a claim's way, and costs no more than one claim may. The fault is
-// that a class kind and the claim kind do not know yet what they need of each other, nil if all do.
+// NewOffer of the classes of several kinds. It has no index, so the time to choose grows with their number. Classes that another offer of
+// the same demand knows are not judged again; nil knows none. One that is live is made on a claim's way, and costs no more than one claim
+// may. The fault is that a class kind and the claim kind do not know yet what they need of each other, nil if all do.
 func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer, unlinked *Fault) {
 	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	o = Offer{demand: d, Classes: classes}
@@ -91,8 +88,7 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 	}
 }
 
-// eachIndexed does the same with the index. It visits none, and returns false, if the
-// index saves no work.
+// eachIndexed does the same with the index. It visits none, and returns false, if the index saves no work.
 func (o *Offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
 	if !o.Partly() {
 		return o.index.each(q, math.MaxInt, visit)
@@ -145,8 +141,7 @@ func (o *Offer) withEqualities(q query, values Values) query {
 	return q
 }
 
-// Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind
-// that the view does not have.
+// Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind that the view does not have.
 func (o *Offer) Known(classKind *ClassKind) *Classes {
 	for _, s := range o.All {
 		if s.Kind == classKind {
@@ -220,9 +215,8 @@ func (o *Offer) ShareIndex(other *Offer) bool {
 	return true
 }
 
-// leaveOut those of the class kinds that no reference can tell from one whose name comes
-// first, so that a restore from a backup, which creates them in another order, changes nothing.
-// The listed kinds come before all others: who reads the claims looks in these.
+// leaveOut those of the class kinds that no reference can tell from one whose name comes first, so that a restore from a backup, which
+// creates them in another order, changes nothing. The listed kinds come before all others: who reads the claims looks in these.
 func (o *Offer) leaveOut() {
 	all := slices.Clone(o.Classes)
 	isListed := func(s *Classes) bool { return slices.Contains(o.demand.Precedence, s.Kind.Name) }
@@ -247,8 +241,7 @@ func (o *Offer) leaveOut() {
 	slices.SortFunc(o.LeftOut, func(a, b *ClassKind) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// insteadOf a class kind, claims are offered the classes of the one that it returns, nil
-// if no reference confuses it with another.
+// insteadOf a class kind, claims are offered the classes of the one that it returns, nil if no reference confuses it with another.
 func (o *Offer) insteadOf(kind *ClassKind) *ClassKind {
 	for _, s := range o.Classes {
 		listed := slices.Contains(o.demand.Precedence, s.Kind.Name) && slices.Contains(o.demand.Precedence, kind.Name)
@@ -281,8 +274,7 @@ func (o *Offer) LenOffered(namespace string) int {
 	return n
 }
 
-// LenUnserving is how many classes the claims of a namespace would be offered, if these could
-// serve the claim kind.
+// LenUnserving is how many classes the claims of a namespace would be offered, if these could serve the claim kind.
 func (o *Offer) LenUnserving(namespace string) int {
 	n := -o.LenOffered(namespace)
 	for _, s := range o.All {
@@ -324,8 +316,7 @@ type Demand struct {
 	*claim.Reader
 	*rules.ForClaims
 	claim.Reach
-	// Precedence are the class kinds in which a name is looked for, in this order, where no reference tells
-	// them apart.
+	// Precedence are the class kinds in which a name is looked for, in this order, where no reference tells them apart.
 	Precedence []string
 }
 
@@ -344,12 +335,10 @@ func NewDemand(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) Demand {
 // ConfusesKinds says that the references of claims cannot tell all class kinds apart.
 func (d *Demand) ConfusesKinds() bool { return d.Form.NamesKind != claim.GroupAndKind }
 
-// ClassOf returns the class that a claim's reference names, nil if it is not known. If
-// it is not there, missing names it as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME. A
-// reference to a kind that is not among the classes says nothing. They are those of all
-// class kinds, also of those that a View leaves out: a claim may have had its class
-// before. A claim that is settled by another field than its reference, such as the name
-// of a volume that exists, may name a class that never was, so it misses none.
+// ClassOf returns the class that a claim's reference names, nil if it is not known. If it is not there, missing names it as RESOURCE/NAME
+// or RESOURCE/NAMESPACE/NAME. A reference to a kind that is not among the classes says nothing. They are those of all class kinds, also of
+// those that a View leaves out: a claim may have had its class before. A claim that is settled by another field than its reference, such as
+// the name of a volume that exists, may name a class that never was, so it misses none.
 func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
 	to, bound := d.RefersTo(object)
 	if !bound || d.MayRebind(object) || to.Name == "" {
@@ -371,8 +360,7 @@ func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string
 	return nil, missing
 }
 
-// Named are the classes of the kinds that a reference may mean, and in which namespace, in the order in
-// which the name is looked for.
+// Named are the classes of the kinds that a reference may mean, and in which namespace, in the order in which the name is looked for.
 func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
 	if len(d.Precedence) > 0 {
 		at := func(s *Classes) uint { return uint(slices.Index(d.Precedence, s.Kind.Name)) } // -1 is the last.
@@ -436,8 +424,7 @@ func (d *Demand) mayExclude(classes *ClassKind) bool {
 	return slices.ContainsFunc(d.Fits, isJudge) || slices.ContainsFunc(classes.ForClaims.Fits, isJudge)
 }
 
-// Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
-// nil if they do.
+// Unlinked is the fault of a view whose kinds do not know yet what they need of each other, nil if they do.
 func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
 		return !slices.ContainsFunc(d.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })

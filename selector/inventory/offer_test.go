@@ -204,8 +204,7 @@ func TestDefaultsOf(t *testing.T) {
 	}
 }
 
-// The guard asks for up to 64 seats in one review. A dry run by an author of classes in
-// any namespace is enough for that.
+// The guard asks for up to 64 seats in one review. A dry run by an author of classes in any namespace is enough for that.
 func TestDefaultsOfOthersCostNothing(t *testing.T) {
 	kind := newKind("as.example.org", "Class")
 	kind.Namespaced = true

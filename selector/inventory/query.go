@@ -13,9 +13,8 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// query is a selector in a form that matches classes faster. It takes one pass over the
-// labels of a class and compares no texts, so the longest selector that is allowed
-// costs little more than a short one.
+// query is a selector in a form that matches classes faster. It takes one pass over the labels of a class and compares no texts, so the
+// longest selector that is allowed costs little more than a short one.
 type query struct {
 	// terms must all be met. Before matching, they must be resolved and sorted.
 	terms []term
@@ -33,8 +32,7 @@ type term struct {
 	from, to int
 	asks     relation
 	number   int64 // of greater and less
-	// derived says that the key is none of a label: see derivation. Filters look at such
-	// terms again.
+	// derived says that the key is none of a label: see derivation. Filters look at such terms again.
 	derived bool
 
 	// handle of the key, as the labels of classes have it.
@@ -145,8 +143,7 @@ func (q *query) resolve() {
 
 func (q *query) valuesOf(t *term) []queryValue { return q.values[t.from:t.to] }
 
-// resolveTerm by the classes that have its key, and count those with a label that it
-// asks for. It keeps only the values that classes have.
+// resolveTerm by the classes that have its key, and count those with a label that it asks for. It keeps only the values that classes have.
 func (q *query) resolveTerm(t *term, of *keyClasses) int {
 	t.handle = of.key
 	if t.asks != in && t.asks != notIn {
@@ -198,8 +195,7 @@ func (q *query) matches(l Labels) bool {
 	return true
 }
 
-// meets reports whether the labels meet the term. They begin with those of the hash of its
-// key, if there are any.
+// meets reports whether the labels meet the term. They begin with those of the hash of its key, if there are any.
 func (q *query) meets(t *term, l Labels) bool {
 	for i := range l {
 		if l[i].hash != t.key.hash {
@@ -243,10 +239,9 @@ func (q *query) has(t *term, h unique.Handle[label]) bool {
 	return false
 }
 
-// Labels of a class, sorted by the hashes of their keys, so that a query finds its
-// keys in one pass over adjacent numbers: authors may give many classes many labels,
-// and to follow a pointer for each would take most of the time. A label that many
-// classes have is held once, because labels are most of what is held of a class.
+// Labels of a class, sorted by the hashes of their keys, so that a query finds its keys in one pass over adjacent numbers: authors may give
+// many classes many labels, and to follow a pointer for each would take most of the time. A label that many classes have is held once,
+// because labels are most of what is held of a class.
 type Labels []keyed
 
 // keyed is a label with its key, and the hash of the key.
@@ -317,8 +312,7 @@ func labelsFit(set map[string]string) bool {
 	return size <= v1beta1.MaxClassLabelBytes
 }
 
-// from returns the labels whose hash is at least this one. It looks for near ones step
-// by step, which the processor predicts well.
+// from returns the labels whose hash is at least this one. It looks for near ones step by step, which the processor predicts well.
 func (l Labels) from(hash uint64) Labels {
 	const near = 16
 	for i := range min(len(l), near) {

@@ -18,13 +18,11 @@ type tableKey interface {
 	Hash() uint64
 }
 
-// table is an immutable map, which readers use without a lock while a writer makes the next: chunks of
-// entries in the order of their hashes. A change copies one chunk and the list of chunks. The zero value is
-// empty.
+// table is an immutable map, which readers use without a lock while a writer makes the next: chunks of entries in the order of their
+// hashes. A change copies one chunk and the list of chunks. The zero value is empty.
 //
-// A hash array mapped trie (Bagwell 2001, "Ideal Hash Trees") needs twice the code. It makes a change of one
-// of 100,000 classes take a third (BenchmarkChange), and a list of them three times as long (BenchmarkNewView).
-// Claims find their classes as fast (BenchmarkWorst).
+// A hash array mapped trie (Bagwell 2001, "Ideal Hash Trees") needs twice the code. It makes a change of one of 100,000 classes take a
+// third (BenchmarkChange), and a list of them three times as long (BenchmarkNewView). Claims find their classes as fast (BenchmarkWorst).
 type table[K tableKey, V any] struct {
 	chunks *[]*[]entry[K, V] // A pointer, so that tables can be compared.
 	size   int
@@ -190,8 +188,7 @@ func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedN
 // nameOf an object. The objects of a namespace share its name.
 func nameOf(namespace, name string) className { return className{unique.Make(namespace).Value(), name} }
 
-// With returns the objects with one of this name, which replaces the one that there is. It
-// returns o itself if nothing has changed.
+// With returns the objects with one of this name, which replaces the one that there is. It returns o itself if nothing has changed.
 func (o *Objects) With(namespace, name string, object *expression.Object) *Objects {
 	if old := o.Find(namespace, name); old != nil && old.Same(object) {
 		return o

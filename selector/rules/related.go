@@ -21,8 +21,7 @@ func (k Key) String() string {
 	return k.Resource + "/" + k.Version
 }
 
-// Kind is a resource whose objects claims name: the related ones of ClaimKinds, and
-// Namespaces.
+// Kind is a resource whose objects claims name: the related ones of ClaimKinds, and Namespaces.
 type Kind struct {
 	// Name of the object in expressions; empty for Namespaces, and for the kind of several.
 	Name string

@@ -84,8 +84,7 @@ func (r *ForClaims) InvalidExpressions() []Invalid { return r.Invalid }
 // UsesRequest reports whether expressions see who asks.
 func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
 
-// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that
-// name it look at in claims.
+// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that name it look at in claims.
 func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForClaims {
 	r := compile(k)
 	classKinds = slices.Clone(classKinds)
@@ -256,14 +255,12 @@ func FitLooks(fits []*Fit) (paths []fields.Path) {
 	return paths
 }
 
-// Serving are the ClassKinds that serve a ClaimKind, by name: what is read of its claims depends on
-// their expressions, too.
+// Serving are the ClassKinds that serve a ClaimKind, by name: what is read of its claims depends on their expressions, too.
 func Serving(k *v1beta1.ClaimKind, all []v1beta1.ClassKind) []*v1beta1.ClassKind {
 	return linked(all, func(c *v1beta1.ClassKind) bool { return c.Serves(k) })
 }
 
-// Served by a ClassKind are these ClaimKinds, by name: what is held of its classes depends on their
-// expressions, too.
+// Served by a ClassKind are these ClaimKinds, by name: what is held of its classes depends on their expressions, too.
 func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) []*v1beta1.ClaimKind {
 	return linked(all, k.Serves)
 }
