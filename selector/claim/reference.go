@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -481,35 +480,6 @@ func (g *Given) has(name string) bool {
 		return g.Namespace != ""
 	}
 	return g.HasGroup // apiVersion, apiGroup or group
-}
-
-// text begins an Ask. parseGiven reads it.
-func (g *Given) text() string {
-	if g == nil {
-		return ""
-	}
-	return fmt.Sprintf("@%t%q%q%q", g.HasGroup, g.Group, g.Kind, g.Namespace)
-}
-
-// parseGiven returns what an Ask begins with, nil if that is nothing, and the rest.
-func parseGiven(ask string) (given *Given, rest string, err error) {
-	rest, ok := strings.CutPrefix(ask, "@")
-	if !ok {
-		return nil, ask, nil
-	}
-	given = &Given{}
-	if rest, given.HasGroup = strings.CutPrefix(rest, "true"); !given.HasGroup {
-		rest = strings.TrimPrefix(rest, "false")
-	}
-	for _, part := range []*string{&given.Group, &given.Kind, &given.Namespace} {
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil { // Given.text wrote it.
-			return nil, "", fmt.Errorf("cannot parse %.100q: %w", rest, err)
-		}
-		rest = rest[len(quoted):]
-		*part, _ = strconv.Unquote(quoted) // It is valid.
-	}
-	return given, rest, nil
 }
 
 // Confuses says that no reference can tell the classes of two kinds apart.
