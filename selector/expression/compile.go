@@ -137,42 +137,29 @@ func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expres
 
 // is reports whether an expression of this type may have the result. The type dyn is known only when the expression is evaluated.
 func (r Result) is(t *cel.Type) bool {
-	kind := t.Kind()
-	switch {
-	case r == anything || kind == types.DynKind || kind == types.AnyKind:
+	switch kind := t.Kind(); {
+	case r == anything, kind == types.DynKind, kind == types.AnyKind:
 		return true
-	case r == Bool:
-		return kind == types.BoolKind
-	case r == Text:
-		return kind == types.StringKind
-	case r == Number:
-		return kind == types.IntKind || kind == types.UintKind || kind == types.DoubleKind
-	case r == Amount:
-		return Text.is(t) || Number.is(t)
-	case kind == types.MapKind:
-		key, value := t.Parameters()[0], t.Parameters()[1]
-		return Text.is(key) && Text.is(value)
+	case kind == types.MapKind && r == Selector:
+		return Text.is(t.Parameters()[0]) && Text.is(t.Parameters()[1])
 	default:
-		return kind == types.StringKind
+		return slices.Contains(results[r].kinds, kind)
 	}
 }
 
 // words for the result in an error.
-func (r Result) words() string {
-	switch r {
-	case Bool:
-		return "true or false"
-	case Text:
-		return "a text"
-	case Number:
-		return "a number"
-	case Amount:
-		return "a number or a quantity"
-	case Selector:
-		return "a text, or a map of texts"
-	default:
-		return "a value"
-	}
+func (r Result) words() string { return results[r].words }
+
+var results = [...]struct {
+	words string
+	kinds []types.Kind
+}{
+	Bool:     {"true or false", []types.Kind{types.BoolKind}},
+	Text:     {"a text", []types.Kind{types.StringKind}},
+	Number:   {"a number", []types.Kind{types.IntKind, types.UintKind, types.DoubleKind}},
+	Amount:   {"a number or a quantity", []types.Kind{types.StringKind, types.IntKind, types.UintKind, types.DoubleKind}},
+	Selector: {"a text, or a map of texts", []types.Kind{types.StringKind}}, // A map of texts: see is.
+	anything: {"a value", nil},
 }
 
 func newError(text string, issues *cel.Issues, scope Scope) *Error {

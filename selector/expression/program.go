@@ -178,8 +178,10 @@ func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableD
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		id := i.ID()
 		var err error
-		if call, ok := i.(interpreter.InterpretableCall); ok && !isCheap(call.Function()) {
-			i, err = newCall(call)
+		if call, ok := i.(interpreter.InterpretableCall); ok {
+			if p, isPriced := prices[call.Function()]; !isPriced || p != (price{}) {
+				i, err = newCall(call)
+			}
 		}
 		if ranges[id] {
 			i = newRange(i)
@@ -210,12 +212,10 @@ func newRange(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
 		}
 		n, _ := m.Size().(types.Int)
 		activationOf(frame).take(mapOrderCost * uint64(n)) //nolint:gosec // A size is not negative.
-		switch v.(type) {
-		case *content, *Object:
+		if _, isSorted := v.(*content); isSorted {
 			return v
-		default:
-			return sortedMap{m}
 		}
+		return sortedMap{m}
 	}}
 }
 
@@ -367,23 +367,16 @@ const (
 	mapOrderCost = 8
 )
 
-// isCheap reports whether a function takes the same time for all values.
-func isCheap(function string) bool {
-	switch function {
-	case operators.LogicalNot, operators.Negate, operators.NotStrictlyFalse,
-		operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, "size", "type", "dyn", "double", "uint":
-		return true
-	}
-	return false
-}
-
 // price of a function whose calls cost more than what they go through.
 type price struct {
-	// each call costs at least so much, and so many times what it goes through.
+	// each call costs at least so much, and so many times what it goes through. Neither is the price of one that takes the same time for all
+	// values.
 	each, times uint64
 }
 
 var prices = map[string]price{
+	operators.LogicalNot: {}, operators.Negate: {}, operators.NotStrictlyFalse: {}, operators.Subtract: {}, operators.Multiply: {},
+	operators.Divide: {}, operators.Modulo: {}, "size": {}, "type": {}, "dyn": {}, "double": {}, "uint": {},
 	// They make strings, or lists of them, or go through each byte.
 	"format": {1, 10}, "join": {1, 3}, "lowerAscii": {1, 3}, "replace": {1, 3}, "split": {1, 10},
 	"string": {1, 10}, "upperAscii": {1, 3}, "validate": {10, 10},
