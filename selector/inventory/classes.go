@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
@@ -151,7 +150,7 @@ func (s *Classes) SameSummary(o *Classes) bool {
 }
 
 func (s *Classes) find(n className) *Class {
-	c, _ := s.byName.Get(n.Hash(), n)
+	c, _ := s.byName.Get(n)
 	return c
 }
 
@@ -188,8 +187,7 @@ func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
 
 // in returns the classes of a namespace, of a namespaced kind.
 func (s *Classes) in(namespace string) namespaced {
-	n := text(namespace)
-	found, _ := s.byNamespace.Get(n.Hash(), n)
+	found, _ := s.byNamespace.Get(text(namespace))
 	return found
 }
 
@@ -213,32 +211,26 @@ func sorted(s classSet) []*Class {
 	return all
 }
 
-// LenOffered is how many of the classes the claims of a namespace are offered.
-func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
-	switch {
-	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
+// lenOffered is how many of the classes the claims of a namespace are offered.
+func (s *Classes) lenOffered(r *claim.Reach, namespace string) (n int) {
+	names, all := r.ClassNamespaces(namespace)
+	if all || !s.Kind.Namespaced {
 		return s.Len()
-	case r.From == v1beta1.FromNames:
-		n := 0
-		for _, name := range r.Names {
-			n += s.in(name).all.Len()
-		}
-		return n
 	}
-	return s.in(namespace).all.Len()
+	for _, name := range names {
+		n += s.in(name).all.Len()
+	}
+	return n
 }
 
 // EachOffered visits the classes that the claims of a namespace are offered.
 func (s *Classes) EachOffered(r *claim.Reach, namespace string, visit func(*Class)) {
-	visitKey := func(c *Class, _ struct{}) { visit(c) }
-	switch {
-	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
-		s.byName.Each(func(_ className, c *Class) { visit(c) })
-	case r.From == v1beta1.FromNames:
-		for _, name := range r.Names {
-			s.in(name).all.Each(visitKey)
-		}
-	default:
-		s.in(namespace).all.Each(visitKey)
+	names, all := r.ClassNamespaces(namespace)
+	if all || !s.Kind.Namespaced {
+		s.Each(visit)
+		return
+	}
+	for _, name := range names {
+		s.in(name).all.Each(func(c *Class, _ struct{}) { visit(c) })
 	}
 }

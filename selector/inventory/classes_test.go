@@ -220,7 +220,7 @@ func testTable[K interface {
 			d = d.Without(k)
 			delete(model, k)
 		}
-		value, ok := d.Get(k.Hash(), k)
+		value, ok := d.Get(k)
 		want, has := model[k]
 		require.Equal(t, has, ok, "We should find a key that is there, and no other (%d)", i)
 		require.Equal(t, want, value, "We should find what was put there last (%d)", i)

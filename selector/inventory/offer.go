@@ -59,8 +59,7 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer,
 
 // Each visits the classes of this namespace's offer that a claim asks for, with the values of its equality terms.
 func (o *Offer) Each(namespace string, asked labels.Selector, values Values, visit func(*Class)) {
-	var room queryRoom
-	q := newQuery(asked, &room)
+	q := newQuery(asked)
 	if o.derivation != nil {
 		q = o.withEqualities(q, values)
 		all := visit
@@ -104,11 +103,9 @@ func (o *Offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool
 // an index: a class that does not is not asked for, as if the selector said so.
 func (o *Offer) equals(values Values, c *Class) bool {
 	for _, fits := range [...][]*rules.Fit{o.demand.Fits, c.Kind.ForClaims.Fits} {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				if value := values.Of(e); value != nil && value.Indexed && !value.Equals(c) {
-					return false
-				}
+		for value := range values.indexed(fits) {
+			if !value.Equals(c) {
+				return false
 			}
 		}
 	}
@@ -121,50 +118,33 @@ func (o *Offer) withEqualities(q query, values Values) query {
 	if o.index == nil {
 		return q
 	}
-	add := func(fits []*rules.Fit) {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				value := values.Of(e)
-				if value == nil || value.Err != nil || !value.Indexed {
-					continue
-				}
-				from := len(q.values)
-				q.values = append(q.values, queryValue{hashed: hash(string(value.text))})
-				q.terms = append(q.terms, term{key: hash(e.Key), from: from, to: from + 1, asks: in, derived: true})
-			}
-		}
-	}
-	add(o.demand.Fits)
+	fits := o.demand.Fits
 	if len(o.All) == 1 {
-		add(o.All[0].Kind.ForClaims.Fits)
+		fits = slices.Concat(fits, o.All[0].Kind.ForClaims.Fits)
+	}
+	for value := range values.indexed(fits) {
+		key := text(value.Equality.Key)
+		q.terms = append(q.terms, term{key: key, hash: key.Hash(), values: []queryValue{{text: value.text}}, asks: in, derived: true})
 	}
 	return q
 }
 
 // Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind that the view does not have.
-func (o *Offer) Known(classKind *ClassKind) *Classes {
-	for _, s := range o.All {
-		if s.Kind == classKind {
+func (o *Offer) Known(classKind *ClassKind) *Classes { return ofKind(o.All, classKind) }
+
+func ofKind(all []*Classes, kind *ClassKind) *Classes {
+	for _, s := range all {
+		if s.Kind == kind {
 			return s
 		}
 	}
 	return nil
 }
 
-// knows reports whether a class is one of those, in this version.
-func (o *Offer) knows(c *Class) bool {
-	s := o.Known(c.Kind)
+// has reports whether a class is one of these, in this version.
+func has(all []*Classes, c *Class) bool {
+	s := ofKind(all, c.Kind)
 	return s != nil && s.find(c.name()) == c
-}
-
-// has reports whether the class serves the claim kind.
-func (o *Offer) has(c *Class) bool {
-	for _, s := range o.Classes {
-		if s.Kind == c.Kind {
-			return s.find(c.name()) == c
-		}
-	}
-	return false
 }
 
 // Change of one class of a kind whose registration has not changed. Offers that share an index have
@@ -218,23 +198,17 @@ func (o *Offer) ShareIndex(other *Offer) bool {
 // leaveOut those of the class kinds that no reference can tell from one whose name comes first, so that a restore from a backup, which
 // creates them in another order, changes nothing. The listed kinds come before all others: who reads the claims looks in these.
 func (o *Offer) leaveOut() {
-	all := slices.Clone(o.Classes)
-	isListed := func(s *Classes) bool { return slices.Contains(o.demand.Precedence, s.Kind.Name) }
-	slices.SortStableFunc(all, func(a, b *Classes) int {
-		switch {
-		case isListed(a) == isListed(b):
-			return 0
-		case isListed(a):
-			return -1
-		}
-		return 1
-	})
+	all := o.Classes
 	o.Classes = nil
-	for _, s := range all {
-		if o.insteadOf(s.Kind) == nil {
-			o.Classes = append(o.Classes, s)
-		} else {
-			o.LeftOut = append(o.LeftOut, s.Kind)
+	for _, listed := range []bool{true, false} {
+		for _, s := range all {
+			switch {
+			case slices.Contains(o.demand.Precedence, s.Kind.Name) != listed:
+			case o.insteadOf(s.Kind) == nil:
+				o.Classes = append(o.Classes, s)
+			default:
+				o.LeftOut = append(o.LeftOut, s.Kind)
+			}
 		}
 	}
 	slices.SortFunc(o.Classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
@@ -446,8 +420,8 @@ func (d *Demand) serving(s *Classes, before *Offer, live bool) *Classes {
 	left := expression.Budget{Left: v1beta1.MaxExpressionCost}
 	serves := func(c *Class) bool {
 		switch {
-		case before != nil && before.knows(c):
-			return before.has(c)
+		case before != nil && has(before.All, c):
+			return has(before.Classes, c)
 		case !live:
 			return d.Serves(c)
 		}

@@ -72,12 +72,12 @@ func split[K tableKey, V any](entries []entry[K, V]) (chunks []*[]entry[K, V]) {
 // Len counts the keys.
 func (t table[K, V]) Len() int { return t.size }
 
-// Get the value of a key whose hash is known.
-func (t table[K, V]) Get(hash uint64, k K) (value V, ok bool) {
+// Get the value of a key.
+func (t table[K, V]) Get(k K) (value V, ok bool) {
 	if t.size == 0 {
 		return value, false
 	}
-	c, i, ok := t.find(hash, k)
+	c, i, ok := t.find(k.Hash(), k)
 	if ok {
 		value = (*(*t.chunks)[c])[i].Value
 	}
@@ -209,8 +209,7 @@ func (o *Objects) Find(namespace, name string) *expression.Object {
 	if o == nil {
 		return nil
 	}
-	n := className{namespace, name}
-	found, _ := o.byName.Get(n.Hash(), n)
+	found, _ := o.byName.Get(className{namespace, name})
 	return found
 }
 
