@@ -157,7 +157,8 @@ func checkWord(at *field.Path, length int) *field.Error {
 	}
 	return &field.Error{
 		Type: field.ErrorTypeTooLong, Field: at.String(),
-		Detail: fmt.Sprintf("has a key, an operator or a value of %d bytes, and must have none longer than %d", length, v1beta1.MaxSelectorWordBytes),
+		Detail: fmt.Sprintf("has a key, an operator or a value of %d bytes, and must have none longer than %d",
+			length, v1beta1.MaxSelectorWordBytes),
 	}
 }
 

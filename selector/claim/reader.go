@@ -173,11 +173,11 @@ func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.Er
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
 		detail := "give either the annotation or the field " + r.Selector.String() + ", not both"
-		return nil, field.ErrorList{field.Forbidden(r.annotationField, detail)}
+		return nil, field.ErrorList{field.Forbidden(r.Annotation.Field(), detail)}
 	case value != nil:
-		return ParseSelector(value, r.selectorField)
+		return ParseSelector(value, r.Selector.Field())
 	case text != nil:
-		return ParseSelectorText(text, r.annotationField)
+		return ParseSelectorText(text, r.Annotation.Field())
 	}
 	return nil, nil
 }
@@ -194,9 +194,8 @@ type Reader struct {
 	conditions []condition
 	SkipIfSet  []fields.Path
 	// Selector is an object, and annotation has one as a string.
-	Selector, Annotation           fields.Path
-	selectorField, annotationField *field.Path
-	WhenNoSelector                 v1beta1.WhenAbsent
+	Selector, Annotation fields.Path
+	WhenNoSelector       v1beta1.WhenAbsent
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
 	// Annotates says that a claim is annotated with the decision that binds it.
@@ -233,7 +232,6 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		usage:          x.Usage,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
-	r.selectorField, r.annotationField = r.Selector.Field(), r.Annotation.Field()
 	for _, p := range k.Spec.Claims.SkipIfSet {
 		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}

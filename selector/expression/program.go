@@ -369,8 +369,7 @@ const (
 
 // price of a function whose calls cost more than what they go through.
 type price struct {
-	// each call costs at least so much, and so many times what it goes through. Neither is the price of one that takes the same time for all
-	// values.
+	// each call costs at least so much, and so many times what it goes through. Both are 0 where all values take the same time.
 	each, times uint64
 }
 

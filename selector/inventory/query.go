@@ -117,7 +117,7 @@ func (q *query) resolve() {
 	q.sort()
 }
 
-// resolve a term by the classes that have its key, and count those with a label that it asks for. It keeps only the values that classes have.
+// resolve a term by the classes that have its key, and count those with a label that it asks for. It keeps the values that classes have.
 func (t *term) resolve(of *keyClasses) (count int) {
 	t.handle = of.key
 	if t.asks != in && t.asks != notIn {
