@@ -90,28 +90,13 @@ func TestCompileErrors(t *testing.T) {
 }
 
 func TestCompileResults(t *testing.T) {
-	for _, tc := range []struct {
-		text   string
-		result Result
-	}{
-		{"true", Bool},
-		{"claim.a", Bool},
-		{"claim.a == 1", Bool},
-		{"'a'", Text},
-		{"claim.a", Text},
-		{"claim.a + 'b'", Text},
-		{"1", Number},
-		{"1u", Number},
-		{"1.5", Number},
-		{"claim.a * 2", Number},
-		{"'a=b'", Selector},
-		{"{'a': claim.b}", Selector},
-		{"{'a': 'b'}", Selector},
-		{"{}", Selector},
-		{"claim.a", Selector},
-		{"dyn(1)", Selector},
+	for result, texts := range map[Result][]string{
+		Bool: {"true", "claim.a", "claim.a == 1"}, Text: {"'a'", "claim.a", "claim.a + 'b'"}, Number: {"1", "1u", "1.5", "claim.a * 2"},
+		Selector: {"'a=b'", "{'a': claim.b}", "{'a': 'b'}", "{}", "claim.a", "dyn(1)"},
 	} {
-		compiled(t, tc.text, tc.result)
+		for _, text := range texts {
+			compiled(t, text, result)
+		}
 	}
 }
 

@@ -216,28 +216,3 @@ func TestDefaultsOfOthersCostNothing(t *testing.T) {
 		})
 	}
 }
-
-func TestClassNamespaces(t *testing.T) {
-	cases := map[string]struct {
-		reason     string
-		namespaces v1beta1.ClassNamespaces
-		claim      string
-		want       []string
-		all        bool
-	}{
-		"Own":     {"We should name the claim's own namespace", v1beta1.ClassNamespaces{}, "team", []string{"team"}, false},
-		"OfNone":  {"We should name none for a claim without a namespace", v1beta1.ClassNamespaces{}, "", nil, false},
-		"All":     {"We should say that it is all of them", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "team", nil, true},
-		"Names":   {"We should name those that are named", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a", "b"}}, "team", []string{"a", "b"}, false},
-		"OfNames": {"We should name those that are named, for a claim without a namespace, too", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}, "", []string{"a"}, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			k := claimKind()
-			k.Spec.Classes.Namespaces = tc.namespaces
-			names, all := newDemand(k).ClassNamespaces(tc.claim)
-			assert.Equal(t, tc.want, names, tc.reason)
-			assert.Equal(t, tc.all, all, tc.reason)
-		})
-	}
-}
