@@ -136,10 +136,9 @@ func (r *Reader) ReadNamed(namespace, name string, object map[string]any) Intake
 // else. It is false if that says all there is to say.
 func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 	for _, p := range r.LooksAt.Paths() {
-		at := p
-		if value, _ := at.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
+		if value, _ := p.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
 			in.Problems = append(in.Problems, &field.Error{
-				Type: field.ErrorTypeTooLong, Field: at.Field().String(),
+				Type: field.ErrorTypeTooLong, Field: p.Field().String(),
 				Detail: fmt.Sprintf("must not be longer than %d bytes, have more than %d elements or be nested %d levels deep, "+
 					"because an expression of claim kind %q looks at it",
 					v1beta1.MaxExpressionValueBytes, v1beta1.MaxExpressionElements, fields.MaxExpressionDepth, r.Name),

@@ -290,33 +290,32 @@ func Compare(a, b *Class) int {
 	return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// parseWeight returns what a weight counts as, and an error if it is malformed. A negative
-// one counts as 0: its author wants no claims for the class.
-func parseWeight(value any) (weight int64, _ error) {
-	var (
-		valid, negative bool
-		how             string
-	)
+// parseWeight returns what a weight counts as, and an error if it is malformed. A negative one counts as 0: its author wants no claims for
+// the class.
+func parseWeight(value any) (int64, error) {
+	number, how := math.NaN(), ""
 	switch v := value.(type) {
 	case nil:
 		return defaultWeight, nil
 	case int64:
-		weight, valid, negative = v, v >= 0 && v <= maxWeight, v < 0
+		number = float64(v)
 	case float64: // JSON's 3.0, and integers that are too large for an int64
-		if valid, negative = v == math.Trunc(v) && v >= 0 && v <= maxWeight, v < 0; valid {
-			weight = int64(v)
-		}
+		number = v
 	case string:
-		weight, valid = plainWeight(v)
-		negative, how = negativeText.MatchString(v[:min(len(v), v1beta1.MaxShownBytes)]), ", in plain digits"
+		how = ", in plain digits"
+		if weight, ok := plainWeight(v); ok {
+			return weight, nil
+		}
+		if negativeText.MatchString(v[:min(len(v), v1beta1.MaxShownBytes)]) {
+			number = -1
+		}
 	}
-	switch {
-	case valid:
-		return weight, nil
-	case negative:
+	if number == math.Trunc(number) && number >= 0 && number <= maxWeight {
+		return int64(number), nil
+	}
+	weight := int64(defaultWeight)
+	if number < 0 {
 		weight = 0
-	default:
-		weight = defaultWeight
 	}
 	return weight, fmt.Errorf("must be an integer from 0 to %d%s", maxWeight, how)
 }
