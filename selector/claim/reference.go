@@ -465,8 +465,7 @@ type Given struct {
 
 // AgreesWith reports whether a reference has what is given. The version is the author's.
 func (g *Given) AgreesWith(to Target) bool {
-	return (!g.HasGroup || g.Group == to.Group) && (g.Kind == "" || g.Kind == to.Kind) &&
-		(g.Namespace == "" || g.Namespace == to.Namespace)
+	return (!g.HasGroup || g.Group == to.Group) && (g.Kind == "" || g.Kind == to.Kind) && (g.Namespace == "" || g.Namespace == to.Namespace)
 }
 
 // has reports whether a field of the reference is given.

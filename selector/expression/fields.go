@@ -132,8 +132,7 @@ func keep(value any, path fields.Path) any {
 }
 
 // tooLong says what is wrong with a field over these limits.
-var tooLong = fmt.Sprintf("longer than %d KiB or %d elements",
-	v1beta1.MaxExpressionValueBytes>>10, v1beta1.MaxExpressionElements)
+var tooLong = fmt.Sprintf("longer than %d KiB or %d elements", v1beta1.MaxExpressionValueBytes>>10, v1beta1.MaxExpressionElements)
 
 // tooLongError is the value of a field that is too long.
 type tooLongError struct{ path fields.Path }

@@ -124,8 +124,7 @@ func (o *Object) Same(other *Object) bool {
 	if o == nil || other == nil || len(o.values) != len(other.values) {
 		return false
 	}
-	samePaths := o.fields == other.fields ||
-		slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
+	samePaths := o.fields == other.fields || slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
 	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
 }
 

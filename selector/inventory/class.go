@@ -104,9 +104,6 @@ func (k *ClassKind) Same(o *ClassKind) bool {
 		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal)
 }
 
-// holds reports whether these fields are held of each class.
-func (k *ClassKind) holds(paths []fields.Path) bool { return k.fields.Covers(paths...) }
-
 // DefaultExpression says which classes are default, nil if a mark does.
 func (k *ClassKind) DefaultExpression() *expression.Expression { return k.ForClaims.IsDefault }
 

@@ -403,7 +403,7 @@ func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
 		return !slices.ContainsFunc(d.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
 	})
-	if !missesFit && classes.holds(d.LooksAtClass) && d.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
+	if !missesFit && classes.fields.Covers(d.LooksAtClass...) && d.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
 		return nil
 	}
 	return Faultf(v1beta1.ReasonNotSynced,
