@@ -15,11 +15,9 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Ask is what a claim asks for beside its identity, as a short text that can be kept
-// and compared: claims of one namespace that have the same Ask have the same candidates.
-// It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem. What
-// is given of a reference comes before the selector, and so do, as JSON, the fields that
-// expressions look at.
+// Ask is what a claim asks for beside its identity, as a short text that can be kept and compared: claims of one namespace that have the
+// same Ask have the same candidates. It is empty for a claim that has no opinion, "=" and a selector, or "!" and a problem. What is given
+// of a reference comes before the selector, and so do, as JSON, the fields that expressions look at.
 type Ask string
 
 // Ask of a claim of this kind, unless it is left alone.
@@ -27,13 +25,20 @@ func (r *Reader) Ask(in Intake) Ask {
 	if len(in.Problems) > 0 {
 		return AskWith(problemText(in.Problems))
 	}
-	text := in.Given.text()
+	text := ""
+	if g := in.Given; g != nil {
+		text = fmt.Sprintf(givenFormat, g.HasGroup, g.Group, g.Kind, g.Namespace)
+	}
 	if in.Object != nil {
-		facts, err := r.factsText(in.Object)
-		if err != nil {
-			return AskWith(err.Error())
+		facts := map[string]any{}
+		for _, p := range r.LooksAt.Paths() {
+			fields.CopyField(facts, in.Object, p)
 		}
-		text += facts
+		json, err := json.Marshal(facts, exactNumbers, json.Deterministic(true)) // Equal fields are equal texts.
+		if err != nil {
+			return AskWith("cannot keep the fields that expressions look at: " + err.Error())
+		}
+		text += string(json)
 	}
 	if in.Selector != nil {
 		text += "=" + in.Selector.String()
@@ -41,18 +46,8 @@ func (r *Reader) Ask(in Intake) Ask {
 	return Ask(text)
 }
 
-// factsText is the JSON of the fields that expressions look at: equal fields are equal texts.
-func (r *Reader) factsText(object map[string]any) (string, error) {
-	facts := map[string]any{}
-	for _, p := range r.LooksAt.Paths() {
-		fields.CopyField(facts, object, p)
-	}
-	text, err := json.Marshal(facts, exactNumbers, json.Deterministic(true))
-	if err != nil {
-		return "", fmt.Errorf("cannot keep the fields that expressions look at: %w", err)
-	}
-	return string(text), nil
-}
+// givenFormat is how an Ask has what is given of a reference.
+const givenFormat = "@%t%q%q%q"
 
 // exactNumbers keeps a whole float64 apart from an int64, as CEL does.
 var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Encoder, f float64) error {
@@ -62,20 +57,6 @@ var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Enco
 	}
 	return to.WriteValue(jsontext.Value(text))
 }))
-
-// parseFacts returns the fields with which the rest of an Ask begins, nil if there are none,
-// and what follows.
-func parseFacts(text string) (object map[string]any, rest string, err error) {
-	if !strings.HasPrefix(text, "{") {
-		return nil, text, nil
-	}
-	raw, err := jsontext.NewDecoder(strings.NewReader(text)).ReadValue()
-	if err != nil { // factsText wrote it.
-		return nil, "", fmt.Errorf("cannot parse the fields of a claim: %w", err)
-	}
-	object, _ = fields.ReadWhole(raw, len(raw)).(map[string]any)
-	return object, text[len(raw):], nil
-}
 
 // AskWith a problem, for which none of the claims can be bound.
 func AskWith(problem string) Ask { return Ask("!" + kept(problem)) }
@@ -88,27 +69,34 @@ func (a Ask) Problem() string {
 	return ""
 }
 
-// Claim of that name with this Ask.
-func (a Ask) Claim(namespace, name string) (Claim, error) {
-	given, rest, err := parseGiven(string(a))
-	c := Claim{Namespace: namespace, Name: name, Given: given}
-	if err == nil {
-		c.Object, rest, err = parseFacts(rest)
+// Claim of that name with this Ask. It fails only for a text that Reader.Ask did not write.
+func (a Ask) Claim(namespace, name string) (c Claim, err error) {
+	c.Namespace, c.Name = namespace, name
+	rest := string(a)
+	if strings.HasPrefix(rest, "@") {
+		g, from := &Given{}, strings.NewReader(rest)
+		if _, err = fmt.Fscanf(from, givenFormat, &g.HasGroup, &g.Group, &g.Kind, &g.Namespace); err != nil {
+			return c, fmt.Errorf("cannot parse %.100q: %w", rest, err)
+		}
+		c.Given, rest = g, rest[len(rest)-from.Len():]
 	}
-	text, ok := strings.CutPrefix(rest, "=")
-	if !ok || err != nil {
-		return c, err
+	if strings.HasPrefix(rest, "{") {
+		raw, err := jsontext.NewDecoder(strings.NewReader(rest)).ReadValue()
+		if err != nil {
+			return c, fmt.Errorf("cannot parse the fields of a claim: %w", err)
+		}
+		c.Object, _ = fields.ReadWhole(raw, len(raw)).(map[string]any)
+		rest = rest[len(raw):]
 	}
-	parsed, err := labels.Parse(text)
-	if err != nil { // Selector.String wrote it.
-		return c, fmt.Errorf("cannot parse the selector %.100q: %w", text, err)
+	if text, ok := strings.CutPrefix(rest, "="); ok {
+		if c.Selector, err = labels.Parse(text); err != nil {
+			return c, fmt.Errorf("cannot parse the selector %.100q: %w", text, err)
+		}
 	}
-	c.Selector = parsed
 	return c, nil
 }
 
-// problemText joins errors up to the length that is kept. ErrorList.ToAggregate takes
-// quadratic time.
+// problemText joins errors up to the length that is kept. ErrorList.ToAggregate takes quadratic time.
 func problemText(errs field.ErrorList) string {
 	text := ""
 	for i, err := range errs {

@@ -21,8 +21,7 @@ type condition struct {
 	mustBeSet    bool
 	// isReference says that the place is the class reference. A part of one may count as none.
 	isReference bool
-	// Every update meets one of those ofCreation. A place of one ofChange may be set already: the
-	// controllers of a bound claim set it, too.
+	// Every update meets one of those ofCreation. A place of one ofChange may be set already: the controllers of a bound claim set it, too.
 	ofCreation, ofChange bool
 }
 
@@ -53,9 +52,8 @@ func conditionsOf(s *v1beta1.ClaimKindSpec) []condition {
 	return all
 }
 
-// leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The
-// error is for a place that leads through something that is not an object. Of an update, before
-// is what was stored; it is nil for a claim that is created, or waits.
+// leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The error is for a place that leads through
+// something that is not an object. Of an update, before is what was stored; it is nil for a claim that is created, or waits.
 func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string, by fields.Path, err *field.Error) {
 	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
 		return BeingDeleted, nil, nil
@@ -104,16 +102,14 @@ func FirstSet(object map[string]any, places []fields.Path) (value any, err *fiel
 // MatchCondition is a condition as the API server evaluates it.
 type MatchCondition struct{ Name, Expression string }
 
-// BindWhenCondition is the name of the only condition whose expression an author wrote, so
-// the API server may refuse it.
+// BindWhenCondition is the name of the only condition whose expression an author wrote, so the API server may refuse it.
 const BindWhenCondition = "bind-when"
 
 // isUpdate is the CEL expression that tells an update from a creation.
 const isUpdate = `request.operation == "UPDATE"`
 
-// MatchConditions save the API server the call for claims that would be left alone. There is one
-// for each place, so that an admin can tell them apart. An error in claims.when is the author's: the
-// API server refuses the claim with it (failurePolicy Fail), as we do.
+// MatchConditions save the API server the call for claims that would be left alone. There is one for each place, so that an admin can tell
+// them apart. An error in claims.when is the author's: the API server refuses the claim with it (failurePolicy Fail), as we do.
 func MatchConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	bindWhen, decides := BindWhen(k, "object")
 	restores := k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind
@@ -211,9 +207,8 @@ func (c *condition) expression(k *v1beta1.ClaimKind) string {
 	return strings.Join(set, " || ")
 }
 
-// ReferenceIsUnset is the CEL expression that reports whether a claim has no class reference, as
-// ClassReference.HasReference does. In an update, or with nameless, every object without a name
-// counts as none: the name must not be lost.
+// ReferenceIsUnset is the CEL expression that reports whether a claim has no class reference, as ClassReference.HasReference does. In an
+// update, or with nameless, every object without a name counts as none: the name must not be lost.
 func ReferenceIsUnset(k *v1beta1.ClaimKind, object string, nameless bool) string {
 	at, emptyIsUnset := fields.Path(k.Spec.Reference.Names()), k.Spec.Reference.EmptyIsUnset()
 	unset, value := at.IsUnset(object), at.At(object)
@@ -255,10 +250,9 @@ func UnopinionatedConditions(k *v1beta1.ClaimKind) (all []MatchCondition) {
 	return append(all, MatchCondition{"class-selector-annotation-is-not-set", annotation.IsAbsent("object")})
 }
 
-// BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it,
-// with this name for the claim. It is empty where there is none, where it looks at more than
-// the claim and who creates it, and where it is at fault. decides says that it looks at the
-// class reference, and so decides on claims that have one.
+// BindWhen returns the expression claims.when of a ClaimKind as the API server can evaluate it, with this name for the claim. It is empty
+// where there is none, where it looks at more than the claim and who creates it, and where it is at fault. decides says that it looks at
+// the class reference, and so decides on claims that have one.
 func BindWhen(k *v1beta1.ClaimKind, claim string) (condition string, decides bool) {
 	if k.Spec.Claims.When == "" {
 		return "", false

@@ -11,9 +11,8 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Namespaces selects the namespaces in which the claims of a kind are bound: those of
-// its namespaceSelector, and never kube-system nor classbind's own, on which the life of
-// the cluster and of classbind depends. A cluster-scoped claim is always selected.
+// Namespaces selects the namespaces in which the claims of a kind are bound: those of its namespaceSelector, and never kube-system nor
+// classbind's own, on which the life of the cluster and of classbind depends. A cluster-scoped claim is always selected.
 type Namespaces struct {
 	never  []string
 	others labels.Selector
@@ -24,8 +23,7 @@ var NamespaceOperators = []metav1.LabelSelectorOperator{
 	metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
 }
 
-// NewNamespaces reads a namespaceSelector; own is classbind's namespace. The schema
-// admits none for which it fails.
+// NewNamespaces reads a namespaceSelector; own is classbind's namespace. The schema admits none for which it fails.
 func NewNamespaces(s v1beta1.NamespaceSelector, own string) (*Namespaces, error) {
 	others, err := metav1.LabelSelectorAsSelector(labelSelector(s))
 	if err != nil {
@@ -85,8 +83,7 @@ func (n *Namespaces) Select(name string, has labels.Set) bool {
 	return n.others.Matches(has)
 }
 
-// Reach says from which namespaces claims of a kind are offered classes. All claims
-// are offered the classes without a namespace.
+// Reach says from which namespaces claims of a kind are offered classes. All claims are offered the classes without a namespace.
 type Reach struct {
 	From v1beta1.ClassNamespacesFrom
 	// Names of the namespaces, with FromNames.

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ import (
 
 const (
 	requirements = "requirements, of labels and of expressions together"
-	values       = "values, of all requirements together"
+	valuesOfAll  = "values, of all requirements together"
 	comparisons  = "comparisons of numbers"
 )
 
@@ -36,9 +37,9 @@ func ParseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 		return nil, field.ErrorList{field.TypeInvalid(at, truncate.Value(value), "must be an object, a label selector")}
 	}
 	r := selectorReader{at: at, left: v1beta1.MaxSelectorBytes}
-	s, wrong := r.selector(object)
-	if wrong != nil {
-		return nil, field.ErrorList{wrong}
+	s := r.selector(object)
+	if r.err != nil {
+		return nil, field.ErrorList{r.err}
 	}
 	if errs := validate(s, at); len(errs) > 0 {
 		return nil, errs
@@ -53,106 +54,100 @@ func ParseSelector(value any, at *field.Path) (labels.Selector, field.ErrorList)
 	return parsed, nil
 }
 
-// selectorReader reads a selector from a decoded object. It counts, and stops at the
-// first limit.
+// selectorReader reads a selector from a decoded object. It counts, and stops at the first limit.
 type selectorReader struct {
 	at     *field.Path
 	left   int // bytes of text that are still allowed
 	values int
+	err    *field.Error // the first
 }
 
-// selector is strict: to ignore an unknown field would widen the selector, at worst to
-// every class.
-func (r *selectorReader) selector(object map[string]any) (*metav1.LabelSelector, *field.Error) {
-	if err := onlyFields(object, func() *field.Path { return r.at }, "matchLabels", "matchExpressions"); err != nil {
-		return nil, err
-	}
-	matchLabels, ok := orZero[map[string]any](object["matchLabels"])
-	if !ok {
-		return nil, wrongType(r.at.Child("matchLabels"), object["matchLabels"], "an object")
-	}
-	matchExpressions, ok := orZero[[]any](object["matchExpressions"])
-	if !ok {
-		return nil, wrongType(r.at.Child("matchExpressions"), object["matchExpressions"], "a list")
-	}
-	if n := len(matchLabels) + len(matchExpressions); n > v1beta1.MaxSelectorRequirements {
-		return nil, tooMany(r.at, n, v1beta1.MaxSelectorRequirements, requirements)
-	}
+// selector is strict: to ignore an unknown field would widen the selector, at worst to every class.
+func (r *selectorReader) selector(object map[string]any) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{}
-	if len(matchLabels) > 0 {
+	r.onlyFields(r.at, object, "matchLabels", "matchExpressions")
+	matchLabels := typed[map[string]any](r, r.at, object, "matchLabels", "an object")
+	matchExpressions := typed[[]any](r, r.at, object, "matchExpressions", "a list")
+	if n := len(matchLabels) + len(matchExpressions); n > v1beta1.MaxSelectorRequirements {
+		r.fail(tooMany(r.at, n, v1beta1.MaxSelectorRequirements, requirements))
+	}
+	if r.err == nil && len(matchLabels) > 0 {
 		s.MatchLabels = make(map[string]string, len(matchLabels))
 	}
 	for key, value := range matchLabels {
-		if s.MatchLabels[key], ok = orZero[string](value); !ok {
-			return nil, wrongType(r.at.Child("matchLabels").Key(truncate.String(key, v1beta1.MaxShownBytes)), value, "a string")
+		if r.err != nil {
+			break
 		}
-		if err := r.countTexts(key, s.MatchLabels[key]); err != nil {
-			return nil, err
+		text, ok := orZero[string](value)
+		if !ok {
+			r.fail(wrongType(r.at.Child("matchLabels").Key(truncate.String(key, v1beta1.MaxShownBytes)), value, "a string"))
 		}
+		r.countTexts(key, text)
+		s.MatchLabels[key] = text
 	}
-	for i, value := range matchExpressions {
-		requirement, err := r.requirement(value, i)
-		if err != nil {
-			return nil, err
-		}
-		s.MatchExpressions = append(s.MatchExpressions, requirement)
+	for i := 0; i < len(matchExpressions) && r.err == nil; i++ {
+		s.MatchExpressions = append(s.MatchExpressions, r.requirement(r.at.Child("matchExpressions").Index(i), matchExpressions[i]))
 	}
-	return s, nil
+	return s
 }
 
-func (r *selectorReader) requirement(value any, i int) (q metav1.LabelSelectorRequirement, _ *field.Error) {
-	at := func() *field.Path { return r.at.Child("matchExpressions").Index(i) } // Most need no path.
+func (r *selectorReader) requirement(at *field.Path, value any) (q metav1.LabelSelectorRequirement) {
 	object, ok := orZero[map[string]any](value)
 	if !ok {
-		return q, wrongType(at(), value, "an object")
+		r.fail(wrongType(at, value, "an object"))
 	}
-	if err := onlyFields(object, at, "key", "operator", "values"); err != nil {
-		return q, err
+	r.onlyFields(at, object, "key", "operator", "values")
+	q.Key = typed[string](r, at, object, "key", "a string")
+	q.Operator = metav1.LabelSelectorOperator(typed[string](r, at, object, "operator", "a string"))
+	values := typed[[]any](r, at, object, "values", "a list")
+	r.countTexts(q.Key, string(q.Operator))
+	if r.values += len(values); r.values > v1beta1.MaxSelectorValues { // They are not read yet.
+		r.fail(tooMany(r.at, r.values, v1beta1.MaxSelectorValues, valuesOfAll))
 	}
-	if q.Key, ok = orZero[string](object["key"]); !ok {
-		return q, wrongType(at().Child("key"), object["key"], "a string")
-	}
-	operator, ok := orZero[string](object["operator"])
-	if !ok {
-		return q, wrongType(at().Child("operator"), object["operator"], "a string")
-	}
-	q.Operator = metav1.LabelSelectorOperator(operator)
-	values, ok := orZero[[]any](object["values"])
-	if !ok {
-		return q, wrongType(at().Child("values"), object["values"], "a list")
-	}
-	if err := r.countTexts(q.Key, operator); err != nil {
-		return q, err
-	}
-	if err := r.countValues(len(values)); err != nil {
-		return q, err
-	}
-	for j, v := range values {
-		text, ok := orZero[string](v)
+	for i := 0; i < len(values) && r.err == nil; i++ {
+		text, ok := orZero[string](values[i])
 		if !ok {
-			return q, wrongType(at().Child("values").Index(j), v, "a string")
+			r.fail(wrongType(at.Child("values").Index(i), values[i], "a string"))
 		}
-		if err := r.countTexts(text); err != nil {
-			return q, err
-		}
+		r.countTexts(text)
 		q.Values = append(q.Values, text)
 	}
-	return q, nil
+	return q
 }
 
-// countTexts limits the length of the selector and of each key, operator and value. The
-// count is no more than the length of the selector's JSON, so that late binding accepts
-// what /bind accepted.
-func (r *selectorReader) countTexts(texts ...string) *field.Error {
+func (r *selectorReader) fail(err *field.Error) { r.err = cmp.Or(r.err, err) }
+
+// typed returns a field of an object, the zero value for null. One of another type is an error.
+func typed[T any](r *selectorReader, at *field.Path, object map[string]any, name, must string) T {
+	t, ok := orZero[T](object[name])
+	if !ok {
+		r.fail(wrongType(at.Child(name), object[name], must))
+	}
+	return t
+}
+
+func (r *selectorReader) onlyFields(at *field.Path, object map[string]any, names ...string) {
+	for name := range object {
+		if !slices.Contains(names, name) {
+			detail := fmt.Sprintf("unknown field %q: must be one of %q", truncate.String(name, v1beta1.MaxShownBytes), names)
+			r.fail(field.Invalid(at, field.OmitValueType{}, detail))
+			return
+		}
+	}
+}
+
+// countTexts limits the length of the selector and of each key, operator and value. The count is no more than the length of the selector's
+// JSON, so that late binding accepts what /bind accepted.
+func (r *selectorReader) countTexts(texts ...string) {
 	longest := 0
 	for _, t := range texts {
 		r.left -= len(t) + len(`"",`)
 		longest = max(longest, len(t))
 	}
 	if r.left < 0 {
-		return tooLong(r.at, "more than "+strconv.Itoa(v1beta1.MaxSelectorBytes))
+		r.fail(tooLong(r.at, "more than "+strconv.Itoa(v1beta1.MaxSelectorBytes)))
 	}
-	return checkWord(r.at, longest)
+	r.fail(checkWord(r.at, longest))
 }
 
 // checkWord limits the length of a key, an operator or a value.
@@ -167,26 +162,8 @@ func checkWord(at *field.Path, length int) *field.Error {
 	}
 }
 
-// countValues limits the values, before they are read.
-func (r *selectorReader) countValues(n int) *field.Error {
-	if r.values += n; r.values > v1beta1.MaxSelectorValues {
-		return tooMany(r.at, r.values, v1beta1.MaxSelectorValues, values)
-	}
-	return nil
-}
-
 func wrongType(at *field.Path, value any, must string) *field.Error {
 	return field.TypeInvalid(at, truncate.Value(value), "must be "+must)
-}
-
-func onlyFields(object map[string]any, at func() *field.Path, names ...string) *field.Error {
-	for name := range object {
-		if !slices.Contains(names, name) {
-			detail := fmt.Sprintf("unknown field %q: must be one of %q", truncate.String(name, v1beta1.MaxShownBytes), names)
-			return field.Invalid(at(), field.OmitValueType{}, detail)
-		}
-	}
-	return nil
 }
 
 // orZero returns a value of type T; null stands for the zero value.
@@ -261,8 +238,7 @@ func (p *problems) check(at *field.Path, text string, wrong func(string) []strin
 // inText is the path of the parser's own errors, which would have none otherwise.
 var inText = field.WithPath(field.NewPath("selector"))
 
-// ParseSelectorText reads a selector as kubectl writes it, from an annotation. It
-// checks the limits before the content.
+// ParseSelectorText reads a selector as kubectl writes it, from an annotation. It checks the limits before the content.
 func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorList) {
 	var text string
 	switch v := value.(type) {
@@ -296,8 +272,7 @@ func ParseSelectorText(value any, at *field.Path) (labels.Selector, field.ErrorL
 	return parsed, nil
 }
 
-// countText checks the limits of a selector before the parser allocates memory for
-// each part. It is exact if the selector is well-formed.
+// countText checks the limits of a selector before the parser allocates memory for each part. It is exact if the selector is well-formed.
 func countText(text string, at *field.Path) *field.Error {
 	const mostWords = 2*(v1beta1.MaxSelectorRequirements+v1beta1.MaxSelectorValues) + 4*v1beta1.MaxSelectorRequirements
 	var has struct{ commas, values, comparisons, words, longest int }
@@ -333,7 +308,7 @@ func countText(text string, at *field.Path) *field.Error {
 	case has.commas >= v1beta1.MaxSelectorRequirements:
 		return tooMany(at, has.commas+1, v1beta1.MaxSelectorRequirements, requirements)
 	case has.values > v1beta1.MaxSelectorValues:
-		return tooMany(at, has.values, v1beta1.MaxSelectorValues, values)
+		return tooMany(at, has.values, v1beta1.MaxSelectorValues, valuesOfAll)
 	case has.comparisons > v1beta1.MaxSelectorComparisons:
 		return tooMany(at, has.comparisons, v1beta1.MaxSelectorComparisons, comparisons)
 	case has.words > mostWords:
@@ -367,8 +342,7 @@ func tooMany(at *field.Path, has any, limit int, what string) *field.Error {
 	}
 }
 
-// tooLong is the error for a selector with too many bytes; has is all that is known of
-// their number.
+// tooLong is the error for a selector with too many bytes; has is all that is known of their number.
 func tooLong(at *field.Path, has string) *field.Error {
 	return &field.Error{
 		Type: field.ErrorTypeTooLong, Field: at.String(),

@@ -65,8 +65,7 @@ type Intake struct {
 	LeftAlone string
 	// SettledBy is the place that is set, for the reason Settled.
 	SettledBy string
-	// Problems make the claim invalid. They are for its author: MaxErrors at most,
-	// each of them short.
+	// Problems make the claim invalid. They are for its author: MaxErrors at most, each of them short.
 	Problems field.ErrorList
 	// Parents is how many of the fields that lead to the class reference the claim has. The
 	// reference itself counts, too, if it is an object without a name.
@@ -75,21 +74,18 @@ type Intake struct {
 	Named bool
 	// Annotated reports whether the claim has annotations.
 	Annotated bool
-	// Converted says that the API server converted the claim from another version, whose
-	// schema says what the claim must have.
+	// Converted says that the API server converted the claim from another version, whose schema says what the claim must have.
 	Converted bool
 }
 
-// DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo
-// ask for. Of a value that is too long, it keeps the length. It fails if the claim is not an
-// object. Of several fields of one name the last counts, as it does for the API server,
+// DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo ask for. Of a value that is too long, it
+// keeps the length. It fails if the claim is not an object. Of several fields of one name the last counts, as it does for the API server,
 // which never sends them. For invalid JSON, its result means nothing.
 func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
 	return r.plan.DecodeValid(raw)
 }
 
-// Read a claim of this kind from an object that any decoder may have made. A claim
-// that is left alone is read no further.
+// Read a claim of this kind from an object that any decoder may have made. A claim that is left alone is read no further.
 func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	in := Intake{Claim: Claim{Namespace: namespace, Name: name}}
 	reason, by, wrong := r.leaveAloneReason(object, nil)
@@ -140,10 +136,9 @@ func (r *Reader) ReadNamed(namespace, name string, object map[string]any) Intake
 // else. It is false if that says all there is to say.
 func (r *Reader) readFacts(object map[string]any, in *Intake) bool {
 	for _, p := range r.LooksAt.Paths() {
-		at := p
-		if value, _ := at.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
+		if value, _ := p.Lookup(object); !fields.IsRead(value) || expression.TooManyElements(value) {
 			in.Problems = append(in.Problems, &field.Error{
-				Type: field.ErrorTypeTooLong, Field: at.Field().String(),
+				Type: field.ErrorTypeTooLong, Field: p.Field().String(),
 				Detail: fmt.Sprintf("must not be longer than %d bytes, have more than %d elements or be nested %d levels deep, "+
 					"because an expression of claim kind %q looks at it",
 					v1beta1.MaxExpressionValueBytes, v1beta1.MaxExpressionElements, fields.MaxExpressionDepth, r.Name),
@@ -177,11 +172,11 @@ func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.Er
 		return nil, field.ErrorList{err}
 	case value != nil && text != nil:
 		detail := "give either the annotation or the field " + r.Selector.String() + ", not both"
-		return nil, field.ErrorList{field.Forbidden(r.annotationField, detail)}
+		return nil, field.ErrorList{field.Forbidden(r.Annotation.Field(), detail)}
 	case value != nil:
-		return ParseSelector(value, r.selectorField)
+		return ParseSelector(value, r.Selector.Field())
 	case text != nil:
-		return ParseSelectorText(text, r.annotationField)
+		return ParseSelectorText(text, r.Annotation.Field())
 	}
 	return nil, nil
 }
@@ -190,8 +185,7 @@ func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.Er
 type Reader struct {
 	// Name of the ClaimKind.
 	Name string
-	// Resource of the claims, and the version for which the paths are written, empty
-	// while that is the one that the API server prefers.
+	// Resource of the claims, and the version for which the paths are written, empty while that is the one that the API server prefers.
 	Resource schema.GroupResource
 	Version  string
 
@@ -199,9 +193,8 @@ type Reader struct {
 	conditions []condition
 	SkipIfSet  []fields.Path
 	// Selector is an object, and annotation has one as a string.
-	Selector, Annotation           fields.Path
-	selectorField, annotationField *field.Path
-	WhenNoSelector                 v1beta1.WhenAbsent
+	Selector, Annotation fields.Path
+	WhenNoSelector       v1beta1.WhenAbsent
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
 	// Annotates says that a claim is annotated with the decision that binds it.
@@ -238,7 +231,6 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		usage:          x.Usage,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
-	r.selectorField, r.annotationField = r.Selector.Field(), r.Annotation.Field()
 	for _, p := range k.Spec.Claims.SkipIfSet {
 		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}
@@ -310,8 +302,7 @@ func (r *Reader) newPlan() *fields.Plan {
 	return p.Compile(0)
 }
 
-// AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not
-// show whether it is to be bound now.
+// AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not show whether it is to be bound now.
 func (r *Reader) AsksOthers() bool {
 	return r.bindWhen != nil && !rules.ReadsClaimAlone(r.bindWhen)
 }

@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,8 +18,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// ClassReference is the class reference of the claims of one kind: where it is, how it is
-// written, and what counts as none.
+// ClassReference is the class reference of the claims of one kind: where it is, how it is written, and what counts as none.
 type ClassReference struct {
 	ClassRef fields.Path
 	Form     *Form
@@ -35,8 +33,7 @@ type ClassReference struct {
 	// ClassNamespace is that of the classes to which references without one refer; empty, it is the claim's.
 	// Where the form has a namespace, one without was stored without.
 	ClassNamespace string
-	// Decides says that claims.when decides on claims that have a reference, and terms are those of
-	// it that need nothing but the claim.
+	// Decides says that claims.when decides on claims that have a reference, and terms are those of it that need nothing but the claim.
 	Decides bool
 	terms   []*expression.Expression
 }
@@ -58,8 +55,7 @@ func newClassReference(k *v1beta1.ClaimKind, bindWhen *expression.Expression) Cl
 	return r
 }
 
-// Require says which fields the schema of the claims requires, and which of them, in the reference, only
-// an author can give.
+// Require says which fields the schema of the claims requires, and which of them, in the reference, only an author can give.
 func (r *ClassReference) Require(required []v1beta1.FieldPath, company []string) {
 	r.company = company
 	last := r.ClassRef.Below("name")
@@ -82,9 +78,8 @@ func (r *ClassReference) ReferenceFields(class Target) iter.Seq2[string, string]
 	return r.Form.written(class)
 }
 
-// BoundTo reports whether a claim has its class reference, and for which classes it counts.
-// A reference without a namespace may name a cluster-scoped class, or one in the
-// namespace whose classes the claim is offered. A class kind has only one of the two.
+// BoundTo reports whether a claim has its class reference, and for which classes it counts. A reference without a namespace may name a
+// cluster-scoped class, or one in the namespace whose classes the claim is offered. A class kind has only one of the two.
 func (r *ClassReference) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
 	to, bound := r.RefersTo(object)
 	if !bound || r.MayRebind(object) {
@@ -152,8 +147,7 @@ func (r *ClassReference) LacksCompany(parents int) *field.Error {
 		"the schema requires it beside the name of a class, and only the author of the claim can give it")
 }
 
-// Patch gives a claim its class, after these tests, and annotates it with the decision, unless that is
-// empty.
+// Patch gives a claim its class, after these tests, and annotates it with the decision, unless that is empty.
 func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests []fields.Operation) []byte {
 	operations := append(make([]fields.Operation, 0, 8), tests...) // The capacity saves an allocation.
 	if in.Parents == len(r.ClassRef) {
@@ -164,8 +158,7 @@ func (r *ClassReference) Patch(in *Intake, class Target, decision string, tests 
 	return fields.Patch(annotate(operations, r.ClassRef, in.Annotated, decision)...)
 }
 
-// annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one
-// is none.
+// annotate appends what annotates a claim, which has annotations or not, with a decision. An empty one is none.
 func annotate(to []fields.Operation, reference fields.Path, isAnnotated bool, text string) []fields.Operation {
 	switch {
 	case text == "":
@@ -200,8 +193,7 @@ func (r *ClassReference) AddReference(parents int, value jsontext.Value) fields.
 	return fields.Add(r.pointers[parents], value)
 }
 
-// addFields appends what completes a reference that is there without a name. What its author
-// has set stays.
+// addFields appends what completes a reference that is there without a name. What its author has set stays.
 func (r *ClassReference) addFields(to []fields.Operation, given *Given, text func(field string) string) []fields.Operation {
 	for _, field := range r.Form.Fields {
 		if text := text(field); text != "" && !given.has(field) {
@@ -211,29 +203,24 @@ func (r *ClassReference) addFields(to []fields.Operation, given *Given, text fun
 	return to
 }
 
-// Seed of the hashes of keys. It differs from process to process: authors of classes and claims
-// choose names and labels, and must not choose their places in a table. Many in one
-// place would be searched one by one.
+// Seed of the hashes of keys. It differs from process to process: authors of classes and claims choose names and labels, and must not
+// choose their places in a table. Many in one place would be searched one by one.
 var Seed = maphash.MakeSeed()
 
-// PlaceOf a class, whatever its version. What a form of reference does not name, group or
-// kind, is empty.
+// PlaceOf a class, whatever its version. What a form of reference does not name, group or kind, is empty.
 func PlaceOf(group, kind, namespace, name string) uint64 {
 	return maphash.Comparable(Seed, [...]string{group, kind, namespace, name})
 }
 
-// HasReference reports whether a claim has a class reference. One on which claims.when decides
-// counts as none if claims.when may be true.
+// HasReference reports whether a claim has a class reference. One on which claims.when decides counts as none if claims.when may be true.
 func (r *ClassReference) HasReference(object map[string]any) bool {
 	value, _ := r.setValue(r.ClassRef.Lookup(object))
 	return value != nil && !r.MayRebind(object)
 }
 
-// setValue returns what was found at the place of the class reference, nil if it is none. An
-// object without a name is none if it has some of the other fields of its form, and nothing else:
-// its author, or a server-side apply that took the name out, leaves the class open. Without
-// whenEmpty: Bind, one that says nothing asks for no class, and one that says more may refer in
-// another way.
+// setValue returns what was found at the place of the class reference, nil if it is none. An object without a name is none if it has some
+// of the other fields of its form, and nothing else: its author, or a server-side apply that took the name out, leaves the class open.
+// Without whenEmpty: Bind, one that says nothing asks for no class, and one that says more may refer in another way.
 func (r *ClassReference) setValue(found any, err *field.Error) (any, *field.Error) {
 	if object, ok := found.(map[string]any); ok && !r.EmptyIsUnset && !r.Form.isBegun(object) {
 		return found, nil
@@ -252,8 +239,7 @@ func (f *Form) isBegun(reference map[string]any) (begun bool) {
 	return begun
 }
 
-// isNamed reports whether a claim names its class. One on which claims.when decides counts as none
-// if claims.when may be true.
+// isNamed reports whether a claim names its class. One on which claims.when decides counts as none if claims.when may be true.
 func (r *ClassReference) isNamed(object map[string]any) bool {
 	value, _ := r.namedValue(r.ClassRef.Lookup(object))
 	return value != nil && !r.MayRebind(object)
@@ -332,8 +318,7 @@ func (r *ClassReference) MayRebind(object map[string]any) bool {
 // Form is how a class reference is written and read.
 type Form struct {
 	Name v1beta1.ReferenceForm
-	// Fields of the reference, in the order in which they are written. A reference without
-	// any is a text, the name of the class.
+	// Fields of the reference, in the order in which they are written. A reference without any is a text, the name of the class.
 	Fields []string
 
 	NamesKind      KindNaming
@@ -350,8 +335,7 @@ const (
 	GroupAndKind
 )
 
-// Forms has all of them, those that say more first. A new form is a new row. What
-// stands in a field follows from its name.
+// Forms has all of them, those that say more first. A new form is a new row. What stands in a field follows from its name.
 var Forms = []Form{
 	newForm(v1beta1.ObjectReference, "apiVersion", "kind", "namespace", "name"),
 	newForm(v1beta1.TypedObjectReference, "apiGroup", "kind", "namespace", "name"),
@@ -397,8 +381,7 @@ type Target struct {
 	Namespace, Name string
 }
 
-// part that stands in a field of a reference. In an apiVersion, a version
-// follows the group.
+// part that stands in a field of a reference. In an apiVersion, a version follows the group.
 func (n *Target) part(field string) *string {
 	switch field {
 	case apiVersion, "apiGroup", "group":
@@ -473,8 +456,7 @@ func formOf(name v1beta1.ReferenceForm) *Form {
 	return &Forms[max(i, 0)]
 }
 
-// Given is what an author has set of a class reference, without the name: the claim gets a
-// class that agrees with it.
+// Given is what an author has set of a class reference, without the name: the claim gets a class that agrees with it.
 type Given struct {
 	// group counts only if hasGroup is set, because that of the core is empty.
 	HasGroup               bool
@@ -483,8 +465,7 @@ type Given struct {
 
 // AgreesWith reports whether a reference has what is given. The version is the author's.
 func (g *Given) AgreesWith(to Target) bool {
-	return (!g.HasGroup || g.Group == to.Group) && (g.Kind == "" || g.Kind == to.Kind) &&
-		(g.Namespace == "" || g.Namespace == to.Namespace)
+	return (!g.HasGroup || g.Group == to.Group) && (g.Kind == "" || g.Kind == to.Kind) && (g.Namespace == "" || g.Namespace == to.Namespace)
 }
 
 // has reports whether a field of the reference is given.
@@ -498,35 +479,6 @@ func (g *Given) has(name string) bool {
 		return g.Namespace != ""
 	}
 	return g.HasGroup // apiVersion, apiGroup or group
-}
-
-// text begins an Ask. parseGiven reads it.
-func (g *Given) text() string {
-	if g == nil {
-		return ""
-	}
-	return fmt.Sprintf("@%t%q%q%q", g.HasGroup, g.Group, g.Kind, g.Namespace)
-}
-
-// parseGiven returns what an Ask begins with, nil if that is nothing, and the rest.
-func parseGiven(ask string) (given *Given, rest string, err error) {
-	rest, ok := strings.CutPrefix(ask, "@")
-	if !ok {
-		return nil, ask, nil
-	}
-	given = &Given{}
-	if rest, given.HasGroup = strings.CutPrefix(rest, "true"); !given.HasGroup {
-		rest = strings.TrimPrefix(rest, "false")
-	}
-	for _, part := range []*string{&given.Group, &given.Kind, &given.Namespace} {
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil { // Given.text wrote it.
-			return nil, "", fmt.Errorf("cannot parse %.100q: %w", rest, err)
-		}
-		rest = rest[len(quoted):]
-		*part, _ = strconv.Unquote(quoted) // It is valid.
-	}
-	return given, rest, nil
 }
 
 // Confuses says that no reference can tell the classes of two kinds apart.

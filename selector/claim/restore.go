@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/truncate"
@@ -19,9 +17,8 @@ const (
 	UnbindAllowed = "UnbindAllowed"
 	// NotBound says that there was no class reference before, either.
 	NotBound = "NotBound"
-	// OtherReference says that the update sets a part of the reference, without the name, to
-	// something else, or adds fields that its form does not have. Of a claim that is created, it
-	// drops the classes that do not agree.
+	// OtherReference says that the update sets a part of the reference, without the name, to something else, or adds fields that its form
+	// does not have. Of a claim that is created, it drops the classes that do not agree.
 	OtherReference = "OtherReference"
 	// ReferenceTooLong says that the reference is longer than v1beta1.MaxReferenceBytes.
 	ReferenceTooLong = "ReferenceTooLong"
@@ -39,11 +36,10 @@ type Restoration struct {
 	Patch []byte
 }
 
-// Restore puts the class reference back that an update has removed from a claim: the whole
-// value that was stored. Of a reference that the update has without a name, it puts back the
-// fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
-// other fields another manager owns. One that counts as none to claims.when, such as a default of
-// the schema, it replaces. The old and the new object are valid JSON.
+// Restore puts the class reference back that an update has removed from a claim: the whole value that was stored. Of a reference that the
+// update has without a name, it puts back the fields of its form: that is what a server-side apply leaves, if it gives up a reference whose
+// other fields another manager owns. One that counts as none to claims.when, such as a default of the schema, it replaces. The old and the
+// new object are valid JSON.
 func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	before, err := r.DecodeValid(stored)
 	if err != nil {
@@ -66,36 +62,36 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if !r.isNamed(before) {
 		return Restoration{Reason: NotBound}, nil
 	}
-	value := r.storedReference(stored)
+	value := r.referencePlan.Raw(stored)
 	if len(value) > v1beta1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
 	to, _ := r.RefersTo(before)
 	res = Restoration{Reason: Restored, Class: to.Name}
-	if r.MayRebind(object) {
-		parents := min(r.Parents(object), len(r.ClassRef)-1)
-		res.Patch = fields.Patch(r.restoreDecision(before, object, r.AddReference(parents, value))...)
-		return res, nil
-	}
 	had, _ := fields.ReadWhole(value, fields.MaxSelectorDepth).(map[string]any) // A field in it may be longer than what is read of a claim.
 	given, problems := r.given(object)
-	if len(problems) > 0 || given != nil && !given.AgreesWith(to) || !r.EmptyIsUnset && r.addsFields(updated, had) {
+	parents := r.Parents(object)
+	switch {
+	case r.MayRebind(object):
+		parents = min(parents, len(r.ClassRef)-1)
+	case len(problems) > 0, given != nil && !given.AgreesWith(to), !r.EmptyIsUnset && r.addsFields(updated, had):
 		return Restoration{Reason: OtherReference}, nil
 	}
-	if parents := r.Parents(object); parents < len(r.ClassRef) {
-		res.Patch = fields.Patch(r.restoreDecision(before, object, r.AddReference(parents, value))...)
-		return res, nil
+	var operations []fields.Operation
+	if parents < len(r.ClassRef) {
+		operations = append(operations, r.AddReference(parents, value))
+	} else {
+		operations = r.addFields(operations, given, func(field string) string {
+			text, _ := had[field].(string)
+			return text
+		})
 	}
-	res.Patch = fields.Patch(r.restoreDecision(before, object, r.addFields(nil, given, func(field string) string {
-		text, _ := had[field].(string)
-		return text
-	})...)...)
+	res.Patch = fields.Patch(r.restoreDecision(before, object, operations)...)
 	return res, nil
 }
 
-// restoreDecision appends what puts back the decision with which a claim was annotated. One that the
-// update has stays.
-func (r *Reader) restoreDecision(before, object map[string]any, to ...fields.Operation) []fields.Operation {
+// restoreDecision appends what puts back the decision with which a claim was annotated. One that the update has stays.
+func (r *Reader) restoreDecision(before, object map[string]any, to []fields.Operation) []fields.Operation {
 	had, _ := decision.Lookup(before)
 	text, _ := had.(string)
 	if has, wrong := decision.Lookup(object); !r.Annotates || has != nil || wrong != nil {
@@ -106,10 +102,9 @@ func (r *Reader) restoreDecision(before, object map[string]any, to ...fields.Ope
 	return annotate(to, r.ClassRef, isAnnotated, text)
 }
 
-// addsFields reports whether the reference of an update has other fields than the form and these:
-// the author refers in another way now.
+// addsFields reports whether the reference of an update has other fields than the form and these: the author refers in another way now.
 func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
-	now, _ := fields.ReadWhole(r.storedReference(updated), fields.MaxSelectorDepth).(map[string]any)
+	now, _ := fields.ReadWhole(r.referencePlan.Raw(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
 		if _, had := before[name]; !had && !slices.Contains(r.Form.Fields, name) {
 			return true
@@ -118,13 +113,7 @@ func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
 	return false
 }
 
-// storedReference is the whole class reference, as it stands in JSON.
-func (r *Reader) storedReference(raw []byte) jsontext.Value {
-	return r.referencePlan.Raw(raw)
-}
-
-// Warning tells the author of an update what became of the reference, and what helps. It is
-// empty if the update is left alone.
+// Warning tells the author of an update what became of the reference, and what helps. It is empty if the update is left alone.
 func (r *Restoration) Warning(of *Reader) string {
 	switch r.Reason {
 	case Restored:

@@ -20,41 +20,7 @@ func benchmarkClass(i int) map[string]any {
 	}
 }
 
-func BenchmarkEvaluate(b *testing.B) {
-	for _, text := range []string{
-		"class.driver == claim.spec.driver",
-		"class.spec.size.max >= claim.spec.size && class.spec.price < 100.0",
-		"class.spec.modes.exists(m, m == claim.spec.mode)",
-		"claim.spec.mode in class.spec.modes",
-		"class.spec.price",
-	} {
-		b.Run(text, func(b *testing.B) {
-			e, err := Compile(text, anything, benchmarkScope)
-			require.NoError(b, err)
-			claim := map[string]any{"spec": map[string]any{"driver": "ebs.csi.aws.com", "size": int64(50), "mode": "ReadWriteMany"}}
-			in := &Input{Claim: claim, Class: NewFields(e.Looks(Class)...).Project(benchmarkClass(1))}
-			b.ReportAllocs()
-			for b.Loop() {
-				budget := Budget{1000}
-				if _, err := e.eval(in, &budget); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkCompile(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Compile("class.spec.modes.exists(m, m == claim.spec.mode) && class.driver == claim.spec.driver", Bool, benchmarkScope); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// worst are expressions and values that cost the most CPU for what they pay. A new function
-// belongs here.
+// worst are expressions and values that cost the most CPU for what they pay. A new function belongs here.
 var worst = []string{
 	"claim.list.exists(x, class.list.exists(y, x == y))",
 	"claim.list.exists(x, x in class.list)",

@@ -1,5 +1,4 @@
-// Package expression compiles and evaluates the CEL expressions of registrations, in the
-// environment in which Kubernetes evaluates its own.
+// Package expression compiles and evaluates the CEL expressions of registrations, in the environment in which Kubernetes evaluates its own.
 package expression
 
 import (
@@ -24,8 +23,7 @@ import (
 const (
 	// maxCharacters of an expression, as in the schema of v1beta1.Expression.
 	maxCharacters = 2048
-	// maxDepth of an expression. The time to check the types in it grows with a power of it:
-	// here, it is at most 0.3 s.
+	// maxDepth of an expression. The time to check the types in it grows with a power of it: here, it is at most 0.3 s.
 	maxDepth = 100
 	// maxErrors of an expression that are shown.
 	maxErrors = 3
@@ -34,8 +32,7 @@ const (
 	maxCost = v1beta1.MaxClassExpressionCost
 )
 
-// env is that of Kubernetes 1.31, the oldest that we support: an expression may become a
-// match condition there.
+// env is that of Kubernetes 1.31, the oldest that we support: an expression may become a match condition there.
 var env = sync.OnceValue(func() *cel.Env {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 31)).NewExpressionsEnv()
 	options := []cel.EnvOption{
@@ -66,8 +63,7 @@ func inCEL(variable string) string {
 	return variable
 }
 
-// parse an expression in which the variable Namespace is written as CEL has it: it is where the
-// parser finds a reserved word.
+// parse an expression in which the variable Namespace is written as CEL has it: it is where the parser finds a reserved word.
 func parse(text string) (*cel.Ast, *cel.Issues) {
 	for {
 		parsed, issues := env().Parse(text)
@@ -139,45 +135,31 @@ func compile(text string, checked *ast.AST, result Result, scope Scope) (*Expres
 	return e, nil
 }
 
-// is reports whether an expression of this type may have the result. The type dyn is known
-// only when the expression is evaluated.
+// is reports whether an expression of this type may have the result. The type dyn is known only when the expression is evaluated.
 func (r Result) is(t *cel.Type) bool {
-	kind := t.Kind()
-	switch {
-	case r == anything || kind == types.DynKind || kind == types.AnyKind:
+	switch kind := t.Kind(); {
+	case r == anything, kind == types.DynKind, kind == types.AnyKind:
 		return true
-	case r == Bool:
-		return kind == types.BoolKind
-	case r == Text:
-		return kind == types.StringKind
-	case r == Number:
-		return kind == types.IntKind || kind == types.UintKind || kind == types.DoubleKind
-	case r == Amount:
-		return Text.is(t) || Number.is(t)
-	case kind == types.MapKind:
-		key, value := t.Parameters()[0], t.Parameters()[1]
-		return Text.is(key) && Text.is(value)
+	case kind == types.MapKind && r == Selector:
+		return Text.is(t.Parameters()[0]) && Text.is(t.Parameters()[1])
 	default:
-		return kind == types.StringKind
+		return slices.Contains(results[r].kinds, kind)
 	}
 }
 
 // words for the result in an error.
-func (r Result) words() string {
-	switch r {
-	case Bool:
-		return "true or false"
-	case Text:
-		return "a text"
-	case Number:
-		return "a number"
-	case Amount:
-		return "a number or a quantity"
-	case Selector:
-		return "a text, or a map of texts"
-	default:
-		return "a value"
-	}
+func (r Result) words() string { return results[r].words }
+
+var results = [...]struct {
+	words string
+	kinds []types.Kind
+}{
+	Bool:     {"true or false", []types.Kind{types.BoolKind}},
+	Text:     {"a text", []types.Kind{types.StringKind}},
+	Number:   {"a number", []types.Kind{types.IntKind, types.UintKind, types.DoubleKind}},
+	Amount:   {"a number or a quantity", []types.Kind{types.StringKind, types.IntKind, types.UintKind, types.DoubleKind}},
+	Selector: {"a text, or a map of texts", []types.Kind{types.StringKind}}, // A map of texts: see is.
+	anything: {"a value", nil},
 }
 
 func newError(text string, issues *cel.Issues, scope Scope) *Error {
@@ -283,16 +265,14 @@ type field struct {
 // String is the expression as it was written, and a part of one as CEL writes it.
 func (e *Expression) String() string { return e.text }
 
-// Looks lists what the expression looks at in a variable, each path once, none below another.
-// A path in Related starts with the name of the object, and is never only that name: an
-// expression that only asks whether there is the object looks at its metadata.name.
+// Looks lists what the expression looks at in a variable, each path once, none below another. A path in Related starts with the name of the
+// object, and is never only that name: an expression that only asks whether there is the object looks at its metadata.name.
 func (e *Expression) Looks(variable string) []fields.Path { return e.looks[variable] }
 
 // Uses reports whether it looks at a variable at all.
 func (e *Expression) Uses(variable string) bool { return len(e.looks[variable]) > 0 }
 
-// What follows keeps values of claims and classes from functions whose cost cannot be told from
-// the length of their arguments.
+// What follows keeps values of claims and classes from functions whose cost cannot be told from the length of their arguments.
 
 // maxMappedNodes are how many nodes of the syntax tree optMap and optFlatMap may follow. The
 // macros write what they follow twice, so a chain of n would have 2^n times as many.

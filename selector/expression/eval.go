@@ -167,8 +167,11 @@ func typeError(want Result, is ref.Val) error {
 }
 
 func (e *Expression) eval(in *Input, budget *Budget) (ref.Val, error) {
-	if e.plain != nil {
-		return e.evalPlain(in, budget)
+	if e.plain != nil { // If it is there, no program is needed.
+		v, err := find(in.variable(e.plain.variable), e.plain.path)
+		if cost := callCost + 1 + uint64(len(e.plain.path)); v != nil && err == nil {
+			return adapter{}.NativeToValue(v), budget.take(cost)
+		}
 	}
 	v, spent, err := e.program.eval(in, min(budget.Left, maxCost))
 	if exceeded := budget.take(spent); exceeded != nil {
@@ -178,45 +181,6 @@ func (e *Expression) eval(in *Input, budget *Budget) (ref.Val, error) {
 		return nil, e.evalError(in, err)
 	}
 	return v, nil
-}
-
-// evalPlain does without CEL, with the same results and errors.
-func (e *Expression) evalPlain(in *Input, budget *Budget) (ref.Val, error) {
-	if err := budget.take(callCost + 1 + uint64(len(e.plain.path))); err != nil {
-		return nil, err
-	}
-	value := in.variable(e.plain.variable)
-	if value == nil {
-		return nil, errors.New(e.plain.variable + " is not known")
-	}
-	for i, name := range e.plain.path {
-		var ok bool
-		switch v := value.(type) {
-		case map[string]any:
-			value, ok = v[name]
-		case traits.Mapper:
-			var found ref.Val
-			if found, ok = v.Find(types.String(name)); found != nil {
-				value = found
-			}
-			if failed, is := found.(*types.Err); is {
-				return nil, e.evalError(in, failed)
-			}
-		case []any, traits.Lister:
-			return nil, &valueError{wrongType, "unsupported index type 'string' in list"}
-		}
-		if !ok {
-			if e.plain.variable == Related && i == 0 {
-				return nil, &absentError{name}
-			}
-			return nil, noSuchKey(name)
-		}
-	}
-	return adapter{}.NativeToValue(value), nil
-}
-
-func noSuchKey(name string) error {
-	return errors.New("no such key: " + truncate.String(name, v1beta1.MaxShownBytes))
 }
 
 // evalError says shortly why an evaluation failed.
@@ -235,7 +199,7 @@ func (e *Expression) evalError(in *Input, err error) error {
 			return &absentError{name}
 		}
 		if e.names(name) {
-			return noSuchKey(name)
+			return errors.New("no such key: " + truncate.String(name, v1beta1.MaxShownBytes))
 		}
 	}
 	text = plain(text)
@@ -278,21 +242,14 @@ func plain(text string) string {
 // describe a field that is too long, with its variable.
 func (e *Expression) describe(in *Input, long *tooLongError) string {
 	for _, variable := range variables {
-		o, ok := in.variable(variable).(*Object)
-		if !ok {
-			continue
-		}
-		if _, err := o.lookup(long.path); errors.Is(err, long) {
+		for _, path := range e.looks[variable] {
+			if _, err := find(in.variable(variable), path); !errors.Is(err, long) {
+				continue
+			}
+			if variable == Related {
+				variable = path[:1].In(Related)
+			}
 			return long.in(variable)
-		}
-	}
-	for name, related := range in.Related {
-		o, ok := related.(*Object)
-		if !ok {
-			continue
-		}
-		if _, err := o.lookup(long.path); errors.Is(err, long) {
-			return long.in(fields.Path{name}.In(Related))
 		}
 	}
 	return long.Error()
@@ -318,37 +275,42 @@ func (e *Expression) Saw(in *Input) []Saw {
 }
 
 func shown(value any, path fields.Path) string {
-	for len(path) > 0 {
-		if o, ok := value.(*Object); ok {
-			v, err := o.lookup(path)
-			switch {
-			case err != nil:
-				return tooLong
-			case v == nil:
-				return "absent"
-			}
-			value = native(v)
-			break
-		}
-		fields, _ := value.(map[string]any)
-		child, ok := fields[path[0]]
-		if !ok {
-			return "absent"
-		}
-		value, path = child, path[1:]
+	value, err := find(value, path)
+	switch {
+	case err != nil:
+		return tooLong
+	case value == nil:
+		return "absent"
 	}
-	text, err := json.Marshal(value)
+	text, err := json.Marshal(native(value))
 	if err != nil {
 		return "of a type that JSON does not have"
 	}
 	return truncate.String(string(text), v1beta1.MaxShownBytes)
 }
 
+// find a field of a value as it is held, nil if it is absent. The error says that it is too long.
+func find(value any, path fields.Path) (any, error) {
+	for i, name := range path {
+		if o, ok := value.(*Object); ok {
+			return o.lookup(path[i:])
+		}
+		fields, _ := value.(map[string]any)
+		child, ok := fields[name]
+		if !ok {
+			return nil, nil
+		}
+		if value = child; value == nil {
+			value = types.NullValue
+		}
+	}
+	return value, nil
+}
+
 // ErrBudget says that the evaluations for one claim or class cost too much.
 var ErrBudget = errors.New("the expressions cost too much")
 
-// ErrAbsent is wrapped by the error of an evaluation that needs a related object which is
-// absent.
+// ErrAbsent is wrapped by the error of an evaluation that needs a related object which is absent.
 var ErrAbsent = errors.New("a related object is absent")
 
 // Error is why an expression does not compile.
@@ -387,8 +349,7 @@ type valueError struct{ kind, detail string }
 
 func (e *valueError) Error() string { return e.kind }
 
-// Detail is the text of an error with the values that an evaluation quotes. It is for those who can
-// read all that the expression sees.
+// Detail is the text of an error with the values that an evaluation quotes. It is for those who can read all that the expression sees.
 func Detail(err error) string {
 	if e := (*valueError)(nil); errors.As(err, &e) {
 		return strings.Replace(err.Error(), e.kind, e.detail, 1)
@@ -398,8 +359,7 @@ func Detail(err error) string {
 
 const wrongType = "a value has the wrong type"
 
-// errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The
-// first that fits counts.
+// errorKinds are the kinds of errors of CEL and Kubernetes' libraries, by a part of their text. The first that fits counts.
 var errorKinds = []struct{ part, kind string }{
 	{keyIsWrong, keyIsWrong},
 	{fieldIsWrong, fieldIsWrong},

@@ -91,25 +91,38 @@ func TestEvaluationErrors(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	in := input()
-	_, err := compiled(t, "claim.spec.text", Bool).Bool(in, &Budget{plenty})
-	require.EqualError(t, err, "must be true or false, is of type string")
-	_, err = compiled(t, "claim.spec.int", Text).Text(in, &Budget{plenty})
-	require.EqualError(t, err, "must be a text, is of type int")
-	_, err = compiled(t, "claim.spec.nil", Number).Number(in, &Budget{plenty})
-	require.EqualError(t, err, "must be a number, is of type null_type")
-	_, err = compiled(t, "0.0 / 0.0", Number).Number(in, &Budget{plenty})
-	require.EqualError(t, err, "must be a number, is NaN")
-
-	yes, err := compiled(t, "claim.spec.yes", Bool).Bool(in, &Budget{plenty})
-	require.NoError(t, err)
-	assert.True(t, yes)
-	text, err := compiled(t, "claim.spec.text + 'b'", Text).Text(in, &Budget{plenty})
-	require.NoError(t, err)
-	assert.Equal(t, "ab", text)
-	for text, want := range map[string]any{"claim.spec.int": int64(3), "class.spec.price": 1.5, "3u": int64(3)} {
-		number, err := compiled(t, text, Number).Number(in, &Budget{plenty})
-		require.NoError(t, err)
-		assert.Equal(t, want, number)
+	for text, want := range map[string]struct {
+		result Result
+		value  any
+		err    string
+	}{
+		"claim.spec.text":       {Bool, nil, "must be true or false, is of type string"},
+		"claim.spec.int":        {Text, nil, "must be a text, is of type int"},
+		"claim.spec.nil":        {Number, nil, "must be a number, is of type null_type"},
+		"0.0 / 0.0":             {Number, nil, "must be a number, is NaN"},
+		"claim.spec.yes":        {Bool, true, ""},
+		"claim.spec.text + 'b'": {Text, "ab", ""},
+		"claim.spec.int + 0":    {Number, int64(3), ""},
+		"class.spec.price":      {Number, 1.5, ""},
+		"3u":                    {Number, int64(3), ""},
+	} {
+		e, budget := compiled(t, text, want.result), &Budget{plenty}
+		var got any
+		var err error
+		switch want.result {
+		case Bool:
+			got, err = e.Bool(in, budget)
+		case Text:
+			got, err = e.Text(in, budget)
+		default:
+			got, err = e.Number(in, budget)
+		}
+		if want.err != "" {
+			require.EqualError(t, err, want.err, text)
+			continue
+		}
+		require.NoError(t, err, text)
+		assert.Equal(t, want.value, got, text)
 	}
 }
 

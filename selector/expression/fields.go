@@ -2,6 +2,7 @@ package expression
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unique"
@@ -119,28 +120,19 @@ const shortText = 64
 
 // keep returns a value of CEL, which does not keep the object in memory.
 func keep(value any, path fields.Path) any {
-	if size(value, v1beta1.MaxExpressionValueBytes) < 0 || TooManyElements(value) {
+	if !(&room{v1beta1.MaxExpressionValueBytes, v1beta1.MaxExpressionElements}).take(value) {
 		return types.WrapErr(&tooLongError{slices.Clone(path)})
 	}
 	switch v := clone(value).(type) {
-	case nil:
-		return types.NullValue
-	case string:
-		return types.String(v)
-	case bool:
-		return types.Bool(v)
-	case int64:
-		return types.Int(v)
-	case float64:
-		return types.Double(v)
-	default:
+	case []any, map[string]any:
 		return v
+	default:
+		return types.DefaultTypeAdapter.NativeToValue(v)
 	}
 }
 
 // tooLong says what is wrong with a field over these limits.
-var tooLong = fmt.Sprintf("longer than %d KiB or %d elements",
-	v1beta1.MaxExpressionValueBytes>>10, v1beta1.MaxExpressionElements)
+var tooLong = fmt.Sprintf("longer than %d KiB or %d elements", v1beta1.MaxExpressionValueBytes>>10, v1beta1.MaxExpressionElements)
 
 // tooLongError is the value of a field that is too long.
 type tooLongError struct{ path fields.Path }
@@ -151,52 +143,39 @@ func (e *tooLongError) in(variable string) string {
 	return strings.TrimPrefix(e.path.In(variable), ".") + " is " + tooLong
 }
 
-// size takes the length of a value as JSON, roughly, off what is left. Less than 0 is too long.
-func size(value any, left int) int {
+// TooManyElements reports whether a value has more than MaxExpressionElements.
+func TooManyElements(value any) bool {
+	return !(&room{math.MaxInt, v1beta1.MaxExpressionElements}).take(value)
+}
+
+// room for values: bytes as JSON, roughly, and elements.
+type room struct{ bytes, elements int }
+
+// take the room that a value needs, and report whether there was enough.
+func (r *room) take(value any) bool {
 	switch v := value.(type) {
 	case string:
-		left -= len(v) + len(`"",`)
+		r.bytes -= len(v) + len(`"",`)
 	case []any:
-		left -= len("[],")
-		for i := 0; i < len(v) && left >= 0; i++ {
-			left = size(v[i], left)
+		r.bytes -= len("[],")
+		r.elements -= len(v)
+		for i := 0; i < len(v) && r.bytes >= 0 && r.elements >= 0; i++ {
+			r.take(v[i])
 		}
 	case map[string]any:
-		left -= len("{},")
+		r.bytes -= len("{},")
+		r.elements -= len(v)
 		for key, child := range v {
-			if left = size(child, left-len(key)-len(`"":`)); left < 0 {
+			if r.bytes -= len(key) + len(`"":`); !r.take(child) {
 				break
 			}
 		}
 	case nil, bool, int, int64, float64:
-		left -= len("true,")
+		r.bytes -= len("true,")
 	default: // It was not read, because of its length.
-		left = -1
+		r.bytes = -1
 	}
-	return left
-}
-
-// TooManyElements reports whether a value has more than MaxExpressionElements.
-func TooManyElements(value any) bool { return elementsOf(value, v1beta1.MaxExpressionElements) < 0 }
-
-// elementsOf takes the elements of a value off what is left. Less than 0 is too many.
-func elementsOf(value any, left int) int {
-	switch v := value.(type) {
-	case []any:
-		left -= len(v)
-		for i := 0; i < len(v) && left >= 0; i++ {
-			left = elementsOf(v[i], left)
-		}
-	case map[string]any:
-		left -= len(v)
-		for _, child := range v {
-			if left < 0 {
-				break
-			}
-			left = elementsOf(child, left)
-		}
-	}
-	return left
+	return r.bytes >= 0 && r.elements >= 0
 }
 
 func clone(value any) any {
@@ -215,8 +194,6 @@ func clone(value any) any {
 			all[cloneText(key)] = clone(child)
 		}
 		return all
-	case int:
-		return int64(v)
 	default:
 		return v
 	}

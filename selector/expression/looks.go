@@ -99,8 +99,7 @@ func newLook(variable string, ident ast.NavigableExpr) look {
 	return l
 }
 
-// fieldOf returns the name of the field that an expression takes of its part with this ID. It is
-// false for other expressions.
+// fieldOf returns the name of the field that an expression takes of its part with this ID. It is false for other expressions.
 func fieldOf(e ast.Expr, part int64) (string, bool) {
 	if e.Kind() == ast.SelectKind {
 		return e.AsSelect().FieldName(), true

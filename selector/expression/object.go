@@ -17,11 +17,13 @@ import (
 
 // Object is the projection of an object to Fields, in little memory. It is a value of CEL.
 type Object struct {
+	// Mapper is nil. It stands for the methods of the object as a whole, at which Compile lets no expression look.
+	traits.Mapper
+
 	fields *Fields
 	// node of the tree of fields that this part of the object is.
 	node int
-	// values of the nodes: a value of CEL, a list or a map as JSON is decoded, a parent, or
-	// nil if the field is absent.
+	// values of the nodes: a value of CEL, a list or a map as JSON is decoded, a parent, or nil if the field is absent.
 	values []any
 	// length of the values in all.
 	length uint64
@@ -37,8 +39,6 @@ func (o *Object) Length() uint64 {
 
 // Length of a value as JSON is decoded.
 func Length(value any) uint64 { return units(value, math.MaxUint32) }
-
-var _ traits.Mapper = (*Object)(nil)
 
 // Lookup returns the value at a path, as JSON is decoded; false if it is absent, or too long.
 func (o *Object) Lookup(path fields.Path) (any, bool) {
@@ -83,17 +83,7 @@ func (o *Object) lookup(path fields.Path) (any, error) {
 	case parent:
 		value = o.part(at)
 	}
-	for _, name := range path {
-		fields, _ := value.(map[string]any)
-		child, ok := fields[name]
-		if !ok {
-			return nil, nil
-		}
-		if value = child; value == nil {
-			value = types.NullValue
-		}
-	}
-	return value, nil
+	return find(value, path)
 }
 
 // native returns a held value as JSON is decoded.
@@ -101,16 +91,10 @@ func native(value any) any {
 	switch v := value.(type) {
 	case types.Null:
 		return nil
-	case types.String:
-		return string(v)
-	case types.Bool:
-		return bool(v)
-	case types.Int:
-		return int64(v)
-	case types.Double:
-		return float64(v)
 	case *Object:
 		return v.whole()
+	case ref.Val: // A scalar: all else is held as JSON is decoded.
+		return v.Value()
 	default:
 		return v
 	}
@@ -140,8 +124,7 @@ func (o *Object) Same(other *Object) bool {
 	if o == nil || other == nil || len(o.values) != len(other.values) {
 		return false
 	}
-	samePaths := o.fields == other.fields ||
-		slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
+	samePaths := o.fields == other.fields || slices.EqualFunc(o.fields.paths, other.fields.paths, slices.Equal)
 	return samePaths && slices.EqualFunc(o.values, other.values, sameValue)
 }
 
@@ -201,32 +184,6 @@ func (o *Object) Contains(key ref.Val) ref.Val {
 
 // Type implements ref.Val.
 func (o *Object) Type() ref.Type { return types.MapType }
-
-// What follows is for the object as a whole, at which Compile lets no expression look. It
-// need not be fast.
-
-func (o *Object) value() *content { return adapter{}.NativeToValue(o.whole()).(*content) }
-
-// Value implements ref.Val.
-func (o *Object) Value() any { return o.whole() }
-
-// ConvertToNative implements ref.Val.
-func (o *Object) ConvertToNative(t reflect.Type) (any, error) { return o.value().ConvertToNative(t) }
-
-// ConvertToType implements ref.Val.
-func (o *Object) ConvertToType(t ref.Type) ref.Val { return o.value().ConvertToType(t) }
-
-// Equal implements ref.Val.
-func (o *Object) Equal(other ref.Val) ref.Val { return o.value().Equal(other) }
-
-// Iterator implements traits.Iterable.
-func (o *Object) Iterator() traits.Iterator { return o.value().Iterator() }
-
-// Size implements traits.Sizer.
-func (o *Object) Size() ref.Val { return o.value().Size() }
-
-// IsZeroValue implements traits.Zeroer.
-func (o *Object) IsZeroValue() bool { return o.value().IsZeroValue() }
 
 // adapter makes values of CEL. Expressions go through its maps in the order of the keys.
 type adapter struct{}

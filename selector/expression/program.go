@@ -18,15 +18,12 @@ import (
 
 // program evaluates an expression, and stops it at a cost.
 //
-// It is planned here, and not by cel.Env.Program, because of the cost tracker of cel-go: that
-// looks for the arguments of each call in a stack that grows with every turn of a
-// comprehension. A list of 8,000 elements cost it nine times as much CPU a unit as one of 100,
-// so its units limited nothing. It also learns the cost of a call only after the call. Here, a
-// turn and a call pay before they begin.
+// It is planned here, and not by cel.Env.Program, because of the cost tracker of cel-go: that looks for the arguments of each call in a
+// stack that grows with every turn of a comprehension. A list of 8,000 elements cost it nine times as much CPU a unit as one of 100, so its
+// units limited nothing. It also learns the cost of a call only after the call. Here, a turn and a call pay before they begin.
 type program struct {
 	plan interpreter.InterpretableV2
-	// start is what an evaluation costs beside calls and turns, and turn what each turn of a
-	// comprehension costs.
+	// start is what an evaluation costs beside calls and turns, and turn what each turn of a comprehension costs.
 	start, turn uint64
 }
 
@@ -181,8 +178,10 @@ func (p *program) meter(ranges, steps map[int64]bool) interpreter.InterpretableD
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		id := i.ID()
 		var err error
-		if call, ok := i.(interpreter.InterpretableCall); ok && !isCheap(call.Function()) {
-			i, err = newCall(call)
+		if call, ok := i.(interpreter.InterpretableCall); ok {
+			if p, isPriced := prices[call.Function()]; !isPriced || p != (price{}) {
+				i, err = newCall(call)
+			}
 		}
 		if ranges[id] {
 			i = newRange(i)
@@ -213,12 +212,10 @@ func newRange(i interpreter.InterpretableV2) interpreter.InterpretableV2 {
 		}
 		n, _ := m.Size().(types.Int)
 		activationOf(frame).take(mapOrderCost * uint64(n)) //nolint:gosec // A size is not negative.
-		switch v.(type) {
-		case *content, *Object:
+		if _, isSorted := v.(*content); isSorted {
 			return v
-		default:
-			return sortedMap{m}
 		}
+		return sortedMap{m}
 	}}
 }
 
@@ -296,8 +293,7 @@ func (c *meteredCall) invoke(values []ref.Val) ref.Val {
 	return types.NewErr("no such overload: %s", c.Function())
 }
 
-// newOptionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's
-// library of optional values has it.
+// newOptionalOr is x.or(y) or x.orValue(y), which evaluates y only where x has no value, as cel-go's library of optional values has it.
 func newOptionalOr(call interpreter.InterpretableCall, x, y interpreter.InterpretableV2) interpreter.InterpretableV2 {
 	return metered{call, func(frame *interpreter.ExecutionFrame) ref.Val {
 		v := x.Exec(frame)
@@ -365,30 +361,21 @@ const (
 	statesPerUnit = 8
 	// matchCost is that of one match among all of a pattern.
 	matchCost = 5
-	// nodeCost is that of each part of an expression, and mapCost of a map and each entry that
-	// an expression makes.
+	// nodeCost is that of each part of an expression, and mapCost of a map and each entry that an expression makes.
 	nodeCost, mapCost = 2, 15
 	// mapOrderCost is that of one key, when a map is put in order.
 	mapOrderCost = 8
 )
 
-// isCheap reports whether a function takes the same time for all values.
-func isCheap(function string) bool {
-	switch function {
-	case operators.LogicalNot, operators.Negate, operators.NotStrictlyFalse,
-		operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, "size", "type", "dyn", "double", "uint":
-		return true
-	}
-	return false
-}
-
 // price of a function whose calls cost more than what they go through.
 type price struct {
-	// each call costs at least so much, and so many times what it goes through.
+	// each call costs at least so much, and so many times what it goes through. Both are 0 where all values take the same time.
 	each, times uint64
 }
 
 var prices = map[string]price{
+	operators.LogicalNot: {}, operators.Negate: {}, operators.NotStrictlyFalse: {}, operators.Subtract: {}, operators.Multiply: {},
+	operators.Divide: {}, operators.Modulo: {}, "size": {}, "type": {}, "dyn": {}, "double": {}, "uint": {},
 	// They make strings, or lists of them, or go through each byte.
 	"format": {1, 10}, "join": {1, 3}, "lowerAscii": {1, 3}, "replace": {1, 3}, "split": {1, 10},
 	"string": {1, 10}, "upperAscii": {1, 3}, "validate": {10, 10},

@@ -144,8 +144,7 @@ func (r *renamer) visit(e ast.NavigableExpr) {
 	}
 }
 
-// free returns a name for the variable of a comprehension. It hides none of the new names,
-// and nothing that is in the text.
+// free returns a name for the variable of a comprehension. It hides none of the new names, and nothing that is in the text.
 func (r *renamer) free(name string) string {
 	taken := slices.Collect(maps.Values(r.names))
 	if name != reserved && !slices.Contains(taken, name) {

@@ -169,12 +169,11 @@ func (t *typer) visitCall(e ast.Expr, in locals) (p part) {
 // type, such as equality, may do with others.
 func isStrict(function string) bool {
 	f, ok := declared()[function]
+	hasTypeParams := func(o *decls.OverloadDecl) bool { return len(o.TypeParams()) > 0 }
 	return ok && (function == operators.Add || !slices.ContainsFunc(f.OverloadDecls(), hasTypeParams))
 }
 
 var declared = sync.OnceValue(func() map[string]*decls.FunctionDecl { return env().Functions() })
-
-func hasTypeParams(o *decls.OverloadDecl) bool { return len(o.TypeParams()) > 0 }
 
 // visitComprehension knows the variables of a loop over the elements of a field.
 func (t *typer) visitComprehension(c ast.ComprehensionExpr, in locals) (isTyped bool) {

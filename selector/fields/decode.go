@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,7 +22,12 @@ func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
 	if !ok {
 		return nil, ErrNotObject
 	}
-	d.readPostponed()
+	for _, v := range d.wholes {
+		if v.isPostponed() { // Nothing has replaced it.
+			whole := scan{json: v.raw}
+			v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, MaxSelectorDepth))
+		}
+	}
 	return object, nil
 }
 
@@ -30,10 +36,10 @@ func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
 func (r *Plan) Raw(json []byte) jsontext.Value {
 	d := fieldReader{scan: scan{json: json}, objects: make([]map[string]any, r.size)}
 	d.read(r)
-	if !d.whole.isPostponed() {
+	if len(d.wholes) == 0 || !d.wholes[0].isPostponed() {
 		return nil
 	}
-	return d.whole.raw
+	return d.wholes[0].raw
 }
 
 // ReadWhole reads a whole value from valid JSON, down to a depth.
@@ -42,18 +48,15 @@ func ReadWhole(json []byte, depth int) any {
 	return s.readAll(1, depth)
 }
 
-// fieldReader reads a value. A field that is there a thousand times costs no more memory
-// than one: its object is made once, and of the values to read whole, only the last is
-// read.
+// fieldReader reads a value. A field that is there a thousand times costs no more memory than one: its object is made once, and of the
+// values to read whole, only the last is read.
 type fieldReader struct {
 	scan
 
 	// objects made so far, by the index of their plan.
 	objects []map[string]any
-	// whole is the last value to read whole of the first such plan, and others those of the
-	// other plans.
-	whole  wholeValue
-	others []wholeValue
+	// wholes are the last values to read whole, one of each plan.
+	wholes []wholeValue
 	// unescaped is a buffer for a name.
 	unescaped []byte
 }
@@ -90,7 +93,7 @@ func (d *fieldReader) readObject(r *Plan) map[string]any {
 	}
 	for more := d.begin(); more; more = d.more() {
 		name, isEscaped := d.fieldName()
-		switch field := r.field(d.plain(name, isEscaped)); {
+		switch field := r.fields[string(d.plain(name, isEscaped))]; {
 		case field == nil:
 			d.value()
 			if r.MarksOthers {
@@ -103,14 +106,6 @@ func (d *fieldReader) readObject(r *Plan) map[string]any {
 		}
 	}
 	return object
-}
-
-// field of that name, nil if it is not read.
-func (r *Plan) field(name []byte) *Plan {
-	if r.lengths&lengthOf(len(name)) == 0 {
-		return nil
-	}
-	return r.fields[string(name)]
 }
 
 // plain is a field name without its quotes and escapes.
@@ -129,42 +124,18 @@ func (d *fieldReader) postpone(parent map[string]any, r *Plan) any {
 		return Unread{Length: len(whole)}
 	}
 	value := wholeValue{r, parent, whole}
-	if d.whole.plan == nil || d.whole.plan == r {
-		d.whole = value
-		return postponed{}
+	if i := slices.IndexFunc(d.wholes, func(v wholeValue) bool { return v.plan == r }); i >= 0 {
+		d.wholes[i] = value
+	} else {
+		d.wholes = append(d.wholes, value)
 	}
-	for i := range d.others {
-		if d.others[i].plan == r {
-			d.others[i] = value
-			return postponed{}
-		}
-	}
-	d.others = append(d.others, value)
 	return postponed{}
-}
-
-// readPostponed reads the last postponed values, unless others have replaced them.
-func (d *fieldReader) readPostponed() {
-	d.whole.read()
-	for i := range d.others {
-		d.others[i].read()
-	}
 }
 
 // isPostponed says that nothing has replaced the value.
 func (v *wholeValue) isPostponed() bool {
-	if v.plan == nil {
-		return false
-	}
 	_, ok := v.parent[v.plan.name].(postponed)
 	return ok
-}
-
-func (v *wholeValue) read() {
-	if v.isPostponed() {
-		whole := scan{json: v.raw}
-		v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, MaxSelectorDepth))
-	}
 }
 
 // readScalar reads a scalar of at most maxBytes.
@@ -194,8 +165,7 @@ func unquoted(quoted jsontext.Value) string {
 	return string(text)
 }
 
-// readNumber as util/json does. A number that is too large for that is unread: nobody
-// uses one.
+// readNumber as util/json does. A number that is too large for that is unread: nobody uses one.
 func readNumber(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
@@ -237,11 +207,8 @@ func (s *scan) readAll(level, depth int) any {
 	return readScalar(s.value(), math.MaxInt64) // The whole is not too long.
 }
 
-func lengthOf(n int) uint64 { return 1 << min(n, 63) }
-
-// scan goes through valid JSON and reads little of it: it looks only for the end of a
-// value. Package jsontext would prove once more that all of it is valid, which takes
-// several times as long. For invalid JSON, the results mean nothing, but scan ends.
+// scan goes through valid JSON and reads little of it: it looks only for the end of a value. Package jsontext would prove once more that
+// all of it is valid, which takes several times as long. For invalid JSON, the results mean nothing, but scan ends.
 type scan struct {
 	json []byte
 	at   int
@@ -374,8 +341,6 @@ type Plan struct {
 	// name of the value in its parent, and index of the plan among all.
 	name  string
 	index int
-	// lengths of the names of its fields, a bit each; those from 63 on share one.
-	lengths uint64
 	// size is the number of plans in it, with itself.
 	size int
 }
@@ -433,7 +398,6 @@ func (r *Plan) Compile(index int) *Plan {
 	for name, field := range r.fields {
 		field.Compile(index + r.size).name = name
 		r.size += field.size
-		r.lengths |= lengthOf(len(name))
 	}
 	return r
 }

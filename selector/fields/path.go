@@ -1,5 +1,4 @@
-// Package fields has paths of nested fields: how to read only these from JSON, patch them, and write
-// them as CEL.
+// Package fields has paths of nested fields: how to read only these from JSON, patch them, and write them as CEL.
 package fields
 
 import (
@@ -53,8 +52,7 @@ func (p Path) Field() *field.Path {
 	return field.NewPath(p[0], p[1:]...)
 }
 
-// Lookup returns the value at the path, nil if it is null or absent. It fails if
-// something on the way is not an object.
+// Lookup returns the value at the path, nil if it is null or absent. It fails if something on the way is not an object.
 func (p Path) Lookup(object map[string]any) (any, *field.Error) {
 	for i, name := range p[:len(p)-1] {
 		switch v := object[name].(type) {
@@ -188,8 +186,7 @@ func Add(path string, value jsontext.Value) Operation { return Operation{"add", 
 // Remove a field.
 func Remove(path string) Operation { return Operation{"remove", path, jsontext.Value("null")} }
 
-// At is the CEL expression for the value at a path of an object. It uses indexes, because a field
-// may have the name of a CEL keyword.
+// At is the CEL expression for the value at a path of an object. It uses indexes, because a field may have the name of a CEL keyword.
 func (p Path) At(object string) string {
 	var b strings.Builder
 	b.WriteString(object)
@@ -202,10 +199,9 @@ func (p Path) At(object string) string {
 // IsSet is the CEL expression that reports whether the value at a path is there and not null.
 func (p Path) IsSet(object string) string { return "!(" + p.IsUnset(object) + ")" }
 
-// IsUnset is the opposite of IsSet. It stops at the first missing name, because the API
-// server evaluates it for every claim. Looking into what is not a map is an error, as
-// in a claim whose spec is a string, or where there is no object. CEL ignores an error
-// if another term of the || is true, and then the last terms are true.
+// IsUnset is the opposite of IsSet. It stops at the first missing name, because the API server evaluates it for every claim. Looking into
+// what is not a map is an error, as in a claim whose spec is a string, or where there is no object. CEL ignores an error if another term of
+// the || is true, and then the last terms are true.
 func (p Path) IsUnset(object string) string {
 	var terms []string
 	for i, name := range p {

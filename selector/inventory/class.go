@@ -104,9 +104,6 @@ func (k *ClassKind) Same(o *ClassKind) bool {
 		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal)
 }
 
-// holds reports whether these fields are held of each class.
-func (k *ClassKind) holds(paths []fields.Path) bool { return k.fields.Covers(paths...) }
-
 // DefaultExpression says which classes are default, nil if a mark does.
 func (k *ClassKind) DefaultExpression() *expression.Expression { return k.ForClaims.IsDefault }
 
@@ -134,11 +131,9 @@ func (k *ClassKind) sources() []source {
 type Class struct {
 	Kind *ClassKind
 
-	// The fields that the draw reads come first, so that they are mostly in one cache
-	// line.
+	// The fields that the draw reads come first, so that they are mostly in one cache line.
 
-	// DrawHash is a hash of group, kind, namespace and name, for the draw: the same in each
-	// replica.
+	// DrawHash is a hash of group, kind, namespace and name, for the draw: the same in each replica.
 	DrawHash uint64
 	// Place is made of the same by claim.PlaceOf, to find what this process keeps of the class.
 	Place uint64
@@ -158,8 +153,7 @@ type Class struct {
 	// negative. It shows no more than the beginning of the weight.
 	WeightErr *field.Error
 
-	// MarkErr says which mark, for cordoned or default, is neither true nor false. It
-	// counts as false.
+	// MarkErr says which mark, for cordoned or default, is neither true nor false. It counts as false.
 	MarkErr *field.Error
 
 	// Fields that expressions look at, nil if there are none.
@@ -178,8 +172,7 @@ type Class struct {
 	groupless, kindless uint64
 }
 
-// NewClass reads a class of this kind. The content is the whole object; a kind that
-// is MetadataOnly does not need it.
+// NewClass reads a class of this kind. The content is the whole object; a kind that is MetadataOnly does not need it.
 func (k *ClassKind) NewClass(meta metav1.Object, content map[string]any) *Class {
 	return k.newClass(meta, content, content)
 }
@@ -242,8 +235,7 @@ func (k *ClassKind) readWeight(c *Class, weight any, at *field.Path) {
 	}
 }
 
-// Hash of texts joined by slashes, for the draw. Authors can make up many names with the
-// same hash, so tables use claim.PlaceOf instead.
+// Hash of texts joined by slashes, for the draw. Authors can make up many names with the same hash, so tables use claim.PlaceOf instead.
 func Hash(texts ...string) uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -295,33 +287,32 @@ func Compare(a, b *Class) int {
 	return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// parseWeight returns what a weight counts as, and an error if it is malformed. A negative
-// one counts as 0: its author wants no claims for the class.
-func parseWeight(value any) (weight int64, _ error) {
-	var (
-		valid, negative bool
-		how             string
-	)
+// parseWeight returns what a weight counts as, and an error if it is malformed. A negative one counts as 0: its author wants no claims for
+// the class.
+func parseWeight(value any) (int64, error) {
+	number, how := math.NaN(), ""
 	switch v := value.(type) {
 	case nil:
 		return defaultWeight, nil
 	case int64:
-		weight, valid, negative = v, v >= 0 && v <= maxWeight, v < 0
+		number = float64(v)
 	case float64: // JSON's 3.0, and integers that are too large for an int64
-		if valid, negative = v == math.Trunc(v) && v >= 0 && v <= maxWeight, v < 0; valid {
-			weight = int64(v)
-		}
+		number = v
 	case string:
-		weight, valid = plainWeight(v)
-		negative, how = negativeText.MatchString(v[:min(len(v), v1beta1.MaxShownBytes)]), ", in plain digits"
+		how = ", in plain digits"
+		if weight, ok := plainWeight(v); ok {
+			return weight, nil
+		}
+		if negativeText.MatchString(v[:min(len(v), v1beta1.MaxShownBytes)]) {
+			number = -1
+		}
 	}
-	switch {
-	case valid:
-		return weight, nil
-	case negative:
+	if number == math.Trunc(number) && number >= 0 && number <= maxWeight {
+		return int64(number), nil
+	}
+	weight := int64(defaultWeight)
+	if number < 0 {
 		weight = 0
-	default:
-		weight = defaultWeight
 	}
 	return weight, fmt.Errorf("must be an integer from 0 to %d%s", maxWeight, how)
 }

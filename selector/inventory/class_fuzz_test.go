@@ -17,8 +17,7 @@ import (
 	"github.com/classbind/classbind/selector/fuzztest/cost"
 )
 
-// FuzzClass reads a class as its author wrote it, with its marks in annotations
-// and in fields, and as a selector and the draw see it.
+// FuzzClass reads a class as its author wrote it, with its marks in annotations and in fields, and as a selector and the draw see it.
 func FuzzClass(f *testing.F) {
 	for _, class := range []string{
 		`null`, `[]`, `{}`, `{"metadata":null}`, `{"metadata":{"name":"a","annotations":null,"labels":null}}`,
@@ -32,6 +31,15 @@ func FuzzClass(f *testing.F) {
 	} {
 		f.Add([]byte(class))
 	}
+	for _, value := range []string{
+		`"0"`, `"30"`, `"1000000"`, `"1000001"`, `"99999999999999999999999"`, `"-3"`, `"-99999999999999999999999"`, `"-.5"`, `" -1"`, `"-1` + strings.Repeat("0", 50) + `"`,
+		`"-0"`, `"-much"`, `"+5"`, `"007"`, `"1.5"`, `"1e3"`, `"0x10"`, `" 3"`, `"abc"`, `""`, `null`, `0`, `1000000`, `1000001`, `3.0`, `1.5`, `1e23`, `-1e23`, `-1`, `-0.5`,
+		`true`, `{"value":3}`, `[1]`, `"true"`, `"True"`, `"false"`, `false`, `1`,
+	} {
+		f.Add([]byte(`{"metadata":{"annotations":{"weight":` + value + `,"default":` + value + `}}}`))
+		f.Add([]byte(`{"spec":{"weight":` + value + `,"default":` + value + `}}`))
+	}
+	f.Add([]byte(`{"spec":"gold"}`))
 	if !cost.Fuzzing() {
 		long := strings.Repeat("<", 750<<10)
 		f.Add([]byte(`{"metadata":{"annotations":{"weight":"` + long + `"}},"spec":{"weight":"` + long + `"}}`))
@@ -83,6 +91,9 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 		t.Errorf("We should take the class for default: %t", isDefault)
 	case c.Cordoned != (u.GetAnnotations()[v1beta1.CordonedAnnotation] == "true"), c.Terminating != (u.GetDeletionTimestamp() != nil):
 		t.Errorf("We should see whether it is cordoned and being deleted: %+v", c)
+	case c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), "weight]: Invalid value: ") && !strings.Contains(c.WeightErr.Error(), "spec.weight: Invalid value: "),
+		c.WeightErr != nil && !strings.Contains(c.WeightErr.Error(), ": must be an integer from 0 to 1000000"):
+		t.Errorf("We should say what is wrong with a weight, and where: %v", c.WeightErr)
 	case c.WeightErr != nil && len(c.WeightErr.Error()) > 1<<10:
 		t.Errorf("We should say in short what is wrong with a weight, and not in %d bytes", len(c.WeightErr.Error()))
 	}
@@ -111,8 +122,7 @@ func checkClass(t *testing.T, c *Class, u *unstructured.Unstructured, weight any
 	}
 }
 
-// referenceWeight of what is written: an integer from 0 to a million. What is malformed
-// counts as 0 if it is negative, and else as 1.
+// referenceWeight of what is written: an integer from 0 to a million. What is malformed counts as 0 if it is negative, and else as 1.
 func referenceWeight(value any) (weight int64, readable bool) {
 	switch v := value.(type) {
 	case nil:

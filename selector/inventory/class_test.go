@@ -14,53 +14,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-func TestNewClassWeightByAnnotation(t *testing.T) {
-	weight := func(w string) map[string]string { return map[string]string{weightAnnotation: w} }
-	cases := map[string]struct {
-		reason      string
-		annotations map[string]string
-		want        int64
-		malformed   bool
-	}{
-		"NoAnnotations": {reason: "We should count an absent weight as 1", want: 1},
-		"Others":        {reason: "We should read no other annotation", annotations: map[string]string{"weight": "7"}, want: 1},
-		"Zero":          {reason: "We should take 0, which offers the class to no claim", annotations: weight("0"), want: 0},
-		"Some":          {reason: "We should take an integer", annotations: weight("30"), want: 30},
-		"Largest":       {reason: "We should take the largest weight", annotations: weight("1000000"), want: 1_000_000},
-		"TooLarge":      {reason: "We should say that there is a largest", annotations: weight("1000001"), want: 1, malformed: true},
-		"Huge":          {reason: "We should not overflow", annotations: weight("99999999999999999999999"), want: 1, malformed: true},
-		"Negative":      {reason: "We should give nothing to a class whose author wants less", annotations: weight("-3"), want: 0, malformed: true},
-		"NegativeHuge":  {reason: "We should not overflow", annotations: weight("-99999999999999999999999"), want: 0, malformed: true},
-		"NegativePart":  {reason: "We should tell that a fraction is negative", annotations: weight("-.5"), want: 0, malformed: true},
-		"NegativeBlank": {reason: "We should tell that it is negative", annotations: weight(" -1"), want: 0, malformed: true},
-		"NegativeLong":  {reason: "We should tell by the beginning", annotations: weight("-1" + strings.Repeat("0", 50)), want: 0, malformed: true},
-		"NegativeZero":  {reason: "We should take no sign, and the zero for what is meant", annotations: weight("-0"), want: 0, malformed: true},
-		"NegativeWord":  {reason: "We should take no word for a number", annotations: weight("-much"), want: 1, malformed: true},
-		"Signed":        {reason: "We should take no sign", annotations: weight("+5"), want: 1, malformed: true},
-		"Padded":        {reason: "We should take no leading zero: it may be meant as octal", annotations: weight("010"), want: 1, malformed: true},
-		"PaddedZero":    {reason: "We should take no leading zero", annotations: weight("00"), want: 1, malformed: true},
-		"Underscore":    {reason: "We should take digits alone", annotations: weight("1_000"), want: 1, malformed: true},
-		"Fraction":      {reason: "We should not round", annotations: weight("1.5"), want: 1, malformed: true},
-		"Exponent":      {reason: "We should take integers alone", annotations: weight("1e3"), want: 1, malformed: true},
-		"Hexadecimal":   {reason: "We should take decimals alone", annotations: weight("0x10"), want: 1, malformed: true},
-		"Blank":         {reason: "We should not trim", annotations: weight(" 3"), want: 1, malformed: true},
-		"Word":          {reason: "We should refuse what is no number", annotations: weight("abc"), want: 1, malformed: true},
-		"Empty":         {reason: "We should tell empty from absent", annotations: weight(""), want: 1, malformed: true},
-	}
-	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: tc.annotations}, nil)
-			assert.Equal(t, tc.want, got.Weight, tc.reason)
-			if tc.malformed {
-				assert.EqualError(t, got.WeightErr, fmt.Sprintf("metadata.annotations[%s]: Invalid value: %q: must be an integer from 0 to 1000000, in plain digits", weightAnnotation, tc.annotations[weightAnnotation]), tc.reason)
-			} else {
-				assert.Nil(t, got.WeightErr, tc.reason)
-			}
-		})
-	}
-}
-
 func TestNewClassWeightOfBothAnnotations(t *testing.T) {
 	kind := newKind("as.example.org", "A")
 	kind.weight = newSource(v1beta1.Source{Annotation: v1beta1.WeightAnnotation})
@@ -91,10 +44,7 @@ func TestNewClassMarks(t *testing.T) {
 		"None":  {"We should take an absent mark for false", kind, `{}`, want{}},
 		"True":  {"We should take true", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "true", classbind.io/cordoned: "true"}}}`, want{cordoned: true, isDefault: true}},
 		"False": {"We should take false", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "false", classbind.io/cordoned: "false"}}}`, want{}},
-		"Yes": {
-			"We should not cordon for what is nearly right, and say so", kind, `{metadata: {annotations: {classbind.io/cordoned: "yes"}}}`,
-			want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": ` + detail},
-		},
+		"Yes":   {"We should not cordon for what is nearly right, and say so", kind, `{metadata: {annotations: {classbind.io/cordoned: "yes"}}}`, want{err: `metadata.annotations[classbind.io/cordoned]: Invalid value: "yes": ` + detail}},
 		"Capital": {
 			"We should tell True from true, as the API server's match conditions do", kind, `{metadata: {annotations: {` + defaultAnnotation + `: "True"}}}`,
 			want{err: `metadata.annotations[` + defaultAnnotation + `]: Invalid value: "True": ` + detail},
@@ -122,79 +72,6 @@ func TestNewClassMarks(t *testing.T) {
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
 			assert.Len(t, NewClasses(tc.kind, []*Class{c}).WithInvalidMark(), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
-		})
-	}
-}
-
-func TestNewClassWeightByPath(t *testing.T) {
-	cases := map[string]struct {
-		reason    string
-		class     string
-		want      int64
-		malformed bool
-	}{
-		"Absent":           {reason: "We should count an absent weight as 1", class: `{spec: {}}`, want: 1},
-		"Null":             {reason: "We should take null for absent", class: `{spec: {weight: null}}`, want: 1},
-		"NoSpec":           {reason: "We should count an absent weight as 1", class: `{}`, want: 1},
-		"ParentIsNoObject": {reason: "We should find no weight where none can be", class: `{spec: gold}`, want: 1},
-		"Zero":             {reason: "We should take 0", class: `{spec: {weight: 0}}`, want: 0},
-		"Integer":          {reason: "We should take an integer", class: `{spec: {weight: 1000000}}`, want: 1_000_000},
-		"WholeFloat":       {reason: "We should take a number that is an integer however it is written", class: `{spec: {weight: 3.0}}`, want: 3},
-		"String":           {reason: "We should take a string as an annotation has it", class: `{spec: {weight: "7"}}`, want: 7},
-		"Fraction":         {reason: "We should not round", class: `{spec: {weight: 1.5}}`, want: 1, malformed: true},
-		"Huge":             {reason: "We should not overflow", class: `{spec: {weight: 1e23}}`, want: 1, malformed: true},
-		"HugeNegative":     {reason: "We should not overflow", class: `{spec: {weight: -1e23}}`, want: 0, malformed: true},
-		"Negative":         {reason: "We should give nothing to a class whose author wants less", class: `{spec: {weight: -1}}`, want: 0, malformed: true},
-		"NegativePart":     {reason: "We should tell that a fraction is negative", class: `{spec: {weight: -0.5}}`, want: 0, malformed: true},
-		"NegativeString":   {reason: "We should read a string as an annotation has it", class: `{spec: {weight: "-1"}}`, want: 0, malformed: true},
-		"PaddedString":     {reason: "We should read a string as an annotation has it", class: `{spec: {weight: "007"}}`, want: 1, malformed: true},
-		"TooLarge":         {reason: "We should say that there is a largest", class: `{spec: {weight: 1000001}}`, want: 1, malformed: true},
-		"Bool":             {reason: "We should not take true for 1", class: `{spec: {weight: true}}`, want: 1, malformed: true},
-		"Object":           {reason: "We should refuse an object", class: `{spec: {weight: {value: 3}}}`, want: 1, malformed: true},
-		"Annotation":       {reason: "We should read where the kind says, and nowhere else", class: `{metadata: {annotations: {"` + weightAnnotation + `": "7"}}}`, want: 1},
-	}
-	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
-	kind.weight = newSource(v1beta1.Source{Path: ".spec.weight"})
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := kind.NewClass(&metav1.ObjectMeta{Name: "gold"}, decode(t, tc.class))
-			assert.Equal(t, tc.want, got.Weight, tc.reason)
-			if tc.malformed {
-				assert.ErrorContains(t, got.WeightErr, "spec.weight: Invalid value: ", tc.reason)
-			} else {
-				assert.Nil(t, got.WeightErr, tc.reason)
-			}
-		})
-	}
-}
-
-func TestNewClassDefault(t *testing.T) {
-	annotation := v1beta1.Source{Annotation: defaultAnnotation}
-	path := v1beta1.Source{Path: ".default"}
-	cases := map[string]struct {
-		reason string
-		source v1beta1.Source
-		value  string // of the annotation
-		class  string
-		want   bool
-	}{
-		"AnnotationTrue":       {reason: "We should take the mark", source: annotation, value: "true", want: true},
-		"AnnotationCapital":    {reason: "We should take the mark as Kubernetes does for StorageClass: by its exact value", source: annotation, value: "True"},
-		"AnnotationFalse":      {reason: "We should take false for no mark", source: annotation, value: "false"},
-		"AnnotationEmpty":      {reason: "We should take the value, not the key", source: annotation, value: ""},
-		"AnnotationNotTheKind": {reason: "We should read where the kind says, and nowhere else", source: path, value: "true"},
-		"PathTrue":             {reason: "We should take the mark", source: path, class: `{default: true}`, want: true},
-		"PathFalse":            {reason: "We should take false for no mark", source: path, class: `{default: false}`},
-		"PathNull":             {reason: "We should take null for absent", source: path, class: `{default: null}`},
-		"PathString":           {reason: "We should take a string as an annotation has it", source: path, class: `{default: "true"}`, want: true},
-		"PathNumber":           {reason: "We should not take 1 for true", source: path, class: `{default: 1}`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
-			kind.isDefault = newSource(tc.source)
-			got := kind.NewClass(&metav1.ObjectMeta{Annotations: map[string]string{defaultAnnotation: tc.value}}, decode(t, tc.class))
-			assert.Equal(t, tc.want, got.Default, tc.reason)
 		})
 	}
 }
@@ -229,10 +106,7 @@ func TestClassHash(t *testing.T) {
 		namespace, name string
 		same            bool
 	}{
-		"Version": {
-			reason: "We should move no claim when a new version is preferred", name: "gold", same: true,
-			gvk: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"},
-		},
+		"Version":   {reason: "We should move no claim when a new version is preferred", name: "gold", same: true, gvk: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Class"}},
 		"Group":     {reason: "We should tell groups apart", gvk: schema.GroupVersionKind{Group: "example.com", Kind: "Class"}, name: "gold"},
 		"Kind":      {reason: "We should tell kinds apart", gvk: schema.GroupVersionKind{Group: "example.org", Kind: "OtherClass"}, name: "gold"},
 		"Namespace": {reason: "We should tell namespaces apart", gvk: schema.GroupVersionKind{Group: "example.org", Kind: "Class"}, namespace: "team", name: "gold"},

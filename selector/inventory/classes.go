@@ -5,12 +5,10 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// Classes are all classes of one kind. They are immutable; a copy with one class
-// changed shares the rest.
+// Classes are all classes of one kind. They are immutable; a copy with one class changed shares the rest.
 type Classes struct {
 	Kind *ClassKind
 
@@ -80,8 +78,7 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	return s
 }
 
-// With returns the classes with c, which replaces the class of its name, if there is
-// one. It returns s itself if nothing has changed.
+// With returns the classes with c, which replaces the class of its name, if there is one. It returns s itself if nothing has changed.
 func (s *Classes) With(c *Class) *Classes {
 	old := s.find(c.name())
 	if old != nil && old.equal(c) {
@@ -91,8 +88,7 @@ func (s *Classes) With(c *Class) *Classes {
 	return s.put(old, c)
 }
 
-// put exchanges old for c, even if nothing differs; old is nil if there is no class of that
-// name.
+// put exchanges old for c, even if nothing differs; old is nil if there is no class of that name.
 func (s *Classes) put(old, c *Class) *Classes {
 	next := *s
 	next.byName = s.byName.With(c.name(), c)
@@ -154,12 +150,11 @@ func (s *Classes) SameSummary(o *Classes) bool {
 }
 
 func (s *Classes) find(n className) *Class {
-	c, _ := s.byName.Get(n.Hash(), n)
+	c, _ := s.byName.Get(n)
 	return c
 }
 
-// exchange one version of a class for another in the sets beside byName that they belong
-// to. Either may be nil.
+// exchange one version of a class for another in the sets beside byName that they belong to. Either may be nil.
 func (s *Classes) exchange(old, c *Class) {
 	if s.Kind.Namespaced {
 		namespace := cmp.Or(c, old).Namespace
@@ -176,8 +171,7 @@ func (s *Classes) exchange(old, c *Class) {
 	}
 }
 
-// exchanged returns a set with another version of a class, if they belong to it. Either may
-// be nil.
+// exchanged returns a set with another version of a class, if they belong to it. Either may be nil.
 func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
 	had, has := old != nil && belongs(old), c != nil && belongs(c)
 	switch {
@@ -193,8 +187,7 @@ func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
 
 // in returns the classes of a namespace, of a namespaced kind.
 func (s *Classes) in(namespace string) namespaced {
-	n := text(namespace)
-	found, _ := s.byNamespace.Get(n.Hash(), n)
+	found, _ := s.byNamespace.Get(text(namespace))
 	return found
 }
 
@@ -218,32 +211,26 @@ func sorted(s classSet) []*Class {
 	return all
 }
 
-// LenOffered is how many of the classes the claims of a namespace are offered.
-func (s *Classes) lenOffered(r *claim.Reach, namespace string) int {
-	switch {
-	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
+// lenOffered is how many of the classes the claims of a namespace are offered.
+func (s *Classes) lenOffered(r *claim.Reach, namespace string) (n int) {
+	names, all := r.ClassNamespaces(namespace)
+	if all || !s.Kind.Namespaced {
 		return s.Len()
-	case r.From == v1beta1.FromNames:
-		n := 0
-		for _, name := range r.Names {
-			n += s.in(name).all.Len()
-		}
-		return n
 	}
-	return s.in(namespace).all.Len()
+	for _, name := range names {
+		n += s.in(name).all.Len()
+	}
+	return n
 }
 
 // EachOffered visits the classes that the claims of a namespace are offered.
 func (s *Classes) EachOffered(r *claim.Reach, namespace string, visit func(*Class)) {
-	visitKey := func(c *Class, _ struct{}) { visit(c) }
-	switch {
-	case !s.Kind.Namespaced || r.From == v1beta1.FromAll:
-		s.byName.Each(func(_ className, c *Class) { visit(c) })
-	case r.From == v1beta1.FromNames:
-		for _, name := range r.Names {
-			s.in(name).all.Each(visitKey)
-		}
-	default:
-		s.in(namespace).all.Each(visitKey)
+	names, all := r.ClassNamespaces(namespace)
+	if all || !s.Kind.Namespaced {
+		s.Each(visit)
+		return
+	}
+	for _, name := range names {
+		s.in(name).all.Each(func(c *Class, _ struct{}) { visit(c) })
 	}
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// identityFields are the metadata that is read of every class, beside what its kind
-// reads.
+// identityFields are the metadata that is read of every class, beside what its kind reads.
 var identityFields = []string{"namespace", "name", "uid", "resourceVersion"}
 
 func (k *ClassKind) newReadPlan() *fields.Plan {
@@ -36,10 +35,9 @@ func (k *ClassKind) newReadPlan() *fields.Plan {
 	return r.Compile(0)
 }
 
-// newLookPlan reads all that Fields.Project may keep, however it is escaped, so that
-// expressions see the same of a class that is reviewed as of one that is stored. The plan is
-// apart from the other, because a field that is too long may have the mark in it. It is nil
-// if expressions look at nothing.
+// newLookPlan reads all that Fields.Project may keep, however it is escaped, so that expressions see the same of a class that is reviewed
+// as of one that is stored. The plan is apart from the other, because a field that is too long may have the mark in it. It is nil if
+// expressions look at nothing.
 func (k *ClassKind) newLookPlan() *fields.Plan {
 	paths := k.reads.Paths()
 	if len(paths) == 0 {
@@ -53,9 +51,8 @@ func (k *ClassKind) newLookPlan() *fields.Plan {
 	return r.Compile(0)
 }
 
-// DecodeValid reads a class of this kind from valid JSON, without its labels: the
-// guard does not choose a class. It returns the metadata that identifies the class.
-// A value that is longer than any meaningful one counts as malformed.
+// DecodeValid reads a class of this kind from valid JSON, without its labels: the guard does not choose a class. It returns the metadata
+// that identifies the class. A value that is longer than any meaningful one counts as malformed.
 func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) {
 	object, err := k.plan.DecodeValid(raw)
 	if err != nil {
@@ -99,8 +96,7 @@ func (k *ClassKind) DecodeValid(raw []byte) (*metav1.ObjectMeta, *Class, error) 
 // tooLongText stands for an annotation that was not kept.
 const tooLongText = "(too long)"
 
-// evaluate the expressions of the kind that look at the class alone, and keep the fields that
-// others look at.
+// evaluate the expressions of the kind that look at the class alone, and keep the fields that others look at.
 func (c *Class) evaluate(meta metav1.Object, content map[string]any) {
 	k := c.Kind
 	if len(k.reads.Paths()) == 0 {
@@ -157,9 +153,8 @@ func (k *ClassKind) failed(name string, err error, counts string) *field.Error {
 			truncate.String(err.Error(), v1beta1.MaxShownBytes) + ", " + counts)
 }
 
-// content of a class as expressions see it: with its kind, and with the metadata that is read
-// of every class, however it was read. Labels and annotations are always there: of a class
-// that has none which expressions look at, nobody knows whether it has others.
+// content of a class as expressions see it: with its kind, and with the metadata that is read of every class, however it was read. Labels
+// and annotations are always there: of a class that has none which expressions look at, nobody knows whether it has others.
 func (k *ClassKind) content(meta metav1.Object, content map[string]any) map[string]any {
 	seen := make(map[string]any, len(content)+3)
 	maps.Copy(seen, content)

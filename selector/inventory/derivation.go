@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"unique"
 
@@ -58,49 +59,35 @@ func (d *derivation) find(key string) *derivedPath {
 	return nil
 }
 
-// sorted appends what a class has in the index to an empty slice, in the order of Labels; nil
-// has nothing.
-func (d *derivation) sorted(c *Class, all []keyed) []keyed {
+// labels are what a class has in the index: its labels, and what is derived. nil has none.
+func (d *derivation) labels(c *Class) Labels {
 	if c == nil {
-		return all
-	}
-	d.each(c, func(l keyed) { all = append(all, l) })
-	if len(all) > len(c.Labels) {
-		slices.SortFunc(all, compareKeyed)
-	}
-	return all
-}
-
-// each visits what a class has in the index: its labels, and what is derived.
-func (d *derivation) each(c *Class, visit func(keyed)) {
-	for _, l := range c.Labels {
-		visit(l)
+		return nil
 	}
 	if d == nil {
-		return
+		return c.Labels
 	}
+	all := slices.Clip(c.Labels)
 	for _, p := range d.paths {
 		if c.Fields == nil { // A partition may be the same for all classes.
 			break
 		}
 		if value, ok := c.Fields.Lookup(p.path); ok {
 			if text, ok := derivedValue(value); ok {
-				l := p.key
-				l.label = newLabel(l.key, string(text))
-				visit(l)
+				all = append(all, keyed{p.key.hash, p.key.key, newLabel(p.key.key, string(text))})
 			}
 		}
 	}
 	if d.partitions != nil && c.Default {
 		if partition, err := d.partitions.PartitionFor(c); err == nil {
 			key := unique.Make(string(partitionKey))
-			visit(keyed{partitionKey.Hash(), key, newLabel(key, partition)})
+			all = append(all, keyed{partitionKey.Hash(), key, newLabel(key, partition)})
 		}
 	}
+	return all
 }
 
-// derivedValue is the text of a value in the index, so that equal values have the same; false
-// if the index does not have such values.
+// derivedValue is the text of a value in the index, so that equal values have the same; false if the index does not have such values.
 func derivedValue(value any) (text, bool) {
 	const exact = 1 << 53 // Above, a float64 equals several integers.
 	switch v := value.(type) {
@@ -155,6 +142,19 @@ func (v *Value) Equals(c *Class) bool {
 
 // Values of the equalities of a claim.
 type Values []Value
+
+// indexed yields the values of the equalities of some fits that the index may have.
+func (v Values) indexed(fits []*rules.Fit) iter.Seq[*Value] {
+	return func(yield func(*Value) bool) {
+		for _, f := range fits {
+			for _, e := range f.Equal {
+				if value := v.Of(e); value != nil && value.Indexed && !yield(value) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Of an equality, nil if it is not known.
 func (v Values) Of(e *rules.Equality) *Value {

@@ -95,7 +95,7 @@ func TestIndexTakesTheShortestWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			q := newQuery(s, &queryRoom{})
+			q := newQuery(s)
 			way, _, count := v.index.mostSelective(&q)
 			if way < 0 && !q.nothing {
 				count = v.Len() // Each has to be looked at.
@@ -131,7 +131,7 @@ func TestIndexPassesOverOtherNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := labels.Parse(tc.selector)
 			require.NoError(t, err)
-			q := newQuery(s, &queryRoom{})
+			q := newQuery(s)
 			assert.Equal(t, tc.indexed, v.eachIndexed(tc.namespace, &q, func(*Class) {}), tc.reason)
 			looked := 0
 			v.Classes[0].EachOffered(&v.demand.Reach, tc.namespace, func(*Class) { looked++ })
@@ -197,8 +197,7 @@ func requirement(tb testing.TB, key string, operator selection.Operator, values 
 	return *r
 }
 
-// A query matches the same classes as its selector, however many labels, terms and
-// values there are.
+// A query matches the same classes as its selector, however many labels, terms and values there are.
 func TestQueryMatchesAsItsSelector(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // It has to be reproducible.
 	for range 300 {
@@ -230,7 +229,7 @@ func TestQueryMatchesAsItsSelector(t *testing.T) {
 			}
 			s, err := labels.Parse(strings.Join(terms, ","))
 			require.NoError(t, err)
-			q := newQuery(s, &queryRoom{})
+			q := newQuery(s)
 			q.resolve()
 			assert.Equal(t, s.Matches(set), !q.nothing && q.matches(l), "We should match as %q does: %s", s, set)
 		}

@@ -17,15 +17,13 @@ import (
 
 // Offer is the classes that claims of one kind may get. It is immutable.
 type Offer struct {
-	// Classes of the class kinds that serve the claim kind, sorted by the kind's name.
-	// Kinds whose classes are not known are left out.
+	// Classes of the class kinds that serve the claim kind, sorted by the kind's name. Kinds whose classes are not known are left out.
 	Classes []*Classes
 	// LeftOut are the class kinds whose classes no reference can tell from those of Classes.
 	LeftOut []*ClassKind
 
 	demand *Demand
-	// All are the classes of the same kinds, in the same order, with those that do not
-	// serve the claim kind. Mostly, they are the same.
+	// All are the classes of the same kinds, in the same order, with those that do not serve the claim kind. Mostly, they are the same.
 	All []*Classes
 	// derivation of keys of the index, nil if there are none.
 	derivation *derivation
@@ -33,10 +31,9 @@ type Offer struct {
 	index *index
 }
 
-// NewOffer of the classes of several kinds. It has no index, so the time to choose grows with their
-// number. Classes that another offer of the same demand knows are not judged again; nil knows
-// none. One that is live is made on a claim's way, and costs no more than one claim may. The fault is
-// that a class kind and the claim kind do not know yet what they need of each other, nil if all do.
+// NewOffer of the classes of several kinds. It has no index, so the time to choose grows with their number. Classes that another offer of
+// the same demand knows are not judged again; nil knows none. One that is live is made on a claim's way, and costs no more than one claim
+// may. The fault is that a class kind and the claim kind do not know yet what they need of each other, nil if all do.
 func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer, unlinked *Fault) {
 	slices.SortFunc(classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	o = Offer{demand: d, Classes: classes}
@@ -62,8 +59,7 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer,
 
 // Each visits the classes of this namespace's offer that a claim asks for, with the values of its equality terms.
 func (o *Offer) Each(namespace string, asked labels.Selector, values Values, visit func(*Class)) {
-	var room queryRoom
-	q := newQuery(asked, &room)
+	q := newQuery(asked)
 	if o.derivation != nil {
 		q = o.withEqualities(q, values)
 		all := visit
@@ -91,8 +87,7 @@ func (o *Offer) Each(namespace string, asked labels.Selector, values Values, vis
 	}
 }
 
-// eachIndexed does the same with the index. It visits none, and returns false, if the
-// index saves no work.
+// eachIndexed does the same with the index. It visits none, and returns false, if the index saves no work.
 func (o *Offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
 	if !o.Partly() {
 		return o.index.each(q, math.MaxInt, visit)
@@ -108,11 +103,9 @@ func (o *Offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool
 // an index: a class that does not is not asked for, as if the selector said so.
 func (o *Offer) equals(values Values, c *Class) bool {
 	for _, fits := range [...][]*rules.Fit{o.demand.Fits, c.Kind.ForClaims.Fits} {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				if value := values.Of(e); value != nil && value.Indexed && !value.Equals(c) {
-					return false
-				}
+		for value := range values.indexed(fits) {
+			if !value.Equals(c) {
+				return false
 			}
 		}
 	}
@@ -125,51 +118,33 @@ func (o *Offer) withEqualities(q query, values Values) query {
 	if o.index == nil {
 		return q
 	}
-	add := func(fits []*rules.Fit) {
-		for _, f := range fits {
-			for _, e := range f.Equal {
-				value := values.Of(e)
-				if value == nil || value.Err != nil || !value.Indexed {
-					continue
-				}
-				from := len(q.values)
-				q.values = append(q.values, queryValue{hashed: hash(string(value.text))})
-				q.terms = append(q.terms, term{key: hash(e.Key), from: from, to: from + 1, asks: in, derived: true})
-			}
-		}
-	}
-	add(o.demand.Fits)
+	fits := o.demand.Fits
 	if len(o.All) == 1 {
-		add(o.All[0].Kind.ForClaims.Fits)
+		fits = slices.Concat(fits, o.All[0].Kind.ForClaims.Fits)
+	}
+	for value := range values.indexed(fits) {
+		key := text(value.Equality.Key)
+		q.terms = append(q.terms, term{key: key, hash: key.Hash(), values: []queryValue{{text: value.text}}, asks: in, derived: true})
 	}
 	return q
 }
 
-// Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind
-// that the view does not have.
-func (o *Offer) Known(classKind *ClassKind) *Classes {
-	for _, s := range o.All {
-		if s.Kind == classKind {
+// Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind that the view does not have.
+func (o *Offer) Known(classKind *ClassKind) *Classes { return ofKind(o.All, classKind) }
+
+func ofKind(all []*Classes, kind *ClassKind) *Classes {
+	for _, s := range all {
+		if s.Kind == kind {
 			return s
 		}
 	}
 	return nil
 }
 
-// knows reports whether a class is one of those, in this version.
-func (o *Offer) knows(c *Class) bool {
-	s := o.Known(c.Kind)
+// has reports whether a class is one of these, in this version.
+func has(all []*Classes, c *Class) bool {
+	s := ofKind(all, c.Kind)
 	return s != nil && s.find(c.name()) == c
-}
-
-// has reports whether the class serves the claim kind.
-func (o *Offer) has(c *Class) bool {
-	for _, s := range o.Classes {
-		if s.Kind == c.Kind {
-			return s.find(c.name()) == c
-		}
-	}
-	return false
 }
 
 // Change of one class of a kind whose registration has not changed. Offers that share an index have
@@ -220,35 +195,27 @@ func (o *Offer) ShareIndex(other *Offer) bool {
 	return true
 }
 
-// leaveOut those of the class kinds that no reference can tell from one whose name comes
-// first, so that a restore from a backup, which creates them in another order, changes nothing.
-// The listed kinds come before all others: who reads the claims looks in these.
+// leaveOut those of the class kinds that no reference can tell from one whose name comes first, so that a restore from a backup, which
+// creates them in another order, changes nothing. The listed kinds come before all others: who reads the claims looks in these.
 func (o *Offer) leaveOut() {
-	all := slices.Clone(o.Classes)
-	isListed := func(s *Classes) bool { return slices.Contains(o.demand.Precedence, s.Kind.Name) }
-	slices.SortStableFunc(all, func(a, b *Classes) int {
-		switch {
-		case isListed(a) == isListed(b):
-			return 0
-		case isListed(a):
-			return -1
-		}
-		return 1
-	})
+	all := o.Classes
 	o.Classes = nil
-	for _, s := range all {
-		if o.insteadOf(s.Kind) == nil {
-			o.Classes = append(o.Classes, s)
-		} else {
-			o.LeftOut = append(o.LeftOut, s.Kind)
+	for _, listed := range []bool{true, false} {
+		for _, s := range all {
+			switch {
+			case slices.Contains(o.demand.Precedence, s.Kind.Name) != listed:
+			case o.insteadOf(s.Kind) == nil:
+				o.Classes = append(o.Classes, s)
+			default:
+				o.LeftOut = append(o.LeftOut, s.Kind)
+			}
 		}
 	}
 	slices.SortFunc(o.Classes, func(a, b *Classes) int { return strings.Compare(a.Kind.Name, b.Kind.Name) })
 	slices.SortFunc(o.LeftOut, func(a, b *ClassKind) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// insteadOf a class kind, claims are offered the classes of the one that it returns, nil
-// if no reference confuses it with another.
+// insteadOf a class kind, claims are offered the classes of the one that it returns, nil if no reference confuses it with another.
 func (o *Offer) insteadOf(kind *ClassKind) *ClassKind {
 	for _, s := range o.Classes {
 		listed := slices.Contains(o.demand.Precedence, s.Kind.Name) && slices.Contains(o.demand.Precedence, kind.Name)
@@ -281,8 +248,7 @@ func (o *Offer) LenOffered(namespace string) int {
 	return n
 }
 
-// LenUnserving is how many classes the claims of a namespace would be offered, if these could
-// serve the claim kind.
+// LenUnserving is how many classes the claims of a namespace would be offered, if these could serve the claim kind.
 func (o *Offer) LenUnserving(namespace string) int {
 	n := -o.LenOffered(namespace)
 	for _, s := range o.All {
@@ -324,8 +290,7 @@ type Demand struct {
 	*claim.Reader
 	*rules.ForClaims
 	claim.Reach
-	// Precedence are the class kinds in which a name is looked for, in this order, where no reference tells
-	// them apart.
+	// Precedence are the class kinds in which a name is looked for, in this order, where no reference tells them apart.
 	Precedence []string
 }
 
@@ -344,12 +309,10 @@ func NewDemand(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) Demand {
 // ConfusesKinds says that the references of claims cannot tell all class kinds apart.
 func (d *Demand) ConfusesKinds() bool { return d.Form.NamesKind != claim.GroupAndKind }
 
-// ClassOf returns the class that a claim's reference names, nil if it is not known. If
-// it is not there, missing names it as RESOURCE/NAME or RESOURCE/NAMESPACE/NAME. A
-// reference to a kind that is not among the classes says nothing. They are those of all
-// class kinds, also of those that a View leaves out: a claim may have had its class
-// before. A claim that is settled by another field than its reference, such as the name
-// of a volume that exists, may name a class that never was, so it misses none.
+// ClassOf returns the class that a claim's reference names, nil if it is not known. If it is not there, missing names it as RESOURCE/NAME
+// or RESOURCE/NAMESPACE/NAME. A reference to a kind that is not among the classes says nothing. They are those of all class kinds, also of
+// those that a View leaves out: a claim may have had its class before. A claim that is settled by another field than its reference, such as
+// the name of a volume that exists, may name a class that never was, so it misses none.
 func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string]any) (class *Class, missing string) {
 	to, bound := d.RefersTo(object)
 	if !bound || d.MayRebind(object) || to.Name == "" {
@@ -371,8 +334,7 @@ func (d *Demand) ClassOf(classes []*Classes, namespace string, object map[string
 	return nil, missing
 }
 
-// Named are the classes of the kinds that a reference may mean, and in which namespace, in the order in
-// which the name is looked for.
+// Named are the classes of the kinds that a reference may mean, and in which namespace, in the order in which the name is looked for.
 func (d *Demand) Named(classes []*Classes, namespace string, to claim.Target) iter.Seq2[*Classes, string] {
 	if len(d.Precedence) > 0 {
 		at := func(s *Classes) uint { return uint(slices.Index(d.Precedence, s.Kind.Name)) } // -1 is the last.
@@ -436,13 +398,12 @@ func (d *Demand) mayExclude(classes *ClassKind) bool {
 	return slices.ContainsFunc(d.Fits, isJudge) || slices.ContainsFunc(classes.ForClaims.Fits, isJudge)
 }
 
-// Unlinked is the fault of a view whose kinds do not know yet what they need of each other,
-// nil if they do.
+// Unlinked is the fault of a view whose kinds do not know yet what they need of each other, nil if they do.
 func (d *Demand) Unlinked(classes *ClassKind) *Fault {
 	missesFit := slices.ContainsFunc(classes.ForClaims.Fits, func(f *rules.Fit) bool {
 		return !slices.ContainsFunc(d.LinkedFits, func(l rules.LinkedFit) bool { return l.Name == f.Name })
 	})
-	if !missesFit && classes.holds(d.LooksAtClass) && d.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
+	if !missesFit && classes.fields.Covers(d.LooksAtClass...) && d.LooksAt.Covers(classes.ForClaims.LooksAtClaim...) {
 		return nil
 	}
 	return Faultf(v1beta1.ReasonNotSynced,
@@ -459,8 +420,8 @@ func (d *Demand) serving(s *Classes, before *Offer, live bool) *Classes {
 	left := expression.Budget{Left: v1beta1.MaxExpressionCost}
 	serves := func(c *Class) bool {
 		switch {
-		case before != nil && before.knows(c):
-			return before.has(c)
+		case before != nil && has(before.All, c):
+			return has(before.Classes, c)
 		case !live:
 			return d.Serves(c)
 		}

@@ -172,21 +172,9 @@ func TestDefaultsOf(t *testing.T) {
 		namespaces v1beta1.ClassNamespaces
 		want       map[string][]string // by the namespace of the seat
 	}{
-		"SameAsClaim": {
-			"We should tell the seats apart",
-			v1beta1.ClassNamespaces{},
-			map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}},
-		},
-		"All": {
-			"We should find all in one seat",
-			v1beta1.ClassNamespaces{From: v1beta1.FromAll},
-			map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}},
-		},
-		"Names": {
-			"We should leave out what no claim is offered",
-			v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"other"}},
-			map[string][]string{"": {"Near/other/c", "Wide/a"}},
-		},
+		"SameAsClaim": {"We should tell the seats apart", v1beta1.ClassNamespaces{}, map[string][]string{"": {"Wide/a"}, "team": {"Near/team/a", "Near/team/b"}, "other": {"Near/other/c"}}},
+		"All":         {"We should find all in one seat", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, map[string][]string{"": {"Near/other/c", "Near/team/a", "Near/team/b", "Wide/a"}}},
+		"Names":       {"We should leave out what no claim is offered", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"other"}}, map[string][]string{"": {"Near/other/c", "Wide/a"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +192,7 @@ func TestDefaultsOf(t *testing.T) {
 	}
 }
 
-// The guard asks for up to 64 seats in one review. A dry run by an author of classes in
-// any namespace is enough for that.
+// The guard asks for up to 64 seats in one review. A dry run by an author of classes in any namespace is enough for that.
 func TestDefaultsOfOthersCostNothing(t *testing.T) {
 	kind := newKind("as.example.org", "Class")
 	kind.Namespaced = true
@@ -226,31 +213,6 @@ func TestDefaultsOfOthersCostNothing(t *testing.T) {
 			get := func() []*Class { return view.DefaultsOf(Seat{ClaimKind: view.demand.Name, Namespace: tc.namespace}) }
 			assert.Equal(t, tc.want, names(get()), tc.reason)
 			assert.Less(t, testing.AllocsPerRun(1, func() { get() }), 50.0, tc.reason)
-		})
-	}
-}
-
-func TestClassNamespaces(t *testing.T) {
-	cases := map[string]struct {
-		reason     string
-		namespaces v1beta1.ClassNamespaces
-		claim      string
-		want       []string
-		all        bool
-	}{
-		"Own":     {"We should name the claim's own namespace", v1beta1.ClassNamespaces{}, "team", []string{"team"}, false},
-		"OfNone":  {"We should name none for a claim without a namespace", v1beta1.ClassNamespaces{}, "", nil, false},
-		"All":     {"We should say that it is all of them", v1beta1.ClassNamespaces{From: v1beta1.FromAll}, "team", nil, true},
-		"Names":   {"We should name those that are named", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a", "b"}}, "team", []string{"a", "b"}, false},
-		"OfNames": {"We should name those that are named, for a claim without a namespace, too", v1beta1.ClassNamespaces{From: v1beta1.FromNames, Names: []v1beta1.NamespaceName{"a"}}, "", []string{"a"}, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			k := claimKind()
-			k.Spec.Classes.Namespaces = tc.namespaces
-			names, all := newDemand(k).ClassNamespaces(tc.claim)
-			assert.Equal(t, tc.want, names, tc.reason)
-			assert.Equal(t, tc.all, all, tc.reason)
 		})
 	}
 }

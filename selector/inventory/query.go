@@ -13,34 +13,36 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// query is a selector in a form that matches classes faster. It takes one pass over the
-// labels of a class and compares no texts, so the longest selector that is allowed
-// costs little more than a short one.
+// query is a selector in a form that matches classes faster. It takes one pass over the labels of a class and compares no texts, so the
+// longest selector that is allowed costs little more than a short one.
 type query struct {
 	// terms must all be met. Before matching, they must be resolved and sorted.
 	terms []term
-	// values of all terms.
-	values []queryValue
 	// nothing says that no class can match.
 	nothing bool
 }
 
 // term is a requirement of a selector.
 type term struct {
-	key hashed
-	// from and to delimit its values among those of the query, for in and notIn, none
-	// of them twice. A slice would move all values to the heap.
-	from, to int
-	asks     relation
-	number   int64 // of greater and less
-	// derived says that the key is none of a label: see derivation. Filters look at such
-	// terms again.
+	key    text
+	hash   uint64 // of the key
+	asks   relation
+	values []queryValue // of in and notIn, none of them twice
+	number int64        // of greater and less
+	// derived says that the key is none of a label: see derivation. Filters look at such terms again.
 	derived bool
 
 	// handle of the key, as the labels of classes have it.
 	handle unique.Handle[string]
 	// set of the values, if they are more than maxCompared.
 	set map[unique.Handle[label]]struct{}
+}
+
+// queryValue of a term, and the label and the classes that have it.
+type queryValue struct {
+	text    text
+	label   unique.Handle[label]
+	classes classSet
 }
 
 // relation that a term asks for, between its key, its values and a label.
@@ -58,40 +60,16 @@ const (
 // byPresence says that only classes with the key can meet the term.
 func (r relation) byPresence() bool { return r < notIn }
 
-// hashed is a text with its hash.
-type hashed struct {
-	text text
-	hash uint64
-}
-
-// queryValue of a term, and the label of the classes that have it.
-type queryValue struct {
-	hashed
-
-	label unique.Handle[label]
-}
-
 // maxCompared is how many values are compared one by one; more are looked up in a set.
 const maxCompared = 16
 
-func hash(s string) hashed { return hashed{text(s), text(s).Hash()} }
-
-// queryRoom has space for most queries, on the stack of the caller.
-type queryRoom struct {
-	terms  [4]term
-	values [4]queryValue
-}
-
-func newQuery(s labels.Selector, room *queryRoom) (q query) {
+func newQuery(s labels.Selector) (q query) {
 	requirements, selectable := s.Requirements()
 	q.nothing = !selectable
-	q.terms, q.values = room.terms[:0], room.values[:0]
-	if n := len(requirements); n > len(room.terms) {
-		q.terms, q.values = make([]term, 0, n), make([]queryValue, 0, n) // Mostly, each has one value.
-	}
+	q.terms = make([]term, 0, len(requirements))
 	for i := range requirements {
 		r := &requirements[i]
-		t := term{key: hash(r.Key())}
+		t := term{key: text(r.Key()), hash: text(r.Key()).Hash()}
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
 			t.asks = in
@@ -112,11 +90,9 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 		case in, notIn:
 			asked := r.ValuesUnsorted() // A copy, in which values may be repeated.
 			slices.Sort(asked)
-			t.from = len(q.values)
 			for _, v := range slices.Compact(asked) {
-				q.values = append(q.values, queryValue{hashed: hash(v)})
+				t.values = append(t.values, queryValue{text: text(v)})
 			}
-			t.to = len(q.values)
 		case greater, less:
 			var err error
 			if t.number, err = strconv.ParseInt(r.ValuesUnsorted()[0], 10, 64); err != nil {
@@ -133,120 +109,103 @@ func newQuery(s labels.Selector, room *queryRoom) (q query) {
 func (q *query) resolve() {
 	for i := range q.terms {
 		t := &q.terms[i]
-		t.handle = unique.Make(string(t.key.text))
-		values := q.valuesOf(t)
-		for j := range values {
-			v := &values[j]
-			v.label = newLabel(t.handle, string(v.text))
+		t.handle = unique.Make(string(t.key))
+		for j, v := range t.values {
+			t.values[j].label = newLabel(t.handle, string(v.text))
 		}
 	}
 	q.sort()
 }
 
-func (q *query) valuesOf(t *term) []queryValue { return q.values[t.from:t.to] }
-
-// resolveTerm by the classes that have its key, and count those with a label that it
-// asks for. It keeps only the values that classes have.
-func (q *query) resolveTerm(t *term, of *keyClasses) int {
+// resolve a term by the classes that have its key, and count those with a label that it asks for. It keeps the values that classes have.
+func (t *term) resolve(of *keyClasses) (count int) {
 	t.handle = of.key
 	if t.asks != in && t.asks != notIn {
 		return of.classes
 	}
-	count, kept := 0, t.from
-	for _, v := range q.valuesOf(t) {
-		if has, ok := of.byValue.Get(v.hash, v.text); ok {
-			v.label = has.label
-			q.values[kept] = v
-			kept++
+	kept := t.values[:0]
+	for _, v := range t.values {
+		if has, ok := of.byValue.Get(v.text); ok {
+			kept = append(kept, queryValue{v.text, has.label, has.classes})
 			count += has.classes.Len()
 		}
 	}
-	t.to = kept
+	t.values = kept
 	return count
 }
 
 // sort the resolved terms in the order of labels.
 func (q *query) sort() {
-	kept := 0
-	for i := range q.terms { // Filters look at the derived ones again.
-		if !q.terms[i].derived {
-			q.terms[kept] = q.terms[i]
-			kept++
-		}
-	}
-	q.terms = q.terms[:kept]
+	q.terms = slices.DeleteFunc(q.terms, func(t term) bool { return t.derived }) // Filters look at these again.
 	for i := range q.terms {
-		if t := &q.terms[i]; t.to-t.from > maxCompared {
-			t.set = make(map[unique.Handle[label]]struct{}, t.to-t.from)
-			for _, v := range q.valuesOf(t) {
+		if t := &q.terms[i]; len(t.values) > maxCompared {
+			t.set = make(map[unique.Handle[label]]struct{}, len(t.values))
+			for _, v := range t.values {
 				t.set[v.label] = struct{}{}
 			}
 		}
 	}
-	slices.SortFunc(q.terms, func(a, b term) int { return cmp.Compare(a.key.hash, b.key.hash) })
+	slices.SortFunc(q.terms, func(a, b term) int { return cmp.Compare(a.hash, b.hash) })
 }
 
 // matches reports whether a class with these labels meets all terms.
 func (q *query) matches(l Labels) bool {
 	for i := range q.terms {
 		t := &q.terms[i]
-		l = l.from(t.key.hash)
-		if !q.meets(t, l) {
+		l = l.from(t.hash)
+		if !t.isMet(l) {
 			return false
 		}
 	}
 	return true
 }
 
-// meets reports whether the labels meet the term. They begin with those of the hash of its
-// key, if there are any.
-func (q *query) meets(t *term, l Labels) bool {
+// isMet by labels, which begin with those of the hash of its key, if there are any.
+func (t *term) isMet(l Labels) bool {
 	for i := range l {
-		if l[i].hash != t.key.hash {
+		if l[i].hash != t.hash {
 			break
 		}
 		if l[i].key == t.handle {
-			return q.holds(t, l[i].label)
+			return t.holds(l[i].label)
 		}
 	}
 	return !t.asks.byPresence()
 }
 
 // holds reports whether a label with the term's key meets the term.
-func (q *query) holds(t *term, h unique.Handle[label]) bool {
+func (t *term) holds(h unique.Handle[label]) bool {
 	switch t.asks {
 	case exists:
 		return true
 	case absent:
 		return false
 	case in:
-		return q.has(t, h)
+		return t.has(h)
 	case notIn:
-		return !q.has(t, h)
+		return !t.has(h)
 	default:
 		n := h.Value().number
 		return n != noNumber && (t.asks == greater && n > t.number || t.asks == less && n < t.number)
 	}
 }
 
-func (q *query) has(t *term, h unique.Handle[label]) bool {
+func (t *term) has(h unique.Handle[label]) bool {
 	if t.set != nil {
 		_, has := t.set[h]
 		return has
 	}
-	values := q.valuesOf(t)
-	for i := range values {
-		if values[i].label == h {
+	for i := range t.values {
+		if t.values[i].label == h {
 			return true
 		}
 	}
 	return false
 }
 
-// Labels of a class, sorted by the hashes of their keys, so that a query finds its
-// keys in one pass over adjacent numbers: authors may give many classes many labels,
-// and to follow a pointer for each would take most of the time. A label that many
-// classes have is held once, because labels are most of what is held of a class.
+// Labels of a class, sorted by the hashes of their keys, so that a query finds its keys in one pass over adjacent numbers: authors may give
+// many classes many labels, and to follow a pointer for each would take most of the time. A label that many classes have is held once,
+// because labels are most of what is held of a class.
 type Labels []keyed
 
 // keyed is a label with its key, and the hash of the key.
@@ -317,8 +276,7 @@ func labelsFit(set map[string]string) bool {
 	return size <= v1beta1.MaxClassLabelBytes
 }
 
-// from returns the labels whose hash is at least this one. It looks for near ones step
-// by step, which the processor predicts well.
+// from returns the labels whose hash is at least this one. It looks for near ones step by step, which the processor predicts well.
 func (l Labels) from(hash uint64) Labels {
 	const near = 16
 	for i := range min(len(l), near) {

@@ -15,17 +15,14 @@ import (
 type Seat struct {
 	// ClaimKind is the name of the claim kind.
 	ClaimKind string
-	// Namespace of the claims and of the class, if claims are offered only the
-	// classes of their own namespace; otherwise empty.
+	// Namespace of the claims and of the class, if claims are offered only the classes of their own namespace; otherwise empty.
 	Namespace string
-	// Partition of the claims and of the class, where the ClaimKind has partitions; empty is
-	// that of the default for the others.
+	// Partition of the claims and of the class, where the ClaimKind has partitions; empty is that of the default for the others.
 	Partition string
 }
 
-// SeatOf a class that becomes default for claims of this kind. It is false if no
-// claim of this kind is offered the class, or the class cannot serve the kind. It fails if
-// the partition of the class cannot be determined, or whether it can serve the kind.
+// SeatOf a class that becomes default for claims of this kind. It is false if no claim of this kind is offered the class, or the class
+// cannot serve the kind. It fails if the partition of the class cannot be determined, or whether it can serve the kind.
 func (d *Demand) SeatOf(c *Class) (seat Seat, offered bool, err error) {
 	seat.ClaimKind = d.Name
 	if by, _, why := d.Unmet(c); by != nil {
@@ -57,8 +54,7 @@ func (d *Demand) PartitionFor(c *Class) (string, error) {
 	return partition, nil
 }
 
-// DefaultsBySeat are the classes marked default of each seat, sorted. They are offered to
-// claims, and are not being deleted.
+// DefaultsBySeat are the classes marked default of each seat, sorted. They are offered to claims, and are not being deleted.
 func (o *Offer) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
 	for _, s := range o.Classes {
@@ -106,8 +102,7 @@ func (o *Offer) EachDefaultOf(namespace, partition string, visit func(*Class)) {
 	})
 }
 
-// eachDefaultIn visits the default classes of the seats of a namespace, or of those that have
-// none.
+// eachDefaultIn visits the default classes of the seats of a namespace, or of those that have none.
 func (o *Offer) eachDefaultIn(namespace string, visit func(*Class)) {
 	visitKey := func(c *Class, _ struct{}) { visit(c) }
 	for _, s := range o.Classes {
@@ -125,8 +120,7 @@ func (o *Offer) eachDefaultIn(namespace string, visit func(*Class)) {
 	}
 }
 
-// In says in which namespace and partition a seat is, to follow the name of its claim
-// kind; it is empty for the seat of all.
+// In says in which namespace and partition a seat is, to follow the name of its claim kind; it is empty for the seat of all.
 func (s Seat) In() string {
 	var places []string
 	if s.Namespace != "" {

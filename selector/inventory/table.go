@@ -18,13 +18,11 @@ type tableKey interface {
 	Hash() uint64
 }
 
-// table is an immutable map, which readers use without a lock while a writer makes the next: chunks of
-// entries in the order of their hashes. A change copies one chunk and the list of chunks. The zero value is
-// empty.
+// table is an immutable map, which readers use without a lock while a writer makes the next: chunks of entries in the order of their
+// hashes. A change copies one chunk and the list of chunks. The zero value is empty.
 //
-// A hash array mapped trie (Bagwell 2001, "Ideal Hash Trees") needs twice the code. It makes a change of one
-// of 100,000 classes take a third (BenchmarkChange), and a list of them three times as long (BenchmarkNewView).
-// Claims find their classes as fast (BenchmarkWorst).
+// A hash array mapped trie (Bagwell 2001, "Ideal Hash Trees") needs twice the code. It makes a change of one of 100,000 classes take a
+// third (BenchmarkChange), and a list of them three times as long (BenchmarkNewView). Claims find their classes as fast (BenchmarkWorst).
 type table[K tableKey, V any] struct {
 	chunks *[]*[]entry[K, V] // A pointer, so that tables can be compared.
 	size   int
@@ -74,12 +72,12 @@ func split[K tableKey, V any](entries []entry[K, V]) (chunks []*[]entry[K, V]) {
 // Len counts the keys.
 func (t table[K, V]) Len() int { return t.size }
 
-// Get the value of a key whose hash is known.
-func (t table[K, V]) Get(hash uint64, k K) (value V, ok bool) {
+// Get the value of a key.
+func (t table[K, V]) Get(k K) (value V, ok bool) {
 	if t.size == 0 {
 		return value, false
 	}
-	c, i, ok := t.find(hash, k)
+	c, i, ok := t.find(k.Hash(), k)
 	if ok {
 		value = (*(*t.chunks)[c])[i].Value
 	}
@@ -190,8 +188,7 @@ func NewObjects(kind *rules.Kind, namespaced bool, objects map[types.NamespacedN
 // nameOf an object. The objects of a namespace share its name.
 func nameOf(namespace, name string) className { return className{unique.Make(namespace).Value(), name} }
 
-// With returns the objects with one of this name, which replaces the one that there is. It
-// returns o itself if nothing has changed.
+// With returns the objects with one of this name, which replaces the one that there is. It returns o itself if nothing has changed.
 func (o *Objects) With(namespace, name string, object *expression.Object) *Objects {
 	if old := o.Find(namespace, name); old != nil && old.Same(object) {
 		return o
@@ -212,8 +209,7 @@ func (o *Objects) Find(namespace, name string) *expression.Object {
 	if o == nil {
 		return nil
 	}
-	n := className{namespace, name}
-	found, _ := o.byName.Get(n.Hash(), n)
+	found, _ := o.byName.Get(className{namespace, name})
 	return found
 }
 

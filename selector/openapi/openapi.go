@@ -26,12 +26,10 @@ type Schema struct {
 	root json.RawMessage
 	// shared are the schemas that others refer to. A CRD's has none.
 	shared map[string]json.RawMessage
-	// structural is the schema of a CRD: what it does not have is pruned, but for
-	// ofEveryObject.
+	// structural is the schema of a CRD: what it does not have is pruned, but for ofEveryObject.
 	structural bool
-	// stored is the schema of another version, in which claims are stored as they are;
-	// nil if this is the one. converted says that a webhook converts them, so nobody can
-	// tell what is stored.
+	// stored is the schema of another version, in which claims are stored as they are; nil if this is the one. converted says that a
+	// webhook converts them, so nobody can tell what is stored.
 	stored    *Schema
 	converted bool
 
@@ -85,8 +83,7 @@ func OfCRD(crd []byte, version string) (*Schema, error) {
 	return s, nil
 }
 
-// OfDocument returns the schema of a kind from the API server's OpenAPI v3 document
-// for its group and version.
+// OfDocument returns the schema of a kind from the API server's OpenAPI v3 document for its group and version.
 func OfDocument(document []byte, kind schema.GroupVersionKind) (*Schema, error) {
 	var d struct {
 		Components struct {
@@ -226,8 +223,7 @@ func (s *Schema) child(n FieldSchema, name string) (FieldSchema, error) {
 	return FieldSchema{}, ErrMissing
 }
 
-// Found is what is known of the field at a path. If Err is set, UpTo is the path of the
-// field that is the matter.
+// Found is what is known of the field at a path. If Err is set, UpTo is the path of the field that is the matter.
 type Found struct {
 	Schema FieldSchema
 	UpTo   fields.Path
@@ -259,8 +255,7 @@ func (s *Schema) At(p fields.Path) Found {
 	return f
 }
 
-// Meant is the name of the field that may be meant by the last one of a path, which the schema does not have. It is empty if
-// none is alike.
+// Meant is the name of the field that may be meant by the last one of a path, which the schema does not have. It is empty if none is alike.
 func (s *Schema) Meant(p fields.Path) string {
 	last := len(p) - 1
 	return meant(p[last], maps.Keys(s.At(p[:last]).Schema.Properties))
@@ -281,8 +276,7 @@ func (s *Schema) prunes(p fields.Path) bool {
 	return errors.Is(s.At(p).Err, ErrMissing)
 }
 
-// Stores is the schema of the field at a path, with an error if a claim would be stored
-// without it.
+// Stores is the schema of the field at a path, with an error if a claim would be stored without it.
 func (s *Schema) Stores(p fields.Path) (f Found, pruned bool) {
 	f, pruned = s.At(p), s.prunes(p)
 	if pruned && !errors.Is(f.Err, ErrMissing) {
@@ -291,8 +285,7 @@ func (s *Schema) Stores(p fields.Path) (f Found, pruned bool) {
 	return f, pruned
 }
 
-// Requires says that the API server refuses an object at the parent of a path without the
-// field. One with a default is never absent.
+// Requires says that the API server refuses an object at the parent of a path without the field. One with a default is never absent.
 func (s *Schema) Requires(p fields.Path) bool {
 	return slices.Contains(s.At(p[:len(p)-1]).Schema.Required, p[len(p)-1]) && s.At(p).Schema.Default == nil
 }

@@ -15,8 +15,7 @@ type Fit struct {
 	Field      string
 	// looks is what it looks at in a class.
 	looks []fields.Path
-	// OfClass terms look at the class alone, and not at its status: a class for which one is
-	// false serves no claim.
+	// OfClass terms look at the class alone, and not at its status: a class for which one is false serves no claim.
 	OfClass []*expression.Expression
 	// OfClaim terms do not look at the class.
 	OfClaim []*expression.Expression

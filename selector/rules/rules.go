@@ -84,8 +84,7 @@ func (r *ForClaims) InvalidExpressions() []Invalid { return r.Invalid }
 // UsesRequest reports whether expressions see who asks.
 func (r *ForClaims) UsesRequest() bool { return r.usesRequest }
 
-// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that
-// name it look at in claims.
+// NewForClaims compiles the expressions of a ClaimKind, and notes what those of the ClassKinds that name it look at in claims.
 func NewForClaims(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ForClaims {
 	r := compile(k)
 	classKinds = slices.Clone(classKinds)
@@ -256,14 +255,12 @@ func FitLooks(fits []*Fit) (paths []fields.Path) {
 	return paths
 }
 
-// Serving are the ClassKinds that serve a ClaimKind, by name: what is read of its claims depends on
-// their expressions, too.
+// Serving are the ClassKinds that serve a ClaimKind, by name: what is read of its claims depends on their expressions, too.
 func Serving(k *v1beta1.ClaimKind, all []v1beta1.ClassKind) []*v1beta1.ClassKind {
 	return linked(all, func(c *v1beta1.ClassKind) bool { return c.Serves(k) })
 }
 
-// Served by a ClassKind are these ClaimKinds, by name: what is held of its classes depends on their
-// expressions, too.
+// Served by a ClassKind are these ClaimKinds, by name: what is held of its classes depends on their expressions, too.
 func Served(k *v1beta1.ClassKind, all []v1beta1.ClaimKind) []*v1beta1.ClaimKind {
 	return linked(all, k.Serves)
 }
@@ -292,4 +289,41 @@ func ServedNames(k *v1beta1.ClassKind, served []*v1beta1.ClaimKind) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// namespaces is the resource of what expressions see as namespace.
+const namespaces = "namespaces"
+
+// Key identifies a RelatedKind.
+type Key struct{ Resource, Version string }
+
+// String is RESOURCE, or RESOURCE/VERSION.
+func (k Key) String() string {
+	if k.Version == "" {
+		return k.Resource
+	}
+	return k.Resource + "/" + k.Version
+}
+
+// Kind is a resource whose objects claims name: the related ones of ClaimKinds, and Namespaces.
+type Kind struct {
+	// Name of the object in expressions; empty for Namespaces, and for the kind of several.
+	Name string
+	// Resource is <plural>.<group>, and Version empty for the one that the API server prefers.
+	Resource, Version string
+	// Fields that expressions look at.
+	Fields *expression.Fields
+}
+
+// Key identifies the kind.
+func (k *Kind) Key() Key { return Key{k.Resource, k.Version} }
+
+// MetadataOnly says that expressions look at nothing but metadata.
+func (k *Kind) MetadataOnly() bool {
+	return !slices.ContainsFunc(k.Fields.Paths(), func(p fields.Path) bool { return p[0] != "metadata" })
+}
+
+// Same reports whether the same fields of the same objects are looked at.
+func (k *Kind) Same(o *Kind) bool {
+	return k.Key() == o.Key() && slices.EqualFunc(k.Fields.Paths(), o.Fields.Paths(), slices.Equal)
 }

@@ -10,10 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Crafted returns 4096 names with the same XXH64 after a prefix, as anybody can make
-// them up. XXH64 reads 32 bytes at a time, eight into each of four sums. After a
-// prefix, a name has room for three pairs of 32 bytes: for each sum there are two ways to
-// write its sixteen bytes of a pair, so that the second undoes what the first changed.
+// Crafted returns 4096 names with the same XXH64 after a prefix, as anybody can make them up. XXH64 reads 32 bytes at a time, eight into
+// each of four sums. After a prefix, a name has room for three pairs of 32 bytes: for each sum there are two ways to write its sixteen
+// bytes of a pair, so that the second undoes what the first changed.
 func Crafted(t *testing.T, prefix string) []string {
 	t.Helper()
 	const stripe, prime1, prime2 = 32, 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F

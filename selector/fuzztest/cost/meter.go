@@ -26,8 +26,7 @@ const (
 	// many times as long. The worst inputs are measured again without.
 	instrumented = 3
 
-	// Directory is the environment variable with the directory for the costs. If it is
-	// empty, they are not written.
+	// Directory is the environment variable with the directory for the costs. If it is empty, they are not written.
 	Directory = "CLASSBIND_FUZZ_COSTS"
 )
 
@@ -78,8 +77,7 @@ type Meter struct {
 	ofCPU bool
 }
 
-// OfCPU returns the meter without a budget for allocations, for work that makes garbage in
-// proportion to its CPU, and holds none of it.
+// OfCPU returns the meter without a budget for allocations, for work that makes garbage in proportion to its CPU, and holds none of it.
 func (m *Meter) OfCPU() *Meter {
 	m.ofCPU = true
 	return m
@@ -96,8 +94,7 @@ func NewMeter(t testing.TB) *Meter {
 	return m
 }
 
-// Fuzzing reports whether the fuzzer is making up inputs: then large seeds would slow it
-// down.
+// Fuzzing reports whether the fuzzer is making up inputs: then large seeds would slow it down.
 func Fuzzing() bool {
 	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
 		if f := flag.Lookup(name); f != nil && f.Value.String() != "" && f.Value.String() != "false" {
@@ -107,9 +104,8 @@ func Fuzzing() bool {
 	return false
 }
 
-// Measure the work that an input makes, and fail the test if it takes more than the
-// budget of its length. Work that seems to be the most so far is repeated: the least
-// that it takes is its cost, whatever else the machine does.
+// Measure the work that an input makes, and fail the test if it takes more than the budget of its length. Work that seems to be the most so
+// far is repeated: the least that it takes is its cost, whatever else the machine does.
 func (m *Meter) Measure(t *testing.T, length int, work func(), input ...any) {
 	t.Helper()
 	if race {

@@ -28,8 +28,7 @@ type Selector struct {
 	MayBeRefused bool
 }
 
-// Of returns the selector of a claim, from the value of its selector field, decoded from
-// JSON, and its annotations.
+// Of returns the selector of a claim, from the value of its selector field, decoded from JSON, and its annotations.
 func Of(value any, annotations map[string]string) (Selector, error) {
 	text, annotated := annotations[v1beta1.ClassSelectorAnnotation]
 	switch {
