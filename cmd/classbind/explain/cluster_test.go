@@ -127,8 +127,7 @@ func condition(status, reason string) object {
 	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 }
 
-// newAPIServer serves two class kinds. Metadata is enough for the fast ones; the slow
-// ones have their weight in a field.
+// newAPIServer serves two class kinds. Metadata is enough for the fast ones; the slow ones have their weight in a field.
 func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1beta1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{

@@ -175,8 +175,7 @@ func TestExplainYAMLIsTheJSON(t *testing.T) {
 	assert.Equal(t, "Report", report.Kind)
 }
 
-// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD
-// because they are read from it.
+// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
 func TestDefaults(t *testing.T) {
 	for object, want := range map[string]string{
 		claimKind: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
@@ -188,7 +187,7 @@ func TestDefaults(t *testing.T) {
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
 	} {
-		found, err := readDocuments(strings.NewReader(object), "object", nil)
+		found, err := readDocuments([]byte(object), "object", nil)
 		require.NoError(t, err)
 		schemas, err := ownSchemas()
 		require.NoError(t, err)
@@ -221,11 +220,10 @@ func TestPercentage(t *testing.T) {
 // TestOddsThatDependOnMore has one class. The goldens of RoundRobin and LeastClaims have several.
 func TestOddsThatDependOnMore(t *testing.T) {
 	claims := documentsOf(t, goldClaim)
-	s, err := newSource(t.Context(), documentsOf(t, claimKind, classKind, goldClass), claims)
-	require.NoError(t, err)
-	s.claimKinds[0].Spec.Choice.Strategy = v1beta1.RoundRobin
-	r, err := newRegistrations(t.Context(), s, "classbind-system")
-	require.NoError(t, err)
+	r := newRegistrations("classbind-system")
+	require.NoError(t, r.addAll(t.Context(), documentsOf(t, claimKind, classKind, goldClass)))
+	r.claims = claims
+	r.claimKinds[0].Spec.Choice.Strategy = v1beta1.RoundRobin
 	items, err := (&options{fresh: func() uint64 { return 1 }}).answers(t.Context(), r, claims[0], "default")
 	require.NoError(t, err)
 	require.Len(t, items, 1)

@@ -21,8 +21,8 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// TestExplainAgreesOnExpressions compares explain with the server on 1,000 generated registrations with
-// expressions, their classes, related objects and claims.
+// TestExplainAgreesOnExpressions compares explain with the server on 1,000 generated registrations with expressions, their classes, related
+// objects and claims.
 func TestExplainAgreesOnExpressions(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 1000 {
@@ -66,19 +66,18 @@ func answeredAlike(t *testing.T, g *rand.Rand, registered, related []string, d d
 	t.Helper()
 	what := func() string { return strings.Join(append(registered, encode(t, d.Object)), "\n") }
 	objects := documentsOf(t, registered...)
-	s, err := newSource(t.Context(), append(objects, documentsOf(t, related...)...), []document{d})
-	require.NoError(t, err, what())
-	k := &s.claimKinds[0]
+	r := newRegistrations("classbind-system")
+	require.NoError(t, r.addAll(t.Context(), append(objects, documentsOf(t, related...)...)), what())
+	r.claims = []document{d}
+	k := &r.claimKinds[0]
 	k.Spec.Choice.Seed = cmp.Or(seed, k.Spec.Choice.Seed) // The CRD would not let through each.
-	r, err := newRegistrations(t.Context(), s, "classbind-system")
-	require.NoError(t, err)
 	r.settings.request = map[string]any{"userInfo": map[string]any{"username": "jane", "groups": []any{"red", "green"}}}
 	o := &options{fresh: func() uint64 { return 7 }}
 	items, err := o.answers(t.Context(), r, d, "default")
 	require.NoError(t, err, what())
 	require.Len(t, items, 1)
 
-	compiled := selector.NewClaimKind(k, rules.Serving(k, s.classKinds)...)
+	compiled := selector.NewClaimKind(k, rules.Serving(k, r.classKinds)...)
 	inv := selector.NewInventory()
 	inv.Open()
 	inv.SetClaimKind(compiled)
@@ -97,11 +96,11 @@ func answeredAlike(t *testing.T, g *rand.Rand, registered, related []string, d d
 		}
 		inv.SetRelated(inventory.NewObjects(kind, kind.Resource == "plans.example.org", objects))
 	}
-	for n := range s.classKinds {
-		ck := &s.classKinds[n]
+	for n := range r.classKinds {
+		ck := &r.classKinds[n]
 		kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[ck.Name]
 		gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
-		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, s.claimKinds)...)
+		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, r.claimKinds)...)
 		if compiled.Fault != nil {
 			continue
 		}
@@ -131,7 +130,7 @@ func objectsOf(t *testing.T, k *selector.ClaimKind, related []document) map[rule
 	for _, kind := range k.RelatedKinds() {
 		all[kind.Key()] = map[types.NamespacedName]*expression.Object{}
 		for _, d := range related {
-			if isPlural(strings.Split(kind.Resource, ".")[0], d.GetKind()) {
+			if isOf(kind.Resource, d.GroupVersionKind()) {
 				if kind.Resource == "namespaces" {
 					d.SetLabels(map[string]string{"kubernetes.io/metadata.name": d.GetName(), "tenant": d.GetLabels()["tenant"]})
 				}

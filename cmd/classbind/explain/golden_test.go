@@ -47,8 +47,8 @@ func execute(t *testing.T, c *cobra.Command, in string, args ...string) result {
 	return r
 }
 
-// TestGolden runs a case for each folder of testdata, which has a claim, classes, the
-// expected output and, in args.txt, arguments if it needs more. All cases share the registrations.
+// TestGolden runs a case for each folder of testdata, which has a claim, classes, the expected output and, in args.txt, arguments if it
+// needs more. All cases share the registrations.
 func TestGolden(t *testing.T) {
 	folders, err := filepath.Glob("testdata/*/claim.yaml")
 	require.NoError(t, err)

@@ -14,12 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile clears the screen, begins a line that a CI system takes for a command, and turns
-// around what follows.
+// hostile clears the screen, begins a line that a CI system takes for a command, and turns around what follows.
 const hostile = "\x1b[2J\r\n::error::pwned\u009b1m\u202e\u200b\u2028"
 
-// spoil makes every string of an object hostile, except those that say what it is, by one way to
-// its value after the other.
+// spoil makes every string of an object hostile, except those that say what it is, by one way to its value after the other.
 func spoil(value any, spoiled func(any), replace func(any)) {
 	switch v := value.(type) {
 	case string:

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/deploy/kinds"
@@ -100,24 +100,20 @@ type Finding struct {
 type linter struct {
 	*registrations
 	findings []Finding
-	// documents of the same kind and name are in several namespaces.
-	documents map[kindAndName][]*document
+	// documents by their id without the namespace: of the same kind and name are several, in different namespaces.
+	documents map[string][]*document
 	classes   map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
-	served    map[string]bool                 // classes that a claim can get
-}
-
-// kindAndName of an object.
-type kindAndName struct {
-	schema.GroupKind
-	name string
+	served    sets.Set[string]                // ids of classes that a claim can get
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
-func lint(ctx context.Context, objects []document) ([]Finding, error) {
-	l := &linter{documents: map[kindAndName][]*document{}, classes: map[string][]*inventory.Classes{}, served: map[string]bool{}}
-	s := &source{namespace: metav1.NamespaceDefault, crds: map[string]CRD{}}
-	for i := range objects {
-		d := &objects[i]
+func lint(ctx context.Context, all []document) ([]Finding, error) {
+	l := &linter{
+		registrations: newRegistrations(""), documents: map[string][]*document{}, classes: map[string][]*inventory.Classes{},
+		served: sets.New[string](),
+	}
+	for i := range all {
+		d := &all[i]
 		kind := d.GroupVersionKind().GroupKind()
 		isOurs := kind.Group == v1beta1.GroupVersion.Group
 		if d.GetName() == "" { // Such as a kustomization.
@@ -126,24 +122,18 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 			}
 			continue
 		}
-		key := kindAndName{kind, d.GetName()}
+		key := id(kind, "", d.GetName())
 		same := slices.IndexFunc(l.documents[key], func(o *document) bool { return isOurs || o.GetNamespace() == d.GetNamespace() })
 		if same >= 0 {
 			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", l.documents[key][same].where)
 			continue
 		}
 		l.documents[key] = append(l.documents[key], d)
-		claimKinds, classKinds := len(s.claimKinds), len(s.classKinds)
-		if _, err := s.add(ctx, d); err != nil {
+		if _, err := l.add(ctx, d); err != nil {
 			l.refused(d, err)
-			s.claimKinds, s.classKinds = s.claimKinds[:claimKinds], s.classKinds[:classKinds]
 			continue
 		}
-		s.objects = append(s.objects, *d)
-	}
-	var err error
-	if l.registrations, err = newRegistrations(ctx, s, ""); err != nil {
-		return nil, err
+		l.objects = append(l.objects, *d)
 	}
 	for i := range l.claimKinds {
 		if err := l.claimKind(ctx, &l.claimKinds[i]); err != nil {
@@ -155,8 +145,8 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 			return nil, err
 		}
 	}
-	l.marks(ctx, objects)
-	if err := l.outdated(objects); err != nil {
+	l.marks(ctx, all)
+	if err := l.outdated(all); err != nil {
 		return nil, fmt.Errorf("cannot read the presets: %w", err)
 	}
 	slices.SortFunc(l.findings, func(a, b Finding) int {
@@ -193,9 +183,10 @@ func (l *linter) refused(d *document, err error) {
 
 // outdated finds copies of presets that are not those of this command. A copy may have another name.
 func (l *linter) outdated(objects []document) error {
+	const key = v1beta1.PresetAnnotation
 	for i := range objects {
 		d := &objects[i]
-		mark := d.GetAnnotations()[v1beta1.PresetAnnotation]
+		mark := d.GetAnnotations()[key]
 		if mark == "" {
 			continue
 		}
@@ -203,8 +194,7 @@ func (l *linter) outdated(objects []document) error {
 		if err != nil {
 			return err
 		}
-		if preset, _, _ := strings.Cut(mark, "@"); !marks[mark] {
-			const key = v1beta1.PresetAnnotation
+		if preset, _, _ := strings.Cut(mark, "@"); !marks.Has(mark) {
 			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
 				"take over what changed, with the annotation %[2]s", preset, key)
 		}
@@ -213,20 +203,20 @@ func (l *linter) outdated(objects []document) error {
 }
 
 // presetMarks are the marks of all objects of this command's presets.
-var presetMarks = sync.OnceValues(func() (map[string]bool, error) {
+var presetMarks = sync.OnceValues(func() (sets.Set[string], error) {
 	files, err := fs.Glob(kinds.Files, "*/*.yaml")
-	marks := map[string]bool{}
+	marks := sets.New[string]()
 	for _, file := range files {
-		var text []byte
-		var objects []document
-		if text, err = kinds.Files.ReadFile(file); err == nil {
+		var objects Manifests
+		text, err := kinds.Files.ReadFile(file)
+		if err == nil {
 			objects, err = parse(text, file)
 		}
 		if err != nil {
-			break
+			return nil, err
 		}
 		for _, d := range objects {
-			marks[d.GetAnnotations()[v1beta1.PresetAnnotation]] = true
+			marks.Insert(d.GetAnnotations()[v1beta1.PresetAnnotation])
 		}
 	}
 	return marks, err
@@ -247,14 +237,13 @@ func (d *document) lineOf(field string) int {
 
 // registration of files by its kind and name, nil if there is none.
 func (l *linter) registration(kind, name string) *document {
-	for _, d := range l.documents[kindAndName{v1beta1.GroupVersion.WithKind(kind).GroupKind(), name}] {
+	for _, d := range l.documents[id(kindOf(kind), "", name)] {
 		return d // There is one: it has no namespace.
 	}
 	return nil
 }
 
-// resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be
-// installed.
+// resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be installed.
 func (l *linter) resolved(ctx context.Context, d *document, name, version string) (found resource, ok bool) {
 	found, err := l.resolve(ctx, name, version)
 	if err != nil {
@@ -298,11 +287,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	if fault := selector.ConflictOf(k, l.claimKinds); fault != nil {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
-	for _, e := range v.invalid {
-		kind, name, _ := strings.Cut(e.Registration, "/")
-		of := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
-		l.find(v1beta1.ReasonInvalidExpression, of, e.Field, "%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
-	}
+	l.invalid(v)
 	if reason, text := v.PathsProblem(l.comparePaths(ctx, v.Kind, &view{})); reason != "" {
 		l.find(reason, d, "spec", "%s", text)
 	}
@@ -320,20 +305,23 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		l.classes[classes.Kind.Name] = append(l.classes[classes.Kind.Name], classes)
 	}
 	for _, classes := range v.Classes {
-		classes.Each(func(c *inventory.Class) { l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] = true })
+		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
 	}
 	return nil
 }
 
+// invalid finds the expressions of a view that are.
+func (l *linter) invalid(v *view) {
+	for _, e := range v.invalid {
+		kind, name, _ := strings.Cut(e.Registration, "/")
+		d := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
+		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
+	}
+}
+
 // unregistered finds names of kinds that no file registers.
 func (l *linter) unregistered(d *document, field, kind string, names []string) {
-	all := make([]string, 0, len(l.claimKinds)+len(l.classKinds))
-	for i := range l.claimKinds {
-		all = append(all, l.claimKinds[i].Name)
-	}
-	for i := range l.classKinds {
-		all = append(all, l.classKinds[i].Name)
-	}
+	all := append(namesOf(l.claimKinds), namesOf(l.classKinds)...)
 	for _, name := range names {
 		if l.registration(kind, name) == nil {
 			l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
@@ -346,7 +334,7 @@ func (l *linter) unregistered(d *document, field, kind string, names []string) {
 
 // class of a file. Its namespace may not be written there, or be written where its kind has none.
 func (l *linter) class(c *inventory.Class) *document {
-	all := l.documents[kindAndName{c.Kind.GroupVersionKind.GroupKind(), c.Name}]
+	all := l.documents[id(c.Kind.GroupVersionKind.GroupKind(), "", c.Name)]
 	for _, namespace := range []string{c.Namespace, ""} {
 		if i := slices.IndexFunc(all, func(d *document) bool { return d.GetNamespace() == namespace }); i >= 0 {
 			return all[i]
@@ -367,12 +355,12 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	for _, e := range rules.InvalidOfClasses(k) {
-		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Err.Line, e.Err.Column, e.Err.Text)
-	}
+	v := &view{}
+	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
+	l.invalid(v)
 	all := l.classes[k.Name]
 	if len(all) == 0 { // The files have no ClaimKind that it serves.
-		classes, err := l.offered(ctx, k, &view{})
+		classes, err := l.offered(ctx, k, v)
 		if classes == nil || err != nil {
 			return err
 		}
@@ -397,7 +385,7 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 			}
 		}
 		classes.Each(func(c *inventory.Class) {
-			if len(l.classes[k.Name]) > 0 && !l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] {
+			if len(l.classes[k.Name]) > 0 && !l.served.Has(c.Kind.Name+c.String()) {
 				l.find(ruleUnserved, l.class(c), "", "no claim can get it: it does not fit the claims of any ClaimKind")
 			}
 		})
@@ -415,22 +403,18 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 	}
 	for i := range objects {
 		d := &objects[i]
-		kind := classKinds[d.GroupVersionKind().GroupKind()]
-		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool {
-			return isOf(k.Name, d.GroupVersionKind())
-		}) {
+		gvk := d.GroupVersionKind()
+		kind := classKinds[gvk.GroupKind()]
+		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, gvk) }) {
 			l.find(ruleRefused, d, "metadata", noName)
 		}
 		for _, key := range []string{
 			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,
 		} {
-			if _, has := d.GetAnnotations()[key]; !has {
-				continue
-			}
-			switch {
-			case kind == nil && len(l.classKinds) > 0:
+			switch _, has := d.GetAnnotations()[key]; {
+			case has && kind == nil && len(l.classKinds) > 0:
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
-			case kind != nil && !reads(kind, key):
+			case has && kind != nil && !reads(kind, key):
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)
 			}
 		}

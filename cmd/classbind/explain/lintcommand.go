@@ -123,7 +123,7 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 		_, err := io.WriteString(out, text.String())
 		return err
 	}
-	objects, err := (&options{classes: o.files}).objects(in, progress)
+	objects, err := ReadManifests(in, progress, o.files)
 	if err != nil {
 		return err
 	}

@@ -118,8 +118,7 @@ type fixed struct {
 	fixes    []Finding
 }
 
-// newFixed applies the fixes of some files, and checks again. It is nil if a fix does not mend what it is for, or something else
-// is found.
+// newFixed applies the fixes of some files, and checks again. It is nil if a fix does not mend what it is for, or something else is found.
 func newFixed(ctx context.Context, objects []document, findings []Finding, files []string) (*fixed, error) {
 	r := &fixed{texts: map[string][]byte{}, objects: objects}
 	for _, file := range files {

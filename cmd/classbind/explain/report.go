@@ -10,12 +10,10 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Version is the version of reports. New fields keep it; any other change needs a new
-// version.
+// Version is the version of reports. New fields keep it; any other change needs a new version.
 const Version = "explain.classbind.io/v1beta1"
 
 // Report is what "classbind explain" prints with -o json or yaml.
@@ -68,8 +66,7 @@ type Item struct {
 	Strategy      v1beta1.Strategy      `json:"strategy,omitempty"`
 	Seed          v1beta1.Seed          `json:"seed,omitempty"`
 	WhenUnmatched v1beta1.WhenUnmatched `json:"whenUnmatched,omitempty"`
-	// OddsDependOn names what the draw depends on and explain does not know. The
-	// candidates have no odds then.
+	// OddsDependOn names what the draw depends on and explain does not know. The candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
 	// Explanation has what expressions say of the claim, and the classes.
@@ -144,11 +141,12 @@ const malformedClaim = "MalformedClaim"
 
 func (i *Item) leftAlone(reason, why string) *Item { return i.end(LeftAlone, reason, why) }
 
-func (i *Item) malformed(errs field.ErrorList) *Item {
-	for _, err := range errs {
-		i.Errors = append(i.Errors, newFieldError(err))
+func (i *Item) malformed(problems field.ErrorList) {
+	var errs []FieldError
+	for _, err := range problems {
+		errs = append(errs, newFieldError(err))
 	}
-	return i.end(Malformed, malformedClaim, joined(i.Errors))
+	i.mistaken(malformedClaim, errs...)
 }
 
 func (i *Item) note(format string, args ...any) {
@@ -171,10 +169,6 @@ func (i *Item) addDecision() {
 	for n := range i.Candidates {
 		i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
 	}
-}
-
-func newInvalidExpression(registration string, e rules.Invalid) InvalidExpression {
-	return InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()}
 }
 
 // exit returns an error unless every claim is bound or left alone, by all of its ClaimKinds.

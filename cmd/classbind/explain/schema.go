@@ -59,8 +59,8 @@ func newObjectSchema(root *apiextensionsv1.JSONSchemaProps) (*objectSchema, erro
 	return &objectSchema{fields: fields, values: values}, err
 }
 
-// schemaOfCRD returns the schema of a version. It is nil where the CRD has none, or preserves unknown
-// fields as CRDs did before they had to be structural.
+// schemaOfCRD returns the schema of a version. It is nil where the CRD has none, or preserves unknown fields as CRDs did before they had to
+// be structural.
 func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := json.Unmarshal(text, crd); err != nil {
@@ -81,8 +81,8 @@ func schemaOfCRD(text []byte, version string) (*objectSchema, error) {
 	return nil, nil
 }
 
-// schemaOfOpenAPI returns the schema of a kind from an OpenAPI v3 document. That of a CRD is there as the
-// CRD has it, but refers to the schema of metadata.
+// schemaOfOpenAPI returns the schema of a kind from an OpenAPI v3 document. That of a CRD is there as the CRD has it, but refers to the
+// schema of metadata.
 func schemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*objectSchema, error) {
 	paths, err := openapi.OfDocument(document, kind)
 	if err != nil {
@@ -103,8 +103,8 @@ func schemaOfOpenAPI(document []byte, kind schema.GroupVersionKind) (*objectSche
 	return s, nil
 }
 
-// decode an object as the API server does before admission: fill in its defaults, and drop the fields that the schema does not
-// have. It returns these, and what cannot be read of the metadata, at most MaxErrors.
+// decode an object as the API server does before admission: fill in its defaults, and drop the fields that the schema does not have. It
+// returns these, and what cannot be read of the metadata, at most MaxErrors.
 func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 	unknown := pruning.PruneWithOptions(object, s.fields, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	err, ofMetadata := objectmeta.CoerceWithOptions(nil, object, s.fields, true, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
@@ -126,8 +126,8 @@ func (s *objectSchema) decode(object map[string]any) (errs []FieldError) {
 // index of a list, in a path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// noSuchField names the field that may be meant instead of one that the schema does not have, and returns its name if no other
-// can be. Below a key of a map that has a dot, it finds none.
+// noSuchField names the field that may be meant instead of one that the schema does not have, and returns its name if no other can be.
+// Below a key of a map that has a dot, it finds none.
 func (s *objectSchema) noSuchField(path string) (message, only string) {
 	p := fields.Path(strings.Split(index.ReplaceAllString(path, "."+fields.Element), "."))
 	parent, name := p[:len(p)-1], p[len(p)-1]
@@ -150,4 +150,72 @@ func (s *objectSchema) validate(ctx context.Context, object map[string]any) fiel
 	}
 	errs, _ := s.rules.Validate(ctx, nil, s.fields, object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
+}
+
+// fieldUnknown is the reason for which the API server does not store a field.
+const fieldUnknown = "FieldUnknown"
+
+// check a claim of a file before it is decided on, and fill in its defaults. It is Malformed if its version is not served, or if the API
+// server would drop a field: with a typing error in its selector, it would get the default class.
+func (i *Item) check(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, object map[string]any) {
+	s, err := r.schemaOf(ctx, d.GroupVersionKind())
+	if notServed(err) {
+		message := fmt.Sprintf("%v: set apiVersion to %s", err, r.resources[k.Name].GroupVersion())
+		i.mistaken("UnknownVersion", FieldError{Field: "apiVersion", Reason: "VersionUnknown", Message: message})
+		return
+	}
+	if err != nil {
+		i.note("the fields of the claim are not checked against the schema: %v", err)
+	}
+	var errs []FieldError
+	paths := [][]string{k.Spec.Selector.AnnotationPlace().Names()}
+	if s != nil && s.fields != nil {
+		errs = s.decode(object)
+	} else { // Only the fields are known that the ClaimKind reads.
+		paths = append(paths, k.Spec.Selector.Path.Names(), k.Spec.Reference.Names())
+	}
+	for _, path := range paths {
+		if e := nearPath(object, path); e != nil && !slices.Contains(errs, *e) {
+			errs = append(errs, *e)
+		}
+	}
+	if len(errs) > 0 {
+		i.mistaken("UnknownField", errs...)
+	}
+}
+
+// nearPath returns an error if an object has no field at a path, but one whose name has one typing error.
+func nearPath(object map[string]any, path []string) *FieldError {
+	for n, name := range path {
+		if child, ok := object[name]; ok {
+			object, _ = child.(map[string]any)
+			continue
+		}
+		other := near.Name(name, maps.Keys(object))
+		if other == "" || near.Typos(name, other) > 1 {
+			break
+		}
+		return &FieldError{
+			Field: strings.Join(append(slices.Clone(path[:n]), other), "."), Reason: fieldUnknown,
+			Message: fmt.Sprintf("did you mean %s?", strings.Join(path[:n+1], ".")),
+		}
+	}
+	return nil
+}
+
+// mistaken is the end of a claim that the API server would not store as it is.
+func (i *Item) mistaken(reason string, errs ...FieldError) *Item {
+	i.Errors = errs
+	return i.end(Malformed, reason, joined(errs))
+}
+
+func joined(errs []FieldError) string {
+	texts := make([]string, len(errs))
+	for n, e := range errs {
+		texts[n] = e.Message
+		if e.Field != "" {
+			texts[n] = e.Field + ": " + e.Message
+		}
+	}
+	return strings.Join(texts, "; ")
 }

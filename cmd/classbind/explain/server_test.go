@@ -28,9 +28,8 @@ import (
 	"github.com/classbind/classbind/webhook"
 )
 
-// TestExplainAgreesWithTheServer compares explain with the server on 1,000 generated
-// claims and classes, from the object of a claim to the reference that is patched
-// into it, or the answer that its author gets.
+// TestExplainAgreesWithTheServer compares explain with the server on 1,000 generated claims and classes, from the object of a claim to the
+// reference that is patched into it, or the answer that its author gets.
 func TestExplainAgreesWithTheServer(t *testing.T) {
 	outcomes := map[Outcome]int{}
 	for i := range 1000 {
