@@ -97,16 +97,35 @@ func class(kind, name, tier string) object {
 	return object{"apiVersion": "example.org/v1", "kind": kind, "metadata": object{"name": name, "labels": object{"tier": tier}}, "spec": object{"weight": 3}}
 }
 
-func claimKindSpec() object {
-	return object{
-		"reference": object{"path": ".spec.classRef", "form": "ObjectReference"}, "selector": object{"path": ".spec.classSelector"},
-		"claims": object{"skipIfSet": []object{{"path": ".spec.resourceRef"}}, "namespaceSelector": object{}}, "classes": object{}, "choice": object{"strategy": "WeightedRandom", "seed": "Claim"},
-		"whenUnmatched": "Admit", "admission": object{"failurePolicy": "Fail"},
+// claimKinds has one, with this in its spec.
+func claimKinds(spec string, status object) object {
+	usual, change := object{}, object{}
+	_ = json.Unmarshal([]byte(`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"}, "claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
+		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"failurePolicy": "Fail"}}`), &usual)
+	if err := json.Unmarshal([]byte(cmp.Or(spec, "{}")), &change); err != nil {
+		panic(err)
 	}
+	return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", merged(usual, change), status))
+}
+
+// serve an API, to which the file config leads, beside other files. It returns the address.
+func serve(t *testing.T, api http.Handler, files map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	files["config"] = kubeconfig(server.URL)
+	t.Chdir(write(t, files))
+	return server.URL
 }
 
 func classKindSpec(weight object) object {
 	return object{"claimKinds": []object{{"name": "databases.example.org"}}, "default": object{"annotation": "default"}, "weight": weight}
+}
+
+// minimalCRD says the least.
+func minimalCRD(name, kind, scope string) string {
+	_, group, _ := strings.Cut(name, ".")
+	return fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": %q}, "spec": {"group": %q, "scope": %q, "names": {"kind": %q}, "versions": [{"name": "v1", "served": true}]}}`, name, group, scope, kind)
 }
 
 // ledger of a class, as classbind writes it.
@@ -131,15 +150,15 @@ func condition(status, reason string) object {
 func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1beta1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{
-		"/api":                                  object{"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":                               resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
-		"/apis":                                 groups,
-		"/apis/classbind.io":                    group("classbind.io", "v1beta1"),
-		"/apis/example.org":                     group("example.org", "v1", "v1beta1"),
-		"/apis/example.org/v1":                  resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
-		"/apis/classbind.io/v1beta1":            resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
-		"/apis/classbind.io/v1beta1/claimkinds": list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", claimKindSpec(), object{})),
-		"/apis/classbind.io/v1beta1/classkinds": list("classbind.io/v1beta1", "ClassKindList",
+		"/api":                       object{"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1":                    resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
+		"/apis":                      groups,
+		"/apis/classbind.io":         group("classbind.io", "v1beta1"),
+		"/apis/example.org":          group("example.org", "v1", "v1beta1"),
+		"/apis/example.org/v1":       resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
+		"/apis/classbind.io/v1beta1": resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
+		claimKindsPath:               claimKinds("", object{}),
+		classKindsPath: list("classbind.io/v1beta1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
 		"/openapi/v3/apis/example.org/v1": published(databaseSchema),
@@ -160,23 +179,21 @@ func TestExplainCluster(t *testing.T) {
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{}),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), slow))
 	}
-	claimKinds := func(change func(spec object), status object) object {
-		spec := claimKindSpec()
-		change(spec)
-		return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
-	}
 	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 	const fastAlone = "* FastClass/a   1        100%\n"
-	relating := func(a map[string]any) {
-		a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
-			spec["classes"].(object)["related"] = []object{{"name": "plan", "resource": "plans.example.org", "nameExpression": "'standard'"}}
-			spec["classes"].(object)["fits"] = []object{{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}}
-		}, object{})
-		a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
-			served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get", "list", "watch"))
+	const planPath = "/apis/example.org/v1/namespaces/team/plans/standard"
+	plan := object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
+	fast, slow := served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")
+	serving := func(all ...object) object {
+		return resources("example.org/v1", append(all, served("databases", "Database", true, "create"))...)
 	}
-	relatedIn := func(a map[string]any) object {
-		return a[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["classes"].(object)["related"].([]object)[0]
+	relatingTo := func(related string) object {
+		return claimKinds(`{"classes": {"related": [{"name": "plan", "resource": "plans.example.org", `+related+`}],
+			"fits": [{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}]}}`, object{})
+	}
+	relating := func(a map[string]any) {
+		a[claimKindsPath] = relatingTo(`"nameExpression": "'standard'"`)
+		a["/apis/example.org/v1"] = serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch"))
 	}
 	const ledgersPath = "/apis/classbind.io/v1beta1/namespaces/classbind-system/ledgers"
 	enforced := func(a map[string]any) {
@@ -189,9 +206,11 @@ func TestExplainCluster(t *testing.T) {
 		a["/apis/classbind.io/v1beta1"] = resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"),
 			served("classkinds", "ClassKind", false, "list"), served("ledgers", "Ledger", true, "list"))
 	}
-	selecting := claimKinds(func(spec object) {
-		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
-	}, object{})
+	const namespacePath = "/api/v1/namespaces/team"
+	team := func(labels object) object {
+		return object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": labels, "annotations": object{"tier": "gold"}}}
+	}
+	selecting := claimKinds(`{"claims": {"namespaceSelector": {"matchLabels": {"bind": "yes"}}}}`, object{})
 	for name, tc := range map[string]struct {
 		reason string
 		change func(answers map[string]any)
@@ -230,17 +249,17 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"NotInstalled": {
 			reason:  "We should leave out a kind that is not installed, and say so.",
-			answers: object{"/apis/example.org/v1": resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"))},
+			answers: object{"/apis/example.org/v1": serving(fast)},
 			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"},
 		},
 		"NotListable": {
 			reason:  "We should leave out a kind that nobody can watch, and say so.",
-			answers: object{"/apis/example.org/v1": resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list"))},
+			answers: object{"/apis/example.org/v1": serving(fast, served("slowclasses", "SlowClass", false, "list"))},
 			want:    []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`},
 		},
 		"ClaimKindNotReady": {
 			reason:  "We should say that classbind does not bind such claims now.",
-			answers: object{claimKindsPath: claimKinds(func(object) {}, condition("False", "NotSynced"))},
+			answers: object{claimKindsPath: claimKinds("", condition("False", "NotSynced"))},
 			want:    []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
 		},
 		"Full": {
@@ -269,20 +288,14 @@ func TestExplainCluster(t *testing.T) {
 			change: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"},
 		},
 		"NamespaceSelected": {
-			reason: "We should read the labels of the namespace if the claim kind selects by them.",
-			answers: object{
-				claimKindsPath:            selecting,
-				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}},
-			},
-			want: []string{"Database team/mine: bound to "},
+			reason:  "We should read the labels of the namespace if the claim kind selects by them.",
+			answers: object{claimKindsPath: selecting, namespacePath: team(object{"bind": "yes"})},
+			want:    []string{"Database team/mine: bound to "},
 		},
 		"NamespaceNotSelected": {
-			reason: "We should leave alone the claims of a namespace that is not selected.",
-			answers: object{
-				claimKindsPath:            selecting,
-				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}},
-			},
-			want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
+			reason:  "We should leave alone the claims of a namespace that is not selected.",
+			answers: object{claimKindsPath: selecting, namespacePath: team(nil)},
+			want:    []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
 		},
 		"NamespaceForbidden": {
 			reason:  "We should not guess whether a namespace is selected.",
@@ -296,13 +309,10 @@ func TestExplainCluster(t *testing.T) {
 			want:    []string{"Database team/mine: bound to "},
 		},
 		"NamespaceUnsettled": {
-			reason: "We should decide on nothing without an answer.",
-			args:   []string{"--set", "namespace.labels.bind=yes"},
-			answers: object{
-				claimKindsPath:            selecting,
-				"/api/v1/namespaces/team": http.StatusServiceUnavailable,
-			},
-			status: exit.Failed, want: []string{`cannot read the namespace "team"`},
+			reason:  "We should decide on nothing without an answer.",
+			args:    []string{"--set", "namespace.labels.bind=yes"},
+			answers: object{claimKindsPath: selecting, namespacePath: http.StatusServiceUnavailable},
+			status:  exit.Failed, want: []string{`cannot read the namespace "team"`},
 		},
 		"Forbidden": {
 			reason:  "We should not decide on part of the classes.",
@@ -400,7 +410,7 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should ask which of two kinds of one name is meant.",
 			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exit.Failed,
 			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.new.org"}, "spec": {}}`,
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.new.org"}, "spec": {"group": "new.org", "scope": "Namespaced", "names": {"kind": "Database"}, "versions": [{"name": "v1", "served": true}]}}`),
+				minimalCRD("databases.new.org", "Database", "Namespaced")),
 			want: []string{`"Database" may be any of databases.example.org, databases.new.org: name one of them`},
 		},
 		"StoredNowhere": {
@@ -420,7 +430,7 @@ func TestExplainCluster(t *testing.T) {
 			args:   []string{"--with", "new.yaml"},
 			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"strategy": "HighestWeight"}}}`,
 				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": [{"name": "databases.example.org"}]}}`,
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "newclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "NewClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+				minimalCRD("newclasses.example.org", "NewClass", "Cluster"),
 				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": {"resourceclass.crossplane.io/weight": "7"}}}`),
 			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
 		},
@@ -428,15 +438,13 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should go by the names of class kinds, of the files and of the cluster, and not by when they were created.",
 			args:   []string{"--with", "new.yaml"},
 			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
-					spec["reference"] = object{"path": ".spec.classRef", "form": "LocalObjectReference"}
-				}, object{})
+				a[claimKindsPath] = claimKinds(`{"reference": {"form": "LocalObjectReference"}}`, object{})
 				fast := registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{})
 				fast["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
-				a["/apis/classbind.io/v1beta1/classkinds"] = list("classbind.io/v1beta1", "ClassKindList", fast)
+				a[classKindsPath] = list("classbind.io/v1beta1", "ClassKindList", fast)
 			},
 			with: documents(strings.ReplaceAll(strings.ReplaceAll(classKind, "fastclasses", "laterclasses"), `"}, "spec"`, `", "creationTimestamp": "2025-01-01T00:00:00Z"}, "spec"`),
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "laterclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "LaterClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+				minimalCRD("laterclasses.example.org", "LaterClass", "Cluster"),
 				strings.ReplaceAll(classKind, `"}, "spec"`, `", "creationTimestamp": "2027-01-01T00:00:00Z"}, "spec"`)),
 			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", whose name comes first: `},
 		},
@@ -456,13 +464,13 @@ func TestExplainCluster(t *testing.T) {
 		"WithRightPath": {
 			reason:  "We should not believe the status about other paths than those of the files.",
 			args:    []string{"--with", "new.yaml"},
-			answers: object{claimKindsPath: claimKinds(func(spec object) { spec["reference"].(object)["path"] = ".spec.clasRef" }, pruned)},
+			answers: object{claimKindsPath: claimKinds(`{"reference": {"path": ".spec.clasRef"}}`, pruned)},
 			with:    claimKind,
 			want:    []string{"Database team/mine: bound to "},
 		},
 		"ReferencePruned": {
 			reason:  "We should see for ourselves whether the schema has the paths, as the server does.",
-			answers: object{claimKindsPath: claimKinds(func(object) {}, pruned)},
+			answers: object{claimKindsPath: claimKinds("", pruned)},
 			want:    []string{"Database team/mine: bound to "},
 		},
 		"PathsNotCompared": {
@@ -490,7 +498,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"RelatedUnanswered": {
 			reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusServiceUnavailable},
+			change: relating, answers: object{planPath: http.StatusServiceUnavailable},
 			status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`},
 		},
 		"RelatedSet": {
@@ -500,14 +508,14 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"Related": {
 			reason: "We should read an object that the claim names.",
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
+			change: relating, answers: object{planPath: plan},
 			status: exit.Unmatched, want: []string{
 				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
 			},
 		},
 		"RelatedSetOver": {
 			reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
+			change: relating, answers: object{planPath: plan},
 			want: []string{"bound to FastClass/a"},
 		},
 		"RelatedWith": {
@@ -517,52 +525,33 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusNotFound},
+			change: relating, answers: object{planPath: http.StatusNotFound},
 			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "not judged, because an expression fails: ", "no related.plan.spec.tier"},
 		},
 		"RelatedMisnamed": {
 			reason: "We should take an object for absent that cannot be there.",
-			change: func(a map[string]any) {
-				relating(a)
-				relatedIn(a)["nameExpression"] = "'a/b'"
-			},
+			change: relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'a/b'"`)},
 			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
 		},
 		"RelatedVersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.",
-			change: func(a map[string]any) {
-				relating(a)
-				relatedIn(a)["version"] = "v2"
-			},
+			change: relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'standard'", "version": "v2"`)},
 			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.classes.related"},
 		},
 		"RelatedUnsuitable": {
 			reason: "We should not take objects for absent that cannot be watched.",
-			change: func(a map[string]any) {
-				relating(a)
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
-					served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get"))
-			},
+			change: relating, answers: object{"/apis/example.org/v1": serving(fast, slow, served("plans", "Plan", true, "get"))},
 			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"},
 		},
 		"RelatedNotServed": {
 			reason: "We should take an object of a kind that is not installed as absent.",
-			change: func(a map[string]any) {
-				served := a["/apis/example.org/v1"]
-				relating(a)
-				a["/apis/example.org/v1"] = served
-			},
+			change: relating, answers: object{"/apis/example.org/v1": serving(fast, slow)},
 			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "},
 		},
 		"Namespace": {
-			reason: "We should read the namespace at which an expression looks, once.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
-					spec["classes"].(object)["fits"] = []object{{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}}
-				}, object{})
-				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "annotations": object{"tier": "gold"}}}
-			},
-			want: []string{"bound to "},
+			reason:  "We should read the namespace at which an expression looks, once.",
+			answers: object{namespacePath: team(nil), claimKindsPath: claimKinds(`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}]}}`, object{})},
+			want:    []string{"bound to "},
 		},
 		"WithoutClassbind": {
 			reason: "We should say what is missing in a cluster without classbind.",
@@ -591,10 +580,7 @@ func TestExplainCluster(t *testing.T) {
 				maps.Copy(answers, tc.answers)
 				maps.DeleteFunc(answers, func(_ string, answer any) bool { return answer == nil })
 			})
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"claim.yaml": cmp.Or(tc.claim, goldClaim), "new.yaml": tc.with, "config": kubeconfig(server.URL)}))
-
+			serve(t, api, map[string]string{"claim.yaml": cmp.Or(tc.claim, goldClaim), "new.yaml": tc.with})
 			args := append([]string{"--kubeconfig", "config"}, tc.args...)
 			if !slices.ContainsFunc(tc.args, func(a string) bool { return strings.Contains(a, "/") }) {
 				args = append(args, "-f", "claim.yaml")
@@ -617,14 +603,10 @@ func TestExplainCluster(t *testing.T) {
 
 func TestExplainAsksOnce(t *testing.T) {
 	api := newAPIServer(func(a map[string]any) {
-		spec := claimKindSpec()
-		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
-		a["/apis/classbind.io/v1beta1/claimkinds"] = list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
+		a[claimKindsPath] = claimKinds(`{"claims": {"namespaceSelector": {"matchLabels": {"bind": "yes"}}}}`, object{})
 		a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
 	})
-	server := httptest.NewServer(api)
-	defer server.Close()
-	t.Chdir(write(t, map[string]string{"claims.yaml": documents(goldClaim, goldClaim, goldClaim), "config": kubeconfig(server.URL)}))
+	serve(t, api, map[string]string{"claims.yaml": documents(goldClaim, goldClaim, goldClaim)})
 	got := run(t, "", "-f", "claims.yaml", "--kubeconfig", "config")
 	assert.Zero(t, got.status, got.stderr)
 	assert.Equal(t, 3, strings.Count(got.stdout, "bound to "))
@@ -673,15 +655,12 @@ func TestExplainStoredVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newAPIServer(func(a map[string]any) {
 				a["/apis/example.org/v1beta1"] = resources("example.org/v1beta1", served("databases", "Database", true, "create"))
-				a["/apis/classbind.io/v1beta1/claimkinds"] = list("classbind.io/v1beta1", "ClaimKindList",
-					registration("ClaimKind", "databases.example.org", claimKindSpec(), object{"version": tc.version}))
+				a[claimKindsPath] = claimKinds("", object{"version": tc.version})
 				a["/apis/example.org/v1/namespaces/team/databases/stored"] = stored("v1", object{"tier": "lost"})
 				a["/apis/example.org/v1alpha1/namespaces/team/databases/stored"] = http.StatusNotFound
 				a["/apis/example.org/v1beta1/namespaces/team/databases/stored"] = stored("v1beta1", object{"tier": "silver"})
 			})
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
+			serve(t, api, map[string]string{})
 			got := run(t, "", "Database/stored", "--kubeconfig", "config", "--namespace", "team")
 			assert.Contains(t, got.stdout, tc.want, tc.reason+got.stderr)
 		})

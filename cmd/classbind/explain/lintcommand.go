@@ -118,7 +118,7 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 	if o.rules {
 		var text strings.Builder
 		for _, r := range Rules {
-			_, _ = fmt.Fprintf(&text, "%-22s %-9s %s\n", r.Name, r.Severity, r.Text) // A strings.Builder takes everything.
+			fmt.Fprintf(&text, "%-22s %-9s %s\n", r.Name, r.Severity, r.Text)
 		}
 		_, err := io.WriteString(out, text.String())
 		return err
@@ -131,13 +131,11 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 		_, _ = fmt.Fprintln(progress, "note: the files have neither a ClaimKind nor a ClassKind")
 	}
 	findings, err := lint(ctx, objects)
+	if err == nil && o.fix {
+		findings, err = fixAll(ctx, objects, findings, progress)
+	}
 	if err != nil {
 		return err
-	}
-	if o.fix {
-		if findings, err = fixAll(ctx, objects, findings, progress); err != nil {
-			return err
-		}
 	}
 	text, err := o.format(findings)
 	if err == nil {
@@ -163,20 +161,18 @@ func (o *checkOptions) format(findings []Finding) (string, error) {
 	var text strings.Builder
 	switch o.output {
 	case "json":
-		return reportText(&CheckReport{
-			TypeMeta: metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, Findings: append([]Finding{}, findings...),
-		})
+		return reportText(&CheckReport{metav1.TypeMeta{APIVersion: CheckVersion, Kind: "Report"}, append([]Finding{}, findings...)})
 	case "sarif":
 		return reportText(sarif(findings))
 	case "github":
 		for _, f := range findings {
 			level := strings.Replace(string(f.Severity), string(Remark), "notice", 1)
-			_, _ = fmt.Fprintf(&text, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(f.File), f.Line, f.Rule,
-				data.Replace(f.Object+": "+f.Message)) // A strings.Builder takes everything.
+			fmt.Fprintf(&text, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(f.File), f.Line, f.Rule,
+				data.Replace(f.Object+": "+f.Message))
 		}
 	default:
 		for _, f := range findings {
-			_, _ = fmt.Fprintf(&text, "%s:%d: %s: %s: %s (%s)\n", truncate.Printable(f.File), f.Line, f.Severity,
+			fmt.Fprintf(&text, "%s:%d: %s: %s: %s (%s)\n", truncate.Printable(f.File), f.Line, f.Severity,
 				truncate.Printable(f.Object), truncate.Printable(f.Message), f.Rule)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/selector/truncate"
@@ -54,7 +55,7 @@ func (l *linter) fixMark(d *document, err *field.Error) {
 // in returns a text with the fix, and false if the text is not the one that was checked.
 func (f Fix) in(text []byte) ([]byte, bool) {
 	lines := bytes.SplitAfter(text, []byte("\n"))
-	if f.Line < 1 || f.Line > len(lines) {
+	if f.Line < 1 || f.Line > len(lines) { // There is no fix, or no such line.
 		return nil, false
 	}
 	at, line := 0, lines[f.Line-1]
@@ -78,22 +79,19 @@ func fixAll(ctx context.Context, objects []document, findings []Finding, progres
 			files = append(files, f.File)
 		}
 	}
-	if len(files) == 0 {
-		return findings, nil
-	}
-	tries := [][]string{files}
+	tries := slices.Collect(slices.Chunk(files, 1))
 	if len(files) > 1 {
-		tries = slices.AppendSeq(tries, slices.Chunk(files, 1))
+		tries = slices.Insert(tries, 0, files)
 	}
-	for n, files := range tries {
-		fixed, err := newFixed(ctx, objects, findings, files)
+	for _, try := range tries {
+		fixed, err := newFixed(ctx, objects, findings, try)
 		if err != nil {
 			return nil, err
 		}
 		if fixed == nil {
 			continue
 		}
-		for _, file := range files {
+		for _, file := range try {
 			if err := replaceFile(file, fixed.texts[file]); err != nil {
 				return nil, fmt.Errorf("cannot fix %q: %w", file, err)
 			}
@@ -103,7 +101,7 @@ func fixAll(ctx context.Context, objects []document, findings []Finding, progres
 			_, _ = fmt.Fprintf(progress, "%s:%d: fixed: %q is %q now (%s)\n",
 				truncate.Printable(f.File), f.Fix.Line, f.Fix.Old, f.Fix.New, f.Rule)
 		}
-		if n == 0 {
+		if len(try) == len(files) {
 			break
 		}
 	}
@@ -120,7 +118,7 @@ type fixed struct {
 
 // newFixed applies the fixes of some files, and checks again. It is nil if a fix does not mend what it is for, or something else is found.
 func newFixed(ctx context.Context, objects []document, findings []Finding, files []string) (*fixed, error) {
-	r := &fixed{texts: map[string][]byte{}, objects: objects}
+	r := &fixed{texts: map[string][]byte{}}
 	for _, file := range files {
 		text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
 		if err != nil {
@@ -129,59 +127,45 @@ func newFixed(ctx context.Context, objects []document, findings []Finding, files
 		r.texts[file] = text
 	}
 	for _, f := range slices.Backward(findings) { // So a fix does not move another of its line.
-		if text, ok := r.texts[f.File]; ok && f.Fix != (Fix{}) {
-			if text, ok = f.Fix.in(text); ok {
-				r.texts[f.File], r.fixes = text, append(r.fixes, f)
-			}
+		if text, ok := f.Fix.in(r.texts[f.File]); ok {
+			r.texts[f.File], r.fixes = text, append(r.fixes, f)
 		}
 	}
-	after := map[string][]document{}
-	for _, file := range files {
-		parsed, err := parse(r.texts[file], file)
-		if err != nil {
-			return nil, nil //nolint:nilerr // It changed in the meantime.
-		}
-		after[file] = parsed
-	}
-	if r.objects = withFiles(objects, after); r.objects == nil {
+	if r.objects = withTexts(objects, r.texts); r.objects == nil {
 		return nil, nil
 	}
 	var err error
 	if r.findings, err = lint(ctx, r.objects); err != nil {
 		return nil, err
 	}
-	known, remaining := map[Finding]bool{}, map[Finding]bool{}
-	for _, f := range findings {
-		known[f] = true
-	}
-	for _, f := range r.findings {
-		if remaining[f] = true; !known[f] {
-			return nil, nil
-		}
-	}
-	if slices.ContainsFunc(r.fixes, func(f Finding) bool { return remaining[f] }) {
+	if !sets.New(findings...).HasAll(r.findings...) || sets.New(r.findings...).HasAny(r.fixes...) {
 		return nil, nil
 	}
 	return r, nil
 }
 
-// withFiles returns copies of the objects, with those of some files replaced, nil if a file has not as many.
-func withFiles(objects []document, files map[string][]document) []document {
-	all := slices.Clone(objects)
-	for i := range all {
-		if with, ok := files[all[i].file]; ok {
-			if len(with) == 0 {
-				return nil
+// withTexts returns copies of the objects, with other texts of some files. It is nil if a file has not as many now, or changed otherwise.
+func withTexts(objects []document, texts map[string][]byte) []document {
+	files := map[string][]document{}
+	for file, text := range texts {
+		parsed, err := parse(text, file)
+		count := 0
+		for _, d := range objects {
+			if d.file == file {
+				count++
 			}
-			files[all[i].file] = with[1:]
-			all[i] = with[0]
 		}
-		all[i].Unstructured = *all[i].DeepCopy()
-	}
-	for _, left := range files {
-		if len(left) > 0 {
+		if err != nil || len(parsed) != count {
 			return nil
 		}
+		files[file] = parsed
+	}
+	all := slices.Clone(objects)
+	for i := range all {
+		if with := files[all[i].file]; len(with) > 0 {
+			files[all[i].file], all[i] = with[1:], with[0]
+		}
+		all[i].Unstructured = *all[i].DeepCopy()
 	}
 	return all
 }
