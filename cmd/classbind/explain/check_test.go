@@ -2,7 +2,6 @@ package explain
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -46,32 +45,20 @@ func TestCheck(t *testing.T) {
 		"RightWithoutSchema": {reason: "We should explain a claim without a mistake.", claim: goldClaim},
 		"Group":              {reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered"},
 		"OtherKind":          {reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered"},
-		"Kind": {
-			reason: "We should refuse a kind that looks like a typing error.", claim: typed(`"Database"`, `"Databse"`), crd: true,
-			outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers this kind: did you mean Database?",
-		},
-		"ClassKind": {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
+		"Kind":               {reason: "We should refuse a kind that looks like a typing error.", claim: typed(`"Database"`, `"Databse"`), crd: true, outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers this kind: did you mean Database?"},
+		"ClassKind":          {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
 		"Version": {
 			reason: "We should refuse a version that nobody serves.", claim: typed("example.org/v1", "example.org/v9"), crd: true,
 			outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`,
 		},
-		"VersionNoMore": {
-			reason: "We should refuse a version that is served no more.", claim: typed("example.org/v1", "example.org/v1alpha1"), crd: true,
-			outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `does not serve the version "v1alpha1"`,
-		},
+		"VersionNoMore":        {reason: "We should refuse a version that is served no more.", claim: typed("example.org/v1", "example.org/v1alpha1"), crd: true, outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `does not serve the version "v1alpha1"`},
 		"VersionWithoutSchema": {reason: "We should believe what we cannot check.", claim: typed("example.org/v1", "example.org/v9")},
 		"Field": {
 			reason: "We should not bind to the default a claim whose selector the API server drops.", claim: typed("classSelector", "classselector"), crd: true,
 			outcome: "Malformed", code: "UnknownField", field: "spec.classselector", want: "the schema has no such field: did you mean spec.classSelector?",
 		},
-		"FieldWithoutSchema": {
-			reason: "We should know the fields that the ClaimKind reads.", claim: typed("classSelector", "clasSelector"),
-			outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?",
-		},
-		"ParentWithoutSchema": {
-			reason: "We should know the fields that the ClaimKind reads, and their parents.", claim: typed(`"spec"`, `"Spec"`),
-			outcome: "Malformed", code: "UnknownField", field: "Spec", want: "did you mean spec?",
-		},
+		"FieldWithoutSchema":  {reason: "We should know the fields that the ClaimKind reads.", claim: typed("classSelector", "clasSelector"), outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?"},
+		"ParentWithoutSchema": {reason: "We should know the fields that the ClaimKind reads, and their parents.", claim: typed(`"spec"`, `"Spec"`), outcome: "Malformed", code: "UnknownField", field: "Spec", want: "did you mean spec?"},
 		"FieldOfTheVersion": {
 			reason: "We should know the fields that the ClaimKind reads, where a version has no schema.", claim: strings.ReplaceAll(typed("classSelector", "clasSelector"), "org/v1", "org/v1beta1"), crd: true,
 			outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?",
@@ -81,10 +68,7 @@ func TestCheck(t *testing.T) {
 			claim:   `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine", "annotations": {"classbind.io/class-selctor": "tier=gold"}}}`,
 			outcome: "Malformed", code: "UnknownField", field: "metadata.annotations.classbind.io/class-selctor", want: "did you mean metadata.annotations.classbind.io/class-selector?",
 		},
-		"AnyField": {
-			reason: "We should refuse a field that resembles none.", claim: claim(`{"classSelector": {}, "size": 3}`), crd: true,
-			outcome: "Malformed", code: "UnknownField", field: "spec.size", want: "correct or remove it",
-		},
+		"AnyField":              {reason: "We should refuse a field that resembles none.", claim: claim(`{"classSelector": {}, "size": 3}`), crd: true, outcome: "Malformed", code: "UnknownField", field: "spec.size", want: "correct or remove it"},
 		"AnyFieldWithoutSchema": {reason: "We should believe what we cannot check.", claim: claim(`{"classSelector": {}, "size": 3}`)},
 		"Nested": {
 			reason: "We should refuse a field in a list.", claim: claim(`{"classSelector": {"matchExpressions": [{"key": "tier", "operater": "Exists"}]}}`), crd: true,
@@ -100,10 +84,7 @@ func TestCheck(t *testing.T) {
 				classes = documents(classes, databaseCRD)
 			}
 			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": classes}))
-			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-o", "json")
-			var report Report
-			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
-			item := report.Items[0]
+			got, item := explained(t)
 			if tc.outcome == "" {
 				tc.outcome, tc.code = "Bound", item.Reason
 			}
@@ -148,17 +129,12 @@ func TestDecode(t *testing.T) {
 		want    []string
 		notes   string
 	}{
-		"Many": {
-			reason: "We should bound the unknown fields.", claim: gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `),
-			outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1beta1.MaxErrors),
-		},
-		"LongName": {reason: "We should shorten the name of a field.", claim: gold(`"` + strings.Repeat("x", 1000) + `": 1, `), outcome: "Malformed", want: []string{"spec.xxx"}},
-		"MetadataField": {
-			reason: "We should know the fields of metadata.", claim: metadata(`"lables": {"a": "b"}`), outcome: "Malformed", want: []string{"metadata.lables FieldUnknown the schema has no such field"},
-		},
-		"LabelType":    {reason: "We should know that labels are texts.", claim: metadata(`"labels": {"a": true}`), outcome: "Malformed", want: []string{"metadata FieldValueInvalid Invalid value: "}},
-		"GenerateName": {reason: "We should let the API server make up a name.", claim: strings.Replace(goldClaim, `"name"`, `"generateName"`, 1)},
-		"Default":      {reason: "We should decide on a claim with its defaults, as the server does.", claim: goldClaim, crd: strings.ReplaceAll(crd, `"now"}}}`, `"now"}}, "default": {"name": "gold"}}`), outcome: "LeftAlone"},
+		"Many":          {reason: "We should bound the unknown fields.", claim: gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `), outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1beta1.MaxErrors)},
+		"LongName":      {reason: "We should shorten the name of a field.", claim: gold(`"` + strings.Repeat("x", 1000) + `": 1, `), outcome: "Malformed", want: []string{"spec.xxx"}},
+		"MetadataField": {reason: "We should know the fields of metadata.", claim: metadata(`"lables": {"a": "b"}`), outcome: "Malformed", want: []string{"metadata.lables FieldUnknown the schema has no such field"}},
+		"LabelType":     {reason: "We should know that labels are texts.", claim: metadata(`"labels": {"a": true}`), outcome: "Malformed", want: []string{"metadata FieldValueInvalid Invalid value: "}},
+		"GenerateName":  {reason: "We should let the API server make up a name.", claim: strings.Replace(goldClaim, `"name"`, `"generateName"`, 1)},
+		"Default":       {reason: "We should decide on a claim with its defaults, as the server does.", claim: goldClaim, crd: strings.ReplaceAll(crd, `"now"}}}`, `"now"}}, "default": {"name": "gold"}}`), outcome: "LeftAlone"},
 		"NotStructural": {
 			reason: "We should say that a schema is of no use.", claim: goldClaim, crd: strings.Replace(crd, `"type": "string"`, `"$ref": "#/a", "type": "string"`, 1),
 			notes: "the fields of the claim are not checked against the schema: CRD \"databases.example.org\": version \"v1\": the schema is not structural",
@@ -166,10 +142,7 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": documents(claimKind, classKind, goldClass, cmp.Or(tc.crd, crd))}))
-			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-o", "json")
-			var report Report
-			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
-			item := report.Items[0]
+			_, item := explained(t)
 			assert.Equal(t, cmp.Or(tc.outcome, "Bound"), string(item.Outcome), "%s: %s", tc.reason, item.Message)
 			assert.Contains(t, strings.Join(item.Notes, "\n"), tc.notes, tc.reason)
 			require.Len(t, item.Errors, len(tc.want), "%s: %v", tc.reason, item.Errors)

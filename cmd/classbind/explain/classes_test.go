@@ -125,11 +125,8 @@ func TestClasses(t *testing.T) {
 		"Groups":         {reason: "We should ask with groups.", subject: "Requester", allowed: map[string][]string{"dev": {"a"}, "ops": {"b"}}, args: []string{"--as", "jane", "--as-group", "dev", "--as-group", "ops"}, want: "a claim may get 2 of 3 classes\n"},
 		"Authenticated":  {reason: "We should give every user the group that the API server gives.", subject: "Requester", allowed: map[string][]string{"system:authenticated": {"a"}}, args: []string{"--as", "jane", "--as-group", "dev"}, want: "a claim may get 1 of 3 classes\n"},
 		"ServiceAccount": {reason: "We should give a ServiceAccount its groups.", subject: "Requester", allowed: map[string][]string{ofTeam: {"a"}}, args: []string{"--as", "system:serviceaccount:team:robot"}, want: "a claim may get 1 of 3 classes\n"},
-		"OthersAlone": {
-			reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed,
-			err: "you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: ",
-		},
-		"GroupAlone": {reason: "We should need a user for a group, as kubectl does.", args: []string{"--as-group", "dev"}, status: exit.Failed, err: "--as-group: name the user, too, with --as"},
+		"OthersAlone":    {reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed, err: "you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: "},
+		"GroupAlone":     {reason: "We should need a user for a group, as kubectl does.", args: []string{"--as-group", "dev"}, status: exit.Failed, err: "--as-group: name the user, too, with --as"},
 		"Expressions": {
 			reason: "We should judge what looks at no claim, and name the rest.",
 			spec: `{"claims": {"when": "claim.metadata.name == 'x'"}, "classes": {"fits": [
@@ -150,11 +147,7 @@ func TestClasses(t *testing.T) {
 			spec:   `{"choice": {"strategy": "HighestScore", "score": "claim.spec.size == class.metadata.labels.tier ? 1 : 2", "seed": null}}`,
 			want:   "  FastClass/b   tier=silver   1        ?\n  The odds depend on the score of each class, which depends on the claim.\n",
 		},
-		"ScoreOfClass": {
-			reason: "We should judge a score that looks at no claim.",
-			spec:   `{"choice": {"strategy": "HighestScore", "score": "class.metadata.labels.tier == 'gold' ? 1 : 2", "seed": null}}`,
-			want:   "  FastClass/b   tier=silver   1        100%\n",
-		},
+		"ScoreOfClass": {reason: "We should judge a score that looks at no claim.", spec: `{"choice": {"strategy": "HighestScore", "score": "class.metadata.labels.tier == 'gold' ? 1 : 2", "seed": null}}`, want: "  FastClass/b   tier=silver   1        100%\n"},
 		"Request": {
 			reason:  "We should judge by who creates the claim, where that is said.",
 			subject: "Requester", allowed: map[string][]string{"staff": {"a", "b", "c"}},
@@ -166,10 +159,7 @@ func TestClasses(t *testing.T) {
 			spec:   `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`,
 			want:   "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; ",
 		},
-		"Invalid": {
-			reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `,
-			spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`,
-		},
+		"Invalid": {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
 		"Excluded": {
 			reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched,
 			want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none",

@@ -222,10 +222,7 @@ func TestExplainCluster(t *testing.T) {
 		status  int
 		want    []string // parts of what is printed
 	}{
-		"AsItIs": {
-			reason: "We should read weights from the annotation and from the field.",
-			want:   []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"},
-		},
+		"AsItIs":           {reason: "We should read weights from the annotation and from the field.", want: []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"}},
 		"NamespaceOfAFlag": {reason: "We should prefer the flag to the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "}},
 		"Pages": {
 			reason: "We should read all pages of a long list.",
@@ -267,11 +264,7 @@ func TestExplainCluster(t *testing.T) {
 			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 4, 1, 5))},
 			status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"},
 		},
-		"Room": {
-			reason: "We should offer a class of which the ledger has enough left.",
-			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 3, 1, 5))},
-			want: []string{fastAlone},
-		},
+		"Room": {reason: "We should offer a class of which the ledger has enough left.", change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 3, 1, 5))}, want: []string{fastAlone}},
 		"NotCountedYet": {
 			reason: "We should offer no class that has no ledger yet, as classbind does.",
 			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList")},
@@ -283,52 +276,28 @@ func TestExplainCluster(t *testing.T) {
 			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "1"}}}`,
 			args: []string{"--with", "new.yaml"}, want: []string{"bound to FastClass/b", "full: 5 of 5, 1 of them reserved"},
 		},
-		"LedgersForbidden": {
-			reason: "We should say that we do not know how much is taken.",
-			change: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"},
-		},
-		"NamespaceSelected": {
-			reason:  "We should read the labels of the namespace if the claim kind selects by them.",
-			answers: object{claimKindsPath: selecting, namespacePath: team(object{"bind": "yes"})},
-			want:    []string{"Database team/mine: bound to "},
-		},
+		"LedgersForbidden":  {reason: "We should say that we do not know how much is taken.", change: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"}},
+		"NamespaceSelected": {reason: "We should read the labels of the namespace if the claim kind selects by them.", answers: object{claimKindsPath: selecting, namespacePath: team(object{"bind": "yes"})}, want: []string{"Database team/mine: bound to "}},
 		"NamespaceNotSelected": {
 			reason:  "We should leave alone the claims of a namespace that is not selected.",
 			answers: object{claimKindsPath: selecting, namespacePath: team(nil)},
 			want:    []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
 		},
-		"NamespaceForbidden": {
-			reason:  "We should not guess whether a namespace is selected.",
-			answers: object{claimKindsPath: selecting},
-			status:  exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
-		},
-		"NamespaceSet": {
-			reason:  "We should take what is said of a namespace that may not be read.",
-			args:    []string{"--set", "namespace.labels.bind=yes"},
-			answers: object{claimKindsPath: selecting},
-			want:    []string{"Database team/mine: bound to "},
-		},
+		"NamespaceForbidden": {reason: "We should not guess whether a namespace is selected.", answers: object{claimKindsPath: selecting}, status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"}},
+		"NamespaceSet":       {reason: "We should take what is said of a namespace that may not be read.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting}, want: []string{"Database team/mine: bound to "}},
 		"NamespaceUnsettled": {
 			reason:  "We should decide on nothing without an answer.",
 			args:    []string{"--set", "namespace.labels.bind=yes"},
 			answers: object{claimKindsPath: selecting, namespacePath: http.StatusServiceUnavailable},
 			status:  exit.Failed, want: []string{`cannot read the namespace "team"`},
 		},
-		"Forbidden": {
-			reason:  "We should not decide on part of the classes.",
-			answers: object{"/apis/example.org/v1/slowclasses": http.StatusForbidden},
-			status:  exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
-		},
+		"Forbidden": {reason: "We should not decide on part of the classes.", answers: object{"/apis/example.org/v1/slowclasses": http.StatusForbidden}, status: exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `}},
 		"Unavailable": {
 			reason:  "We should not take a group that does not answer for one that is not installed.",
 			answers: object{"/apis/example.org": http.StatusServiceUnavailable},
 			status:  exit.Failed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
 		},
-		"RegistrationsForbidden": {
-			reason:  "We should say what we cannot list.",
-			answers: object{classKindsPath: http.StatusForbidden},
-			status:  exit.Failed, want: []string{"error: cannot list ClassKinds: "},
-		},
+		"RegistrationsForbidden": {reason: "We should say what we cannot list.", answers: object{classKindsPath: http.StatusForbidden}, status: exit.Failed, want: []string{"error: cannot list ClassKinds: "}},
 		"Field": {
 			reason: "We should read the schema of the cluster.",
 			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
@@ -357,11 +326,7 @@ func TestExplainCluster(t *testing.T) {
 			},
 			status: exit.Failed, want: []string{"Because: spec.classselector: did you mean spec.classSelector?\n"},
 		},
-		"NoSchema": {
-			reason:  "We should say that we cannot check fields.",
-			answers: object{"/openapi/v3/apis/example.org/v1": nil},
-			want:    []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
-		},
+		"NoSchema": {reason: "We should say that we cannot check fields.", answers: object{"/openapi/v3/apis/example.org/v1": nil}, want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"}},
 		"BrokenCRD": {
 			reason:  "We should say why we cannot check fields.",
 			answers: object{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org": object{"spec": "a"}},
@@ -376,22 +341,10 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should tell a program that the claim has no class, and which one it would get.",
 			args:   []string{"Database/stored", "-o", "json"}, status: exit.Unmatched, want: []string{`"outcome": "Unbound"`, `"name": "b"`, `"do": "classbind bind databases.example.org stored --namespace team"`},
 		},
-		"StoredAsIfCreatedNow": {
-			reason: "We should explain a claim as if it was created now, where that is asked.",
-			args:   []string{"Database/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"},
-		},
-		"StoredByResource": {
-			reason: "We should read a claim by its resource, in a namespace.",
-			args:   []string{"databases.example.org/stored", "-n", "team", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"},
-		},
-		"StoredUnknownKind": {
-			reason: "We should say what nobody registers.",
-			args:   []string{"Widget/stored"}, status: exit.Failed, want: []string{`"Widget/stored": no ClaimKind registers "Widget": name the kind of a claim, or its plural`},
-		},
-		"StoredMisspeltKind": {
-			reason: "We should say which kind was meant.",
-			args:   []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`},
-		},
+		"StoredAsIfCreatedNow": {reason: "We should explain a claim as if it was created now, where that is asked.", args: []string{"Database/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredByResource":     {reason: "We should read a claim by its resource, in a namespace.", args: []string{"databases.example.org/stored", "-n", "team", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredUnknownKind":    {reason: "We should say what nobody registers.", args: []string{"Widget/stored"}, status: exit.Failed, want: []string{`"Widget/stored": no ClaimKind registers "Widget": name the kind of a claim, or its plural`}},
+		"StoredMisspeltKind":   {reason: "We should say which kind was meant.", args: []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`}},
 		"StoredMisspelt": {
 			reason: "We should say which claim was meant, of those that can be listed.",
 			answers: object{
@@ -468,11 +421,7 @@ func TestExplainCluster(t *testing.T) {
 			with:    claimKind,
 			want:    []string{"Database team/mine: bound to "},
 		},
-		"ReferencePruned": {
-			reason:  "We should see for ourselves whether the schema has the paths, as the server does.",
-			answers: object{claimKindsPath: claimKinds("", pruned)},
-			want:    []string{"Database team/mine: bound to "},
-		},
+		"ReferencePruned": {reason: "We should see for ourselves whether the schema has the paths, as the server does.", answers: object{claimKindsPath: claimKinds("", pruned)}, want: []string{"Database team/mine: bound to "}},
 		"PathsNotCompared": {
 			reason:  "We should say that we cannot compare the paths.",
 			answers: object{"/openapi/v3/apis/example.org/v1": nil},
@@ -501,11 +450,7 @@ func TestExplainCluster(t *testing.T) {
 			change: relating, answers: object{planPath: http.StatusServiceUnavailable},
 			status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`},
 		},
-		"RelatedSet": {
-			reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating,
-			want:   []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"},
-		},
+		"RelatedSet": {reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"}, change: relating, want: []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"}},
 		"Related": {
 			reason: "We should read an object that the claim names.",
 			change: relating, answers: object{planPath: plan},
@@ -513,11 +458,7 @@ func TestExplainCluster(t *testing.T) {
 				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
 			},
 		},
-		"RelatedSetOver": {
-			reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating, answers: object{planPath: plan},
-			want: []string{"bound to FastClass/a"},
-		},
+		"RelatedSetOver": {reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"}, change: relating, answers: object{planPath: plan}, want: []string{"bound to FastClass/a"}},
 		"RelatedWith": {
 			reason: "We should believe the files about an object.", args: []string{"--with", "new.yaml"},
 			change: relating, with: `{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": {"name": "standard"}, "spec": {"tier": "gold"}}`,

@@ -110,10 +110,7 @@ func TestExplainReads(t *testing.T) {
 		"NoManifestClaim": {reason: "We should not pass over a claim.", args: []string{"-f", "chart", "--classes", "classes"}, err: "it is no object of Kubernetes"},
 		"Absent":          {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
 		"AbsentClasses":   {reason: "We should name a file that is not there.", args: []string{"-f", "claims", "--classes", "absent"}, err: `cannot read "absent": `},
-		"EmptyFolder": {
-			reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"},
-			err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`,
-		},
+		"EmptyFolder":     {reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"}, err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, tc.in, append(tc.args, "-o", "json")...)

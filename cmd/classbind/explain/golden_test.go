@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -45,6 +46,16 @@ func execute(t *testing.T, c *cobra.Command, in string, args ...string) result {
 		r.stderr += "error: " + err.Error() + "\n" // As main prints it.
 	}
 	return r
+}
+
+// explained runs the command, and returns the only item of its report, too.
+func explained(t *testing.T, args ...string) (result, Item) {
+	t.Helper()
+	got := run(t, "", append([]string{"-f", "claim.yaml", "--classes", "classes.yaml", "-o", "json"}, args...)...)
+	report := Report{}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
+	require.Len(t, report.Items, 1)
+	return got, report.Items[0]
 }
 
 // TestGolden runs a case for each folder of testdata, which has a claim, classes, the expected output and, in args.txt, arguments if it

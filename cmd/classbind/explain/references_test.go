@@ -1,12 +1,11 @@
 package explain
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestExplainReferences(t *testing.T) {
@@ -49,41 +48,25 @@ func TestExplainReferences(t *testing.T) {
 			reason: "We should keep what the author has set of an empty reference.", spec: `{"reference": {"path": ".spec.ref", "whenEmpty": "Bind"}}`, claim: `{"ref": {"kind": "SlowClass", "name": ""}, "classSelector": {}}`, args: []string{"--unbound"},
 			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
 		},
-		"EmptyName": {
-			reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "Bind"}}`, claim: `{"ref": ""}`,
-			outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default",
-		},
-		"EmptyNameIsSet": {
-			reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name"}}`, claim: `{"ref": ""}`,
-			outcome: "LeftAlone", code: "Settled", message: "spec.ref is set",
-		},
+		"EmptyName":      {reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "Bind"}}`, claim: `{"ref": ""}`, outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default"},
+		"EmptyNameIsSet": {reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name"}}`, claim: `{"ref": ""}`, outcome: "LeftAlone", code: "Settled", message: "spec.ref is set"},
 		"Parent": {
 			reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`,
 			outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
 		},
-		"NoSelector": {
-			reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`,
-			outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone",
-		},
+		"NoSelector": {reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone"},
 		"Any": {
 			reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`,
 			outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.claim == "" {
-				tc.claim = "{}"
-			}
 			t.Chdir(write(t, map[string]string{
-				"claim.yaml": fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, tc.claim),
+				"claim.yaml": fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, cmp.Or(tc.claim, "{}")),
 				"classes.yaml": documents(fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": %s}`, tc.spec),
 					classKind, usual),
 			}))
-			got := run(t, "", append([]string{"-f", "claim.yaml", "--classes", "classes.yaml", "-o", "json"}, tc.args...)...)
-			var report Report
-			require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
-			require.Len(t, report.Items, 1)
-			item := report.Items[0]
+			_, item := explained(t, tc.args...)
 			assert.Equal(t, tc.outcome, string(item.Outcome), tc.reason)
 			assert.Equal(t, tc.code, item.Reason, tc.reason)
 			assert.Contains(t, item.Message, tc.message, tc.reason)
@@ -96,8 +79,7 @@ func TestExplainCountsClaims(t *testing.T) {
 	t.Chdir(write(t, map[string]string{
 		"claim.yaml": `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`,
 		"classes.yaml": documents(
-			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`,
-			`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"claims": {"resource": "databases.example.org"}, "reference": {"path": ".spec.second"}, "selector": {"annotation": "example.org/second"}}}`,
+			claimKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"claims": {"resource": "databases.example.org"}, "reference": {"path": ".spec.second"}, "selector": {"annotation": "example.org/second"}}}`,
 			classKind,
 			`{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`),
 	}))
