@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,11 +83,8 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
 	item, found := newItem(d), r.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
-	switch {
-	case !found.Namespaced && !found.guessed:
+	if item.Claim.Namespace = cmp.Or(item.Claim.Namespace, namespace); !found.Namespaced && !found.guessed {
 		item.Claim.Namespace = ""
-	case item.Claim.Namespace == "":
-		item.Claim.Namespace = namespace
 	}
 	object := d.DeepCopy().Object
 	if len(o.claims) > 0 { // A claim of the cluster is stored already.

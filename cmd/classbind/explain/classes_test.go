@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -75,10 +74,11 @@ func (s *reviewer) allows(to *authorizationv1.ResourceAttributes, who ...string)
 
 // newReviewer has a claim kind whose claims need the right of a subject; empty, they need none.
 func newReviewer(subject string, allowed map[string][]string, spec string) *reviewer {
+	kinds := claimKinds(spec, object{})
 	if subject != "" {
-		spec = strings.Replace(cmp.Or(spec, `{"classes": {"e": 1}}`), `"classes": {`, `"classes": {"use": {"subject": "`+subject+`"}, `, 1)
+		kinds["items"].([]any)[0].(object)["spec"].(object)["classes"].(object)["use"] = object{"subject": subject}
 	}
-	return &reviewer{allowed: allowed, reviewed: map[string]int{}, apiServer: newAPIServer(func(a map[string]any) { a[claimKindsPath] = claimKinds(spec, object{}) })}
+	return &reviewer{allowed: allowed, reviewed: map[string]int{}, apiServer: newAPIServer(func(a map[string]any) { a[claimKindsPath] = kinds })}
 }
 
 func TestClasses(t *testing.T) {
@@ -159,11 +159,8 @@ func TestClasses(t *testing.T) {
 			spec:   `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`,
 			want:   "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; ",
 		},
-		"Invalid": {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
-		"Excluded": {
-			reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched,
-			want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none",
-		},
+		"Invalid":  {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
+		"Excluded": {reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched, want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none"},
 		"Cordoned": {
 			reason: "We should say why a claim may not get a class that it is offered.",
 			answers: object{"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", object{
@@ -298,15 +295,13 @@ func TestExplainUse(t *testing.T) {
 		})
 	}
 	t.Run("Offline", func(t *testing.T) {
-		t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(claimKindOfNamespaces, classKind, goldClass)}))
-		got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+		got := offline(t, goldClaim, documents(claimKindOfNamespaces, classKind, goldClass))
 		assert.Zero(t, got.status, got.stderr)
 		assert.Contains(t, got.stdout, "Note:    who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 		assert.NotContains(t, got.stdout, "may use\n")
 
 		requesters := strings.Replace(claimKindOfNamespaces, "Namespace", "Requester", 1)
-		t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(requesters, classKind, goldClass)}))
-		got = run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "--as", "jane")
+		got = offline(t, goldClaim, documents(requesters, classKind, goldClass), "--as", "jane")
 		assert.Zero(t, got.status, got.stderr)
 		assert.NotContains(t, got.stdout, "no effect", "We should not call what is not known without effect.")
 	})

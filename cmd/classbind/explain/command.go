@@ -2,8 +2,8 @@
 // classes, of a cluster, of files, or of files on top of a cluster. registrations combine them as the server does, with how much is taken
 // of each class. seen has what expressions see besides, and what --set says of that. schema finds typing errors, before answer has the
 // server's Decider decide. access asks the cluster who may use a class. report is the result for programs, and table prints it for people.
-// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, lintfix mends it, and
-// lintcommand is the command check. world decides for the commands simulate, bind and ui.
+// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, and check is the
+// command that prints and mends it. world decides for the commands simulate, bind and ui.
 package explain
 
 import (

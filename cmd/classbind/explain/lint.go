@@ -145,8 +145,7 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 			return nil, err
 		}
 	}
-	l.marks(ctx, all)
-	if err := l.outdated(all); err != nil {
+	if err := l.marks(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot read the presets: %w", err)
 	}
 	slices.SortFunc(l.findings, func(a, b Finding) int {
@@ -167,10 +166,9 @@ func (l *linter) find(rule string, d *document, field, format string, args ...an
 
 // refused finds each reason for which the API server refuses an object.
 func (l *linter) refused(d *document, err error) {
-	var of *refusedError
+	of := &refusedError{}
 	if !errors.As(err, &of) {
 		l.find(ruleRefused, d, "", "%v", err)
-		return
 	}
 	for _, e := range of.errs {
 		l.find(ruleRefused, d, e.Field, "%v", &refusedError{of.object, []FieldError{e}})
@@ -179,27 +177,6 @@ func (l *linter) refused(d *document, err error) {
 			l.fix(d, `(?:^[ -]*|[{,][ ]*)["']?(`+regexp.QuoteMeta(name)+`)["']?[ ]*:`, e.meant)
 		}
 	}
-}
-
-// outdated finds copies of presets that are not those of this command. A copy may have another name.
-func (l *linter) outdated(objects []document) error {
-	const key = v1beta1.PresetAnnotation
-	for i := range objects {
-		d := &objects[i]
-		mark := d.GetAnnotations()[key]
-		if mark == "" {
-			continue
-		}
-		marks, err := presetMarks()
-		if err != nil {
-			return err
-		}
-		if preset, _, _ := strings.Cut(mark, "@"); !marks.Has(mark) {
-			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
-				"take over what changed, with the annotation %[2]s", preset, key)
-		}
-	}
-	return nil
 }
 
 // presetMarks are the marks of all objects of this command's presets.
@@ -237,8 +214,8 @@ func (d *document) lineOf(field string) int {
 
 // registration of files by its kind and name, nil if there is none.
 func (l *linter) registration(kind, name string) *document {
-	for _, d := range l.documents[id(kindOf(kind), "", name)] {
-		return d // There is one: it has no namespace.
+	if all := l.documents[id(kindOf(kind), "", name)]; len(all) > 0 {
+		return all[0] // There is one: it has no namespace.
 	}
 	return nil
 }
@@ -268,16 +245,14 @@ func (l *linter) resolved(ctx context.Context, d *document, name, version string
 func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	d := l.registration("ClaimKind", k.Name)
 	found, ok := l.resolved(ctx, d, k.Resource(), k.ReadVersion())
-	var named []string
 	for _, link := range k.Spec.Classes.Kinds {
-		named = append(named, link.Name)
+		l.registered(d, "spec.classes.kinds", "ClassKind", link.Name)
 	}
-	l.unregistered(d, "spec.classes.kinds", "ClassKind", named)
 	if !ok {
 		return nil
 	}
 	l.resources[k.Name] = found
-	if len(named)+len(rules.Serving(k, l.classKinds)) == 0 {
+	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
 	}
 	v, err := l.view(ctx, k)
@@ -288,8 +263,8 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
 	l.invalid(v)
-	if reason, text := v.PathsProblem(l.comparePaths(ctx, v.Kind, &view{})); reason != "" {
-		l.find(reason, d, "spec", "%s", text)
+	if v.pathsReason != "" {
+		l.find(v.pathsReason, d, "spec", "%s", v.pathsProblem)
 	}
 	for _, leftOut := range v.LeftOut {
 		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
@@ -319,16 +294,15 @@ func (l *linter) invalid(v *view) {
 	}
 }
 
-// unregistered finds names of kinds that no file registers.
-func (l *linter) unregistered(d *document, field, kind string, names []string) {
+// registered finds the name of a kind that no file registers.
+func (l *linter) registered(d *document, field, kind, name string) {
+	if l.registration(kind, name) != nil {
+		return
+	}
 	all := append(namesOf(l.claimKinds), namesOf(l.classKinds)...)
-	for _, name := range names {
-		if l.registration(kind, name) == nil {
-			l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
-			if best := near.Only(name, all); best != "" && l.registration(kind, best) != nil {
-				l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
-			}
-		}
+	l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
+	if best := near.Only(name, all); best != "" && l.registration(kind, best) != nil {
+		l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
 	}
 }
 
@@ -345,11 +319,9 @@ func (l *linter) class(c *inventory.Class) *document {
 
 func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	d := l.registration("ClassKind", k.Name)
-	var named []string
 	for _, link := range k.Spec.ClaimKinds {
-		named = append(named, link.Name)
+		l.registered(d, "spec.claimKinds", "ClaimKind", link.Name)
 	}
-	l.unregistered(d, "spec.claimKinds", "ClaimKind", named)
 	l.resolved(ctx, d, k.Name, "")
 	if len(k.Spec.ClaimKinds) == 0 && len(rules.Served(k, l.claimKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
@@ -367,22 +339,18 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		all = append(all, classes)
 	}
 	for _, classes := range all {
-		for _, of := range []struct {
-			rule    string
-			classes []*inventory.Class
-			why     func(*inventory.Class) any
-		}{
-			{v1beta1.ReasonMalformedWeight, classes.Malformed(), func(c *inventory.Class) any { return c.WeightErr }},
-			{v1beta1.ReasonMalformedMark, classes.WithInvalidMark(), func(c *inventory.Class) any { return c.MarkErr }},
-			{v1beta1.ReasonMalformedCapacity, classes.WithMalformedCapacity(), func(c *inventory.Class) any { return c.Capacity.Err }},
-			{v1beta1.ReasonTooManyLabels, classes.WithTooManyLabels(), func(*inventory.Class) any { return "it has too many labels" }},
-		} {
-			for _, c := range of.classes {
-				l.find(of.rule, l.class(c), "metadata", "%v", of.why(c))
-				if of.rule == v1beta1.ReasonMalformedMark {
-					l.fixMark(l.class(c), c.MarkErr)
-				}
-			}
+		for _, c := range classes.Malformed() {
+			l.find(v1beta1.ReasonMalformedWeight, l.class(c), "metadata", "%v", c.WeightErr)
+		}
+		for _, c := range classes.WithInvalidMark() {
+			l.find(v1beta1.ReasonMalformedMark, l.class(c), "metadata", "%v", c.MarkErr)
+			l.fixMark(l.class(c), c.MarkErr)
+		}
+		for _, c := range classes.WithMalformedCapacity() {
+			l.find(v1beta1.ReasonMalformedCapacity, l.class(c), "metadata", "%v", c.Capacity.Err)
+		}
+		for _, c := range classes.WithTooManyLabels() {
+			l.find(v1beta1.ReasonTooManyLabels, l.class(c), "metadata", "it has too many labels")
 		}
 		classes.Each(func(c *inventory.Class) {
 			if len(l.classes[k.Name]) > 0 && !l.served.Has(c.Kind.Name+c.String()) {
@@ -393,8 +361,9 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	return nil
 }
 
-// marks finds annotations of ours that nothing reads, and classes without a name.
-func (l *linter) marks(ctx context.Context, objects []document) {
+// marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A copy
+// may have another name.
+func (l *linter) marks(ctx context.Context, objects []document) error {
 	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
 	for i := range l.classKinds {
 		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
@@ -418,7 +387,21 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)
 			}
 		}
+		const key = v1beta1.PresetAnnotation
+		mark := d.GetAnnotations()[key]
+		if mark == "" {
+			continue
+		}
+		marks, err := presetMarks()
+		if err != nil {
+			return err
+		}
+		if preset, _, _ := strings.Cut(mark, "@"); !marks.Has(mark) {
+			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
+				"take over what changed, with the annotation %[2]s", preset, key)
+		}
 	}
+	return nil
 }
 
 // reads reports whether a ClassKind reads an annotation of classes.

@@ -74,6 +74,8 @@ type view struct {
 	notes []string
 	// invalid expressions of the claim kind, and of class kinds that serve it.
 	invalid []InvalidExpression
+	// pathsProblem, with its reason, is what the schema of the claims does not allow.
+	pathsReason, pathsProblem string
 	// unknownRoom says of which classes it is not known how much is taken, empty where it is of all.
 	unknownRoom string
 }
@@ -225,12 +227,20 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 	}
 	r.addRoom(ctx, kind, serving, v)
-	paths := r.comparePaths(ctx, kind, v)
+	s, err := r.schemaOf(ctx, r.resources[kind.Name].GroupVersionKind)
+	if err != nil {
+		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
+	}
+	paths := selector.PathsCheck{} // No kind of Kubernetes' own has the field that is the default.
+	paths.SelectorAbsent = scheme.Scheme.IsGroupRegistered(kind.Resource.Group) && kind.Selector.String() == "spec.classSelector"
+	if s != nil {
+		paths = selector.CheckPaths(kind, s.paths)
+	}
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.all))
-	reason, problem := v.PathsProblem(paths)
-	if reason == v1beta1.ReasonReferenceRefused || reason == v1beta1.ReasonAllReferencesRefused {
-		v.note("the registration does not fit the schema of the claims: %s", problem)
+	v.pathsReason, v.pathsProblem = v.PathsProblem(paths)
+	if v.pathsReason == v1beta1.ReasonReferenceRefused || v.pathsReason == v1beta1.ReasonAllReferencesRefused {
+		v.note("the registration does not fit the schema of the claims: %s", v.pathsProblem)
 	}
 	schemas := r.schemaSource(ctx)
 	v.addInvalid("claimkind/"+k.Name, append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...))
@@ -246,19 +256,6 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 	}
 	r.views[k.Name] = v
 	return v, nil
-}
-
-// comparePaths of a registration with the schema of the claims, as classbind does.
-func (r *registrations) comparePaths(ctx context.Context, kind *selector.ClaimKind, v *view) (check selector.PathsCheck) {
-	s, err := r.schemaOf(ctx, r.resources[kind.Name].GroupVersionKind)
-	if err != nil {
-		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
-	}
-	if s == nil { // No kind of Kubernetes' own has the field that is the default.
-		check.SelectorAbsent = scheme.Scheme.IsGroupRegistered(kind.Resource.Group) && kind.Selector.String() == "spec.classSelector"
-		return check
-	}
-	return selector.CheckPaths(kind, s.paths)
 }
 
 // offered classes of a kind, nil where the server leaves them out.

@@ -177,8 +177,7 @@ func (r *Report) exit() error {
 	for _, i := range r.Items {
 		claim := i.Claim
 		claim.ClaimKind = ""
-		all.Insert(claim)
-		switch i.Outcome {
+		switch all.Insert(claim); i.Outcome {
 		case Malformed, Undecided:
 			undecided.Insert(claim)
 		case Unmatched, Unbound:

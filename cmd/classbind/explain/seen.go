@@ -161,25 +161,30 @@ func (s *settings) add(text string) error {
 	for n := range names {
 		names[n] = strings.ReplaceAll(names[n], dot, ".")
 	}
+	roots := []string{expression.Namespace, expression.Request, expression.Related}
 	switch {
 	case !ok:
 		return errors.New("must be PATH=VALUE, such as namespace.labels.tenant=a")
 	case slices.Contains(names, ""):
 		return errors.New("the path has an empty name: write one dot between names, and \\. in a name")
-	}
-	switch names[0] {
-	case expression.Namespace:
+	case names[0] == expression.Namespace:
 		return s.addNamespace(names[1:], value)
-	case expression.Request:
+	case names[0] == expression.Request:
 		return s.addRequest(names[1:], value)
-	case expression.Related:
-		return s.addRelated(names[1:], value)
-	case expression.Claim:
+	case names[0] == expression.Related && len(names) < 3:
+		return errors.New("must name a field of the object, such as related.plan.spec.tier=gold")
+	case names[0] == expression.Related:
+		content := s.related[names[1]]
+		if err := set(&content, typed(value), names[2:]...); err != nil {
+			return err
+		}
+		s.related[names[1]] = content
+		return nil
+	case names[0] == expression.Claim:
 		return errors.New("a claim is as its file says: change that")
-	case expression.Class:
+	case names[0] == expression.Class:
 		return errors.New("a class is as its file says: put another on top of the cluster's with --with")
 	}
-	roots := []string{expression.Namespace, expression.Request, expression.Related}
 	return fmt.Errorf("must begin with one of %s%s", strings.Join(roots, ", "), near.Meant(names[0], roots))
 }
 
@@ -218,18 +223,6 @@ func (s *settings) addRequest(names []string, value string) error {
 	}
 	return errors.New("must be request.userInfo.username, uid, groups or extra.KEY, such as request.userInfo.groups=a" +
 		near.Meant(field, []string{"username", "uid", "groups", "extra"}))
-}
-
-func (s *settings) addRelated(names []string, value string) error {
-	if len(names) < 2 {
-		return errors.New("must name a field of the object, such as related.plan.spec.tier=gold")
-	}
-	content := s.related[names[0]]
-	if err := set(&content, typed(value), names[1:]...); err != nil {
-		return err
-	}
-	s.related[names[0]] = content
-	return nil
 }
 
 // undeclared is an error for an object that no registration relates.

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -19,9 +20,6 @@ import (
 
 // maxRows limits the rows of dropped classes and of near misses.
 const maxRows = 5
-
-// absent is the value of a field that an expression saw and that is not there.
-const absent = "absent"
 
 // table returns the report for people.
 func (r *Report) table() string {
@@ -61,8 +59,9 @@ func (t itemTable) write() {
 	}
 	t.facts()
 	for _, e := range t.InvalidExpressions {
-		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
-			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), indented(e.Caret))
+		caret := strings.ReplaceAll(strings.TrimRight(e.Caret, "\n"), "\t", " ") // In both lines, so the caret stays.
+		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n    %s\n",
+			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), strings.ReplaceAll(caret, "\n", "\n    "))
 	}
 	name := t.namer()
 	t.candidates(name)
@@ -94,12 +93,9 @@ func (t itemTable) facts() {
 		}
 		t.line("Related", text)
 	}
-	for _, e := range []struct {
-		what       string
-		evaluation *selector.Evaluation
-	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}, {"Usage", t.Usage}} {
-		if e.evaluation != nil && t.Reason != claim.NotYet { // Then it is the message.
-			t.line(e.what, EvaluationText(e.evaluation))
+	for n, e := range []*selector.Evaluation{t.BindWhen, t.SelectorFrom, t.Partition, t.Usage} {
+		if e != nil && t.Reason != claim.NotYet { // Then it is the message.
+			t.line([]string{"Bind when", "Selector", "Partition", "Usage"}[n], EvaluationText(e))
 		}
 	}
 }
@@ -120,7 +116,7 @@ func sawText(saw []expression.Saw) string {
 	texts := make([]string, len(saw))
 	for n, s := range saw {
 		texts[n] = s.Field + " = " + s.Value
-		if s.Value == absent {
+		if s.Value == "absent" {
 			texts[n] = "no " + s.Field
 		}
 	}
@@ -137,11 +133,6 @@ func asJSON(value any) string {
 		return fmt.Sprint(value)
 	}
 	return string(text)
-}
-
-func indented(text string) string {
-	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\t", " ") // In both lines, so the caret stays.
-	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
 }
 
 func (t itemTable) candidates(name func(selector.ClassName) string) {
@@ -264,10 +255,7 @@ func (i *Item) namer() func(selector.ClassName) string {
 }
 
 func (c Claim) String() string {
-	name := c.Name
-	if name == "" {
-		name = "(generated)"
-	}
+	name := cmp.Or(c.Name, "(generated)")
 	if c.Namespace != "" {
 		name = c.Namespace + "/" + name
 	}

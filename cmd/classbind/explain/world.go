@@ -62,14 +62,13 @@ func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, na
 	}
 	for _, text := range change.Remove {
 		parts := strings.Split(text, "/")
-		if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		if len(parts) == 2 {
+			parts = slices.Insert(parts, 1, r.objectNamespace)
+		}
+		if len(parts) != 3 || slices.Contains(parts, "") {
 			return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
 		}
-		rm := &removal{text: text, kind: parts[0], name: parts[len(parts)-1]}
-		if len(parts) == 3 {
-			rm.namespace = parts[1]
-		}
-		r.removals = append(r.removals, rm)
+		r.removals = append(r.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
 	}
 	if config != nil {
 		if err := r.connect(ctx, config); err != nil {
@@ -118,7 +117,7 @@ func (s *source) remove(from *inventory.Classes, of resource) *inventory.Classes
 		}
 		namespace := ""
 		if from.Kind.Namespaced {
-			namespace = cmp.Or(rm.namespace, s.objectNamespace)
+			namespace = rm.namespace
 		}
 		if from.Find(namespace, rm.name) != nil {
 			from, rm.done = from.Without(namespace, rm.name), true
@@ -393,10 +392,8 @@ type Recreated struct {
 
 	kind *Kind
 	in   claim.Intake
-	// excluded says why claims of its namespace are not bound, empty if they are.
-	excluded string
-	// unreadable says why the claim cannot be read, empty if it can.
-	unreadable string
+	// outcome is that of a claim that cannot be read, or is in a namespace whose claims are not bound; why says it for people.
+	outcome, why string
 }
 
 // Read a claim of the kind, from JSON. A claim whose name the API server made up is drawn afresh, as then.
@@ -415,7 +412,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	r.in.Name = m.Name
 	object, err := k.Kind.DecodeValid(raw)
 	if err != nil { // The server refuses such a claim.
-		r.unreadable = truncate.Error(err).Error()
+		r.outcome, r.why = Refused, truncate.Error(err).Error()
 		return r, nil
 	}
 	if k.Kind.HasReference(object) {
@@ -428,8 +425,10 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
 		}
 	}
-	why, err := k.Excluded(ctx, m.Namespace)
-	if r.excluded = why; err != nil || why != "" || k.Fault != nil {
+	if r.why, err = k.Excluded(ctx, m.Namespace); r.why != "" {
+		r.outcome = Ignored
+	}
+	if err != nil || r.why != "" || k.Fault != nil {
 		return r, err
 	}
 	name := m.Name
@@ -461,13 +460,10 @@ const (
 // Decide on the claim. The outcome is empty if it gets a class, and why says it for people. It is an error if nobody knows, as where a
 // right is missing.
 func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
-	k := r.kind
-	switch {
-	case r.excluded != "":
-		return nil, Ignored, r.excluded, nil
-	case r.unreadable != "":
-		return nil, Refused, r.unreadable, nil
+	if r.outcome != "" {
+		return nil, r.outcome, r.why, nil
 	}
+	k := r.kind
 	decider := k.registrations.decider(func() uint64 { return fresh }, &Item{})
 	decider.Related, decider.Patient = k.related, true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)

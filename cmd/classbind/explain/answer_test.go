@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -83,8 +84,7 @@ func TestCheck(t *testing.T) {
 			if tc.crd {
 				classes = documents(classes, databaseCRD)
 			}
-			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": classes}))
-			got, item := explained(t)
+			got, item := explained(t, tc.claim, classes)
 			if tc.outcome == "" {
 				tc.outcome, tc.code = "Bound", item.Reason
 			}
@@ -103,10 +103,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestTheFirstClaimTellsTheKind(t *testing.T) {
-	t.Chdir(write(t, map[string]string{
-		"claims.yaml": documents(goldClaim, strings.ReplaceAll(strings.ReplaceAll(goldClaim, "Database", "DataBase"), "example.org/v1", "example.org/v2")), "classes.yaml": documents(claimKind, classKind, goldClass),
-	}))
-	got := run(t, "", "-f", "claims.yaml", "--classes", "classes.yaml")
+	other := strings.ReplaceAll(strings.ReplaceAll(goldClaim, "Database", "DataBase"), "example.org/v1", "example.org/v2")
+	got := offline(t, documents(goldClaim, other), documents(claimKind, classKind, goldClass))
 	assert.Contains(t, got.stdout, "Database default/mine: bound to ", "We should not refuse a claim for a typing error in another one.")
 	assert.Contains(t, got.stdout, "DataBase mine: left alone", "We should know the kind by the first claim.")
 	assert.Zero(t, got.status)
@@ -141,8 +139,7 @@ func TestDecode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": documents(claimKind, classKind, goldClass, cmp.Or(tc.crd, crd))}))
-			_, item := explained(t)
+			_, item := explained(t, tc.claim, documents(claimKind, classKind, goldClass, cmp.Or(tc.crd, crd)))
 			assert.Equal(t, cmp.Or(tc.outcome, "Bound"), string(item.Outcome), "%s: %s", tc.reason, item.Message)
 			assert.Contains(t, strings.Join(item.Notes, "\n"), tc.notes, tc.reason)
 			require.Len(t, item.Errors, len(tc.want), "%s: %v", tc.reason, item.Errors)
@@ -152,4 +149,81 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
+}
+
+const usualClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "usual", "annotations": {"resourceclass.crossplane.io/is-default-class": "true"}}}`
+
+func TestExplainReferences(t *testing.T) {
+	const queue = `{"label": "kueue.x-k8s.io/queue-name", "form": "Name"}`
+	for name, tc := range map[string]struct {
+		reason         string
+		spec           string // of the ClaimKind
+		metadata       string // of the claim, beside its name
+		claim          string // its spec
+		args           []string
+		outcome, code  string
+		message, notes string
+	}{
+		"Label": {
+			reason: "We should say where the reference is.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`,
+			outcome: "LeftAlone", code: "Settled", message: "metadata.labels[kueue.x-k8s.io/queue-name] is set; --unbound explains", notes: `its class "fastclasses.example.org/mine" is not there`,
+		},
+		"LabelUnbound": {reason: "We should explain the claim without its label.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`, args: []string{"--unbound"}, outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default"},
+		"LabelMisspelt": {
+			reason: "We should look for a misspelt label, which no schema can find.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-nam": "mine"}`,
+			outcome: "Malformed", code: "UnknownField", message: "did you mean metadata.labels.kueue.x-k8s.io/queue-name?",
+		},
+		"SkipIfSet": {
+			reason: "We should say which annotation is set.", spec: `{"claims": {"skipIfSet": [{"annotation": "kubernetes.io/ingress.class"}]}}`, metadata: `, "annotations": {"kubernetes.io/ingress.class": "nginx"}`,
+			outcome: "LeftAlone", code: "Settled", message: "metadata.annotations[kubernetes.io/ingress.class] is set",
+		},
+		"Annotation": {
+			reason: "We should name the annotation that the kind has.", spec: `{"selector": {"annotation": "example.org/select"}}`, claim: `{}`, metadata: `, "annotations": {"classbind.io/class-selector": "a=b", "example.org/select": "a in"}`,
+			outcome: "Malformed", code: "MalformedClaim", message: "metadata.annotations[example.org/select]",
+		},
+		"Given": {
+			reason: "We should say why a class is not for the claim.", spec: `{"reference": {"path": ".spec.ref", "whenEmpty": "Bind"}}`, claim: `{"ref": {"kind": "SlowClass"}, "classSelector": {}}`,
+			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
+		},
+		"GivenUnbound": {
+			reason: "We should keep what the author has set of an empty reference.", spec: `{"reference": {"path": ".spec.ref", "whenEmpty": "Bind"}}`, claim: `{"ref": {"kind": "SlowClass", "name": ""}, "classSelector": {}}`, args: []string{"--unbound"},
+			outcome: "Unmatched", code: "NoMatchingClass", message: "dropped: 1 of another group, kind or namespace than the class reference of the claim says",
+		},
+		"EmptyName":      {reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "Bind"}}`, claim: `{"ref": ""}`, outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default"},
+		"EmptyNameIsSet": {reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name"}}`, claim: `{"ref": ""}`, outcome: "LeftAlone", code: "Settled", message: "spec.ref is set"},
+		"Parent": {
+			reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`,
+			outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
+		},
+		"NoSelector": {reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone"},
+		"Any":        {reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`, outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, cmp.Or(tc.claim, "{}"))
+			kind := fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": %s}`, tc.spec)
+			_, item := explained(t, claim, documents(kind, classKind, usualClass), tc.args...)
+			assert.Equal(t, tc.outcome, string(item.Outcome), tc.reason)
+			assert.Equal(t, tc.code, item.Reason, tc.reason)
+			assert.Contains(t, item.Message, tc.message, tc.reason)
+			assert.Contains(t, fmt.Sprint(item.Notes), tc.notes, tc.reason)
+		})
+	}
+}
+
+func TestExplainCountsClaims(t *testing.T) {
+	second := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "second"}, "spec": {"claims": {"resource": "databases.example.org"}, "reference": {"path": ".spec.second"}, "selector": {"annotation": "example.org/second"}}}`
+	got := offline(t, `{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"}, "spec": {}}`, documents(claimKind, second, classKind, usualClass))
+	assert.Contains(t, got.stdout, "by databases.example.org: bound to FastClass/usual")
+	assert.Contains(t, got.stdout, "by second: no class")
+	assert.Equal(t, 1, got.status, "We should say that a class is missing, though there is one.")
+	assert.Contains(t, got.stderr, "error: 1 of 1 claims without a class")
+}
+
+// TestExplainNotRegistered explains a claim of a kind of Kubernetes that no ClaimKind registers, beside one of its group.
+func TestExplainNotRegistered(t *testing.T) {
+	got := offline(t, `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "mine"}}`,
+		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "ingresses.networking.k8s.io"}}`)
+	assert.Contains(t, got.stdout, "no ClaimKind registers this kind, but of the same group ingresses.networking.k8s.io\n",
+		"We should leave it alone: no CRD could tell more of its group.")
+	assert.Zero(t, got.status)
 }
