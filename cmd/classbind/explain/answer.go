@@ -231,8 +231,7 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 	}
 	class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object)
 	if class != nil {
-		has := selector.NameOf(class)
-		item.Has = &has
+		item.Has = new(selector.NameOf(class))
 	}
 	switch {
 	case item.Reason != claim.Settled:

@@ -31,8 +31,7 @@ const CheckVersion = "check.classbind.io/v1beta1"
 // CheckReport is what "classbind check" prints with -o json.
 type CheckReport struct {
 	metav1.TypeMeta `json:",inline"`
-	// Findings are sorted by file and line.
-	Findings []Finding `json:"findings"`
+	Findings        []Finding `json:"findings"` // Findings are sorted by file and line.
 }
 
 const (
@@ -215,10 +214,11 @@ func sarif(findings []Finding) any {
 			"locations": []object{{"physicalLocation": object{"artifactLocation": file, "region": object{"startLine": f.Line}}}},
 		}
 		if fix := f.Fix; fix != (Fix{}) {
+			end := fix.Column + utf8.RuneCountInString(fix.Old)
 			result["fixes"] = []object{{
 				"description": object{"text": fmt.Sprintf("Replace %q with %q.", fix.Old, fix.New)},
 				"artifactChanges": []object{{"artifactLocation": file, "replacements": []object{{
-					"deletedRegion":   object{"startLine": fix.Line, "startColumn": fix.Column, "endColumn": fix.Column + utf8.RuneCountInString(fix.Old)},
+					"deletedRegion":   object{"startLine": fix.Line, "startColumn": fix.Column, "endColumn": end},
 					"insertedContent": object{"text": fix.New},
 				}}}},
 			}}

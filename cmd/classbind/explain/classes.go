@@ -257,8 +257,7 @@ const ClassesVersion = "classes.classbind.io/v1beta1"
 // ClassesReport is what "classbind classes" prints with -o json or yaml.
 type ClassesReport struct {
 	metav1.TypeMeta `json:",inline"`
-	// Items has one for each ClaimKind of the claims.
-	Items []Offer `json:"items"`
+	Items           []Offer `json:"items"` // Items has one for each ClaimKind of the claims.
 }
 
 // Offer is what a claim of a namespace may get by one ClaimKind.
@@ -276,8 +275,7 @@ type Offer struct {
 	Classes []OfferedClass `json:"classes"`
 	// Unjudged are the fields of registrations whose expressions need a claim: what they say comes on top.
 	Unjudged []string `json:"unjudged,omitempty"`
-	// Notes say why the server may decide otherwise.
-	Notes []string `json:"notes,omitempty"`
+	Notes    []string `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
 	explanation selector.Explanation
 }
@@ -287,14 +285,12 @@ type OfferedClass struct {
 	selector.ClassName `json:",inline"`
 	// Labels are absent of a class that is over the limit of labels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Weight from 0 to 1000000, even if the strategy ignores it.
-	Weight int64 `json:"weight"`
+	Weight int64             `json:"weight"` // Weight from 0 to 1000000, even if the strategy ignores it.
 	// WeightError is why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`
 	// Odds among the classes that a claim may get, zero if they depend on more than is known.
-	Odds selector.Odds `json:"odds,omitzero"`
-	// Drop is why a claim may not get the class; absent if it may.
-	Drop *selector.Drop `json:"dropped,omitempty"`
+	Odds selector.Odds  `json:"odds,omitzero"`
+	Drop *selector.Drop `json:"dropped,omitempty"` // Drop is why a claim may not get the class; absent if it may.
 }
 
 func (o *Offer) add(c *inventory.Class, odds selector.Odds, drop *selector.Drop) {

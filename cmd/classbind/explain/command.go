@@ -37,10 +37,8 @@ type options struct {
 	unbound   bool
 	cluster   connect.Flags
 
-	// settings are those of set.
-	settings settings
-	// fresh returns a random number.
-	fresh func() uint64
+	settings settings      // settings are those of set.
+	fresh    func() uint64 // fresh returns a random number.
 }
 
 // NewCommand returns the command explain.

@@ -30,11 +30,10 @@ type document struct {
 	unstructured.Unstructured
 	where string
 	// text is what it was read from, alone or with other items of a list. It begins in the file at this line, from 1.
-	file string
-	line int
-	text []byte
-	// stored says that it was named as an object of the cluster.
-	stored bool
+	file   string
+	line   int
+	text   []byte
+	stored bool // stored says that it was named as an object of the cluster.
 }
 
 // isObject reports whether it is one of Kubernetes.
@@ -59,9 +58,8 @@ func ParseManifests(text []byte) (Manifests, error) { return readDocuments(text,
 
 // fileReader reads files and standard input.
 type fileReader struct {
-	in io.Reader
-	// recursive takes the folders in a folder, too.
-	recursive bool
+	in        io.Reader
+	recursive bool // recursive takes the folders in a folder, too.
 	// skip is told of a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
 	skip func(file, why string)
 }

@@ -28,20 +28,16 @@ type Severity string
 
 // The severities.
 const (
-	// Mistake is for what does not work as it is written.
-	Mistake Severity = "error"
-	// Doubt is for what may be right with objects that are in no file.
-	Doubt Severity = "warning"
-	// Remark is for what may be meant so.
-	Remark Severity = "note"
+	Mistake Severity = "error"   // Mistake is for what does not work as it is written.
+	Doubt   Severity = "warning" // Doubt is for what may be right with objects that are in no file.
+	Remark  Severity = "note"    // Remark is for what may be meant so.
 )
 
 // Rule of "classbind check". Most have the name of the condition's reason by which the cluster says the same.
 type Rule struct {
 	Name     string
 	Severity Severity
-	// Text is what is wrong where it is broken.
-	Text string
+	Text     string // Text is what is wrong where it is broken.
 }
 
 // Names of rules of which the cluster has no reason.
@@ -92,8 +88,7 @@ type Finding struct {
 	// Object is KIND/NAME.
 	Object  string `json:"object"`
 	Message string `json:"message"`
-	// Fix is there where the files leave one answer. "classbind check --fix" makes it.
-	Fix Fix `json:"fix,omitzero"`
+	Fix     Fix    `json:"fix,omitzero"` // Fix is there where the files leave one answer. "classbind check --fix" makes it.
 }
 
 // linter of files.
@@ -361,8 +356,8 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	return nil
 }
 
-// marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A copy
-// may have another name.
+// marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
+// copy may have another name.
 func (l *linter) marks(ctx context.Context, objects []document) error {
 	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
 	for i := range l.classKinds {

@@ -34,12 +34,9 @@ import (
 // resource in the version that the API server prefers, or in which claims are read.
 type resource struct {
 	lookup.Resource
-	// new says that the cluster does not have it, but files that are put on top.
-	new bool
-	// guessed says that the scope is that of the objects that are known.
-	guessed bool
-	// unread is why claims cannot be read: their version is not served.
-	unread error
+	new     bool  // new says that the cluster does not have it, but files that are put on top.
+	guessed bool  // guessed says that the scope is that of the objects that are known.
+	unread  error // unread is why claims cannot be read: their version is not served.
 }
 
 // notServedError is for what is not served by files, or has no schema.
@@ -68,16 +65,11 @@ type registrations struct {
 // view of a claim kind.
 type view struct {
 	*selector.View
-	// all classes, also of class kinds that the View leaves out.
-	all []*inventory.Classes
-	// notes are what people should know of it.
-	notes []string
-	// invalid expressions of the claim kind, and of class kinds that serve it.
-	invalid []InvalidExpression
-	// pathsProblem, with its reason, is what the schema of the claims does not allow.
-	pathsReason, pathsProblem string
-	// unknownRoom says of which classes it is not known how much is taken, empty where it is of all.
-	unknownRoom string
+	all                       []*inventory.Classes // all classes, also of class kinds that the View leaves out.
+	notes                     []string             // notes are what people should know of it.
+	invalid                   []InvalidExpression  // invalid expressions of the claim kind, and of class kinds that serve it.
+	pathsReason, pathsProblem string               // pathsProblem, with its reason, is what the schema of the claims does not allow.
+	unknownRoom               string               // unknownRoom says of which classes it is not known how much is taken.
 }
 
 // newRegistrations has none yet. own is the namespace of classbind.
@@ -327,10 +319,8 @@ func (r *registrations) unselected(ctx context.Context, k *v1beta1.ClaimKind, na
 // ledgers are those of a cluster.
 type ledgers struct {
 	all *capacity.Ledgers
-	// of has the names of class kinds that have one.
-	of sets.Set[string]
-	// err is why none is known.
-	err error
+	of  sets.Set[string] // of has the names of class kinds that have one.
+	err error            // err is why none is known.
 }
 
 // listLedgers lists them once, for a claim kind that needs them.

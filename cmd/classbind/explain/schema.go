@@ -31,14 +31,11 @@ import (
 // objectSchema is what is known of the objects of a kind.
 type objectSchema struct {
 	// fields and values are those of a CRD. They are nil for kinds whose schema refers to others, as Kubernetes' own do.
-	fields *structural.Structural
-	values validation.SchemaValidator
-	// rules are those of our own kinds. They take far longer to compile than to apply.
-	rules *cel.Validator
-	// paths is the same schema, with which the paths of registrations are compared.
-	paths *openapi.Schema
-	// unconverted says that a CRD has its objects alike in all versions.
-	unconverted bool
+	fields      *structural.Structural
+	values      validation.SchemaValidator
+	rules       *cel.Validator  // rules are those of our own kinds. They take far longer to compile than to apply.
+	paths       *openapi.Schema // paths is the same schema, with which the paths of registrations are compared.
+	unconverted bool            // unconverted says that a CRD has its objects alike in all versions.
 }
 
 // newObjectSchema reads a schema as a CRD has it.

@@ -44,8 +44,7 @@ type source struct {
 	// crds by name, objects and claims are of files. objects are all of --classes or --with; claims are those to explain.
 	crds            map[string]CRD
 	objects, claims []document
-	// removals are what is there and does not count.
-	removals []*removal
+	removals        []*removal // removals are what is there and does not count.
 }
 
 // kindOf a registration.
@@ -214,10 +213,9 @@ var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSche
 // CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
 type CRD struct {
 	lookup.Resource
-	Name string
-	JSON []byte
-	// served are the versions.
-	served []string
+	Name   string
+	JSON   []byte
+	served []string // served are the versions.
 }
 
 func readCRD(d *document) (CRD, error) {

@@ -29,8 +29,7 @@ import (
 
 // Change is what differs in a World from what is there.
 type Change struct {
-	// Manifests are added, or take the place of objects of the same name.
-	Manifests
+	Manifests // Manifests are added, or take the place of objects of the same name.
 	// Remove names what is not there, each KIND/NAME or KIND/NAMESPACE/NAME. KIND is claimkind, classkind, or a kind of classes.
 	Remove []string
 }
@@ -270,8 +269,7 @@ type Kind struct {
 	// Resource of the claims, in the version for which the paths are written.
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Notes say why the server may decide otherwise.
-	Notes []string
+	Notes      []string // Notes say why the server may decide otherwise.
 
 	spec          *v1beta1.ClaimKind
 	registrations *registrations
