@@ -65,15 +65,6 @@ func requestOf(u *authenticationv1.UserInfo) map[string]any {
 	return map[string]any{"userInfo": info}
 }
 
-// subjectOf is the user of whom expressions see this.
-func subjectOf(request map[string]any) *subjects.Subject {
-	u := &authenticationv1.UserInfo{}
-	if info, ok := request["userInfo"].(map[string]any); ok {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
-	}
-	return subjects.NewSubject(u)
-}
-
 // authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
 type authorizer struct {
 	client kubernetes.Interface
@@ -147,7 +138,10 @@ func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind,
 	switch {
 	case k.Use != v1beta1.UseByRequester:
 	case request != nil:
-		in.Requester = subjectOf(request)
+		u := &authenticationv1.UserInfo{}
+		info, _ := request["userInfo"].(map[string]any)
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
+		in.Requester = subjects.NewSubject(u)
 	default:
 		me, err := r.authorizer.whoAmI(ctx)
 		if err != nil {

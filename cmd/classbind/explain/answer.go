@@ -296,36 +296,29 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	i.addDecision()
 	d := &i.Decision
 	if d.Class != nil {
-		i.noteDefaulting(k, d)
+		c, fault := d.View.PolicyDefault() // The class that the API server itself may give.
+		switch {
+		case k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil:
+		case fault != nil:
+			i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
+		case c == d.Class:
+			i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
+		}
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	if d.Unneeded() {
 		return i.leftAlone(d.Reason(),
 			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
-	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
+	after := "" // For BindLater, the warning says that it waits.
 	switch {
 	case d.Denied(), k.Spec.WhenUnmatched == v1beta1.Deny:
 		after = "; it is refused"
 	case k.Spec.WhenUnmatched == v1beta1.Admit:
 		after = "; it is created without a class"
-	case k.Spec.WhenUnmatched == v1beta1.BindLater:
-		after = "" // The warning says that it waits.
 	}
 	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+after)
-}
-
-// noteDefaulting reports whether the API server itself may give the class.
-func (i *Item) noteDefaulting(k *v1beta1.ClaimKind, d *selector.Decision) {
-	if k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil {
-		return
-	}
-	if c, fault := d.View.PolicyDefault(); fault != nil {
-		i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
-	} else if c == d.Class {
-		i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
-	}
 }
 
 // because says why the class was drawn.

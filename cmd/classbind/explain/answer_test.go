@@ -34,13 +34,10 @@ func TestCheck(t *testing.T) {
 	}
 	typed := func(from, to string) string { return strings.ReplaceAll(goldClaim, from, to) }
 	for name, tc := range map[string]struct {
-		reason  string
-		claim   string
-		crd     bool
-		outcome string // Bound unless set
-		code    string
-		field   string
-		want    string
+		reason, claim     string
+		crd               bool
+		outcome           string // Bound unless set
+		code, field, want string
 	}{
 		"Right":              {reason: "We should explain a claim without a mistake.", claim: goldClaim, crd: true},
 		"RightWithoutSchema": {reason: "We should explain a claim without a mistake.", claim: goldClaim},
@@ -120,12 +117,11 @@ func TestDecode(t *testing.T) {
 	gold := func(more string) string { return strings.Replace(goldClaim, `"spec": {`, `"spec": {`+more, 1) }
 	metadata := func(more string) string { return strings.Replace(goldClaim, `"name"`, more+`, "name"`, 1) }
 	for name, tc := range map[string]struct {
-		reason  string
-		claim   string
-		crd     string // crd unless set
-		outcome string // Bound unless set
-		want    []string
-		notes   string
+		reason, claim string
+		crd           string // crd unless set
+		outcome       string // Bound unless set
+		want          []string
+		notes         string
 	}{
 		"Many":          {reason: "We should bound the unknown fields.", claim: gold(`"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1, "k": 1, `), outcome: "Malformed", want: slices.Repeat([]string{"spec."}, v1beta1.MaxErrors)},
 		"LongName":      {reason: "We should shorten the name of a field.", claim: gold(`"` + strings.Repeat("x", 1000) + `": 1, `), outcome: "Malformed", want: []string{"spec.xxx"}},
@@ -156,13 +152,12 @@ const usualClass = `{"apiVersion": "example.org/v1", "kind": "FastClass", "metad
 func TestExplainReferences(t *testing.T) {
 	const queue = `{"label": "kueue.x-k8s.io/queue-name", "form": "Name"}`
 	for name, tc := range map[string]struct {
-		reason         string
-		spec           string // of the ClaimKind
-		metadata       string // of the claim, beside its name
-		claim          string // its spec
-		args           []string
-		outcome, code  string
-		message, notes string
+		reason                        string
+		spec                          string // of the ClaimKind
+		metadata                      string // of the claim, beside its name
+		claim                         string // its spec
+		args                          []string
+		outcome, code, message, notes string
 	}{
 		"Label": {
 			reason: "We should say where the reference is.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`,

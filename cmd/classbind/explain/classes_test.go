@@ -83,16 +83,13 @@ func newReviewer(subject string, allowed map[string][]string, spec string) *revi
 
 func TestClasses(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason  string
-		subject string
-		allowed map[string][]string
-		alone   bool
-		spec    string // of the ClaimKind
-		answers object
-		args    []string
-		status  int
-		want    string
-		err     string
+		reason, subject, want, err string
+		spec                       string // of the ClaimKind
+		allowed                    map[string][]string
+		alone                      bool
+		answers                    object
+		args                       []string
+		status                     int
 	}{
 		"Free": {reason: "We should list all where no right is needed.", want: `databases.example.org in team: a claim may get 3 of 3 classes
 
@@ -256,13 +253,11 @@ func TestClassesArguments(t *testing.T) {
 func TestExplainUse(t *testing.T) {
 	const claimKindOfNamespaces = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": {"use": {"subject": "Namespace"}}}}`
 	for name, tc := range map[string]struct {
-		reason  string
-		subject string
-		allowed map[string][]string
-		alone   bool
-		args    []string
-		status  int
-		want    []string
+		reason, subject string
+		allowed         map[string][]string
+		alone           bool
+		args, want      []string
+		status          int
 	}{
 		"Namespace": {
 			reason: "We should show the odds among those that the namespace may use, and what it may not.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a"}},

@@ -159,53 +159,44 @@ func newCommand(fresh func() uint64) *cobra.Command {
 
 // validate returns all errors in the flags and arguments at once, flag by flag.
 func (o *options) validate(fs *pflag.FlagSet, args []string) error {
-	var err error
-	o.settings, err = newSettings(o.set)
-	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs)}
-	for _, flag := range []string{"kubeconfig", "context", "with"} {
-		if len(o.classes) > 0 && fs.Changed(flag) {
-			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (o *options) validateClaims(args []string) error {
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case len(args) > 0 && len(o.claims) > 0:
-		errs = append(errs, fmt.Errorf("--filename: there are arguments, too, %q: name claims in one way or the other", args))
+		fail("--filename: there are arguments, too, %q: name claims in one way or the other", args)
 	case len(args) > 0 && len(o.classes) > 0:
-		errs = append(errs, fmt.Errorf("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
-			"or put classes on top of the cluster's with --with", args))
+		fail("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
+			"or put classes on top of the cluster's with --with", args)
 	case len(args)+len(o.claims) == 0:
-		errs = append(errs, errors.New("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, "+
-			"or a claim of the cluster, KIND/NAME"))
+		fail("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, " +
+			"or a claim of the cluster, KIND/NAME")
 	}
 	for _, arg := range args {
 		if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" || strings.Contains(name, "/") {
-			errs = append(errs, fmt.Errorf("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg))
+			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (o *options) validateFiles() error {
-	var errs []error
 	stdins := 0
 	for n, paths := range [][]string{o.claims, o.classes, o.with} {
 		for _, p := range paths {
 			switch p {
 			case "":
-				flag := []string{"filename", "classes", "with"}[n]
-				errs = append(errs, fmt.Errorf("--%s=%q: must be a file, a folder, or - for standard input", flag, p))
+				fail("--%s=%q: must be a file, a folder, or - for standard input", []string{"filename", "classes", "with"}[n], p)
 			case stdin:
 				stdins++
 			}
 		}
 	}
 	if stdins > 1 {
-		errs = append(errs, errors.New("-: standard input can be read once: put the claims or the classes into a file"))
+		fail("-: standard input can be read once: put the claims or the classes into a file")
+	}
+	var err error
+	o.settings, err = newSettings(o.set)
+	errs = append(errs, err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs))
+	for _, flag := range []string{"kubeconfig", "context", "with"} {
+		if len(o.classes) > 0 && fs.Changed(flag) {
+			fail("--%s: with --classes no cluster is asked: leave out one or the other", flag)
+		}
 	}
 	return errors.Join(errs...)
 }

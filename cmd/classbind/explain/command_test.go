@@ -125,10 +125,7 @@ func documents(texts ...string) string { return strings.Join(texts, "\n---\n") }
 func TestExplainRefusesFiles(t *testing.T) {
 	registered := documents(claimKind, classKind)
 	for name, tc := range map[string]struct {
-		reason  string
-		claim   string
-		classes string
-		want    string
+		reason, claim, classes, want string
 	}{
 		"Empty":             {"We should not succeed at nothing.", "# nothing\n", registered, "--filename: there is no object in claim.yaml"},
 		"NoYAML":            {"We should name the file and the document.", documents(goldClaim, "a: [b"), registered, "cannot read claim.yaml, document 2: "},
@@ -170,11 +167,10 @@ func TestExplainReads(t *testing.T) {
 	})
 	t.Chdir(dir)
 	for name, tc := range map[string]struct {
-		reason string
-		in     string
-		args   []string
-		want   []string // names of claims
-		err    string
+		reason, in string
+		args       []string
+		want       []string // names of claims
+		err        string
 	}{
 		"File":            {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
 		"Files":           {reason: "We should read several files, in their order.", args: []string{"-f", "claims/b.yml", "-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"other", "mine"}},

@@ -58,23 +58,16 @@ func TestLint(t *testing.T) {
 	same, err := kinds.Files.ReadFile("gateway-api/clusterrole.yaml")
 	require.NoError(t, err)
 	for name, tc := range map[string]struct {
-		reason    string
-		manifests string
-		want      []string // parts of lines
-		lines     int      // how many there are, if that counts
+		reason, manifests string
+		want              []string // parts of lines
+		lines             int      // how many there are, if that counts
 	}{
-		"Right":         {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
-		"WithoutCRDs":   {reason: "We should take a kind for installed of which nothing is known.", manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "")},
-		"Kustomization": {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
-		"FieldMisspelt": {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{
-			`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`,
-		}},
-		"Twice": {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{
-			`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`,
-		}},
-		"PathAbsent": {reason: "We should compare paths with the CRD.", manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers), want: []string{
-			"ReferencePruned",
-		}},
+		"Right":          {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
+		"WithoutCRDs":    {reason: "We should take a kind for installed of which nothing is known.", manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "")},
+		"Kustomization":  {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
+		"FieldMisspelt":  {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`}},
+		"Twice":          {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`}},
+		"PathAbsent":     {reason: "We should compare paths with the CRD.", manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers), want: []string{"ReferencePruned"}},
 		"WrongType":      {reason: "We should compare types.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: Name}}") + lintClassKind(offers), want: []string{"PathsInvalid"}},
 		"FormPruned":     {reason: "We should compare the parts of the reference.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}") + lintClassKind(offers), want: []string{".spec.classRef.apiGroup"}},
 		"SelectorAbsent": {reason: "We should compare the path of the selector.", manifests: both + lintClaimKind("{selector: {path: .spec.absent}}") + lintClassKind(offers), want: []string{"selector.path: the schema has no field .spec.absent"}},
@@ -184,8 +177,7 @@ func TestLintFix(t *testing.T) {
 	const rightName = "{claimKinds: [{name: claims.shop.test}]} # Ours, é"
 	kind := lintClaimKind("{}") // The name is metadata's, too.
 	for name, tc := range map[string]struct {
-		reason       string
-		before, want string
+		reason, before, want string
 	}{
 		"Name": {reason: "We should mend a name, and keep the comment.", before: kind + lintClassKind(wrongName), want: kind + lintClassKind(rightName)},
 		"CRLF": {reason: "We should keep the ends of lines.", before: strings.ReplaceAll(kind+lintClassKind(wrongName), "\n", "\r\n"), want: strings.ReplaceAll(kind+lintClassKind(rightName), "\n", "\r\n")},

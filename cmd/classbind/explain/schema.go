@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,8 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/deploy/crd"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
@@ -135,10 +138,26 @@ func (s *objectSchema) noSuchField(path string) (message, only string) {
 	return "the schema has no such field, and the API server does not store it: correct or remove it", ""
 }
 
-// compileRules once, for validate.
-func (s *objectSchema) compileRules() {
-	s.rules = cel.NewValidator(s.fields, true, celconfig.PerCallLimit)
-}
+// ownSchemas are the schemas of ClaimKinds and ClassKinds.
+var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSchema, error) {
+	schemas := map[schema.GroupVersionKind]*objectSchema{}
+	for _, kind := range []string{"ClaimKind", "ClassKind"} {
+		text, err := crd.Files.ReadFile(v1beta1.GroupVersion.Group + "_" + strings.ToLower(kind) + "s.yaml")
+		if err != nil {
+			return nil, fmt.Errorf("cannot find our own CRD: %w", err)
+		}
+		if text, err = yaml.YAMLToJSON(text); err != nil {
+			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
+		}
+		s, err := schemaOfCRD(text, v1beta1.GroupVersion.Version)
+		if err != nil {
+			return nil, err
+		}
+		s.rules = cel.NewValidator(s.fields, true, celconfig.PerCallLimit)
+		schemas[v1beta1.GroupVersion.WithKind(kind)] = s
+	}
+	return schemas, nil
+})
 
 // validate an object of our own kinds as the API server does when it creates it.
 func (s *objectSchema) validate(ctx context.Context, object map[string]any) field.ErrorList {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,12 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	lookup "github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/deploy/crd"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -189,27 +186,6 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the API server would refuse the %s: %s", e.object, joined(e.errs))
 }
 
-// ownSchemas are the schemas of ClaimKinds and ClassKinds.
-var ownSchemas = sync.OnceValues(func() (map[schema.GroupVersionKind]*objectSchema, error) {
-	schemas := map[schema.GroupVersionKind]*objectSchema{}
-	for _, kind := range []string{"ClaimKind", "ClassKind"} {
-		text, err := crd.Files.ReadFile(v1beta1.GroupVersion.Group + "_" + strings.ToLower(kind) + "s.yaml")
-		if err != nil {
-			return nil, fmt.Errorf("cannot find our own CRD: %w", err)
-		}
-		if text, err = yaml.YAMLToJSON(text); err != nil {
-			return nil, fmt.Errorf("cannot read our own CRD: %w", err)
-		}
-		s, err := schemaOfCRD(text, v1beta1.GroupVersion.Version)
-		if err != nil {
-			return nil, err
-		}
-		s.compileRules()
-		schemas[v1beta1.GroupVersion.WithKind(kind)] = s
-	}
-	return schemas, nil
-})
-
 // CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
 type CRD struct {
 	lookup.Resource
@@ -274,33 +250,25 @@ func isOf(resource string, kind schema.GroupVersionKind) bool {
 }
 
 // resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one if that is empty; a notServedError where there is
-// none.
-func (s *source) resolve(ctx context.Context, name, version string, verbs ...string) (resource, error) {
+// none. Where its CRD does not serve the version, it is in the preferred one, with an error.
+func (s *source) resolve(ctx context.Context, name, version string, verbs ...string) (found resource, err error) {
 	definition, defined := s.crds[name]
-	if s.cluster == nil {
-		if defined {
-			return definition.resolve(name, version)
+	switch {
+	case s.cluster != nil:
+		found.Resource, err = s.cluster.Resolve(ctx, name, version, verbs...)
+		if !defined || !notServed(err) {
+			return found, err
 		}
+	case !defined:
 		return s.guess(name, version), nil
 	}
-	found, err := s.cluster.Resolve(ctx, name, version, verbs...)
-	if !defined || !notServed(err) {
-		return resource{Resource: found}, err
+	found = resource{Resource: definition.Resource, new: s.cluster != nil && found.Kind == ""}
+	if version != "" && !slices.Contains(definition.served, version) {
+		return found, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
+			"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(definition.served, ", "))}
 	}
-	added, err := definition.resolve(name, version)
-	added.new = found.Kind == ""
-	return added, err
-}
-
-// resolve finds a resource of files by its CRD. Where that does not serve the version, it is in the preferred one, with an error.
-func (c *CRD) resolve(name, version string) (resource, error) {
-	r := resource{Resource: c.Resource}
-	if version != "" && !slices.Contains(c.served, version) {
-		return r, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
-			"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(c.served, ", "))}
-	}
-	r.Version = cmp.Or(version, r.Version)
-	return r, nil
+	found.Version = cmp.Or(version, found.Version)
+	return found, nil
 }
 
 // guess a resource without a CRD from the first object, so that a typing error in a later one does not count. A kind without any object
@@ -407,8 +375,7 @@ func (s *source) object(ctx context.Context, of resource, namespace, name string
 	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(of.GroupVersionKind)
-	err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
-	if err != nil {
+	if err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
 		return nil, truncate.Error(client.IgnoreNotFound(err))
 	}
 	return found.Object, nil
