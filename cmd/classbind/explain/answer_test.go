@@ -39,24 +39,18 @@ func TestCheck(t *testing.T) {
 		outcome           string // Bound unless set
 		code, field, want string
 	}{
-		"Right":              {reason: "We should explain a claim without a mistake.", claim: goldClaim, crd: true},
-		"RightWithoutSchema": {reason: "We should explain a claim without a mistake.", claim: goldClaim},
-		"Group":              {reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered"},
-		"OtherKind":          {reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered"},
-		"Kind":               {reason: "We should refuse a kind that looks like a typing error.", claim: typed(`"Database"`, `"Databse"`), crd: true, outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers this kind: did you mean Database?"},
-		"ClassKind":          {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
-		"Version": {
-			reason: "We should refuse a version that nobody serves.", claim: typed("example.org/v1", "example.org/v9"), crd: true,
-			outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`,
-		},
+		"Right":                {reason: "We should explain a claim without a mistake.", claim: goldClaim, crd: true},
+		"RightWithoutSchema":   {reason: "We should explain a claim without a mistake.", claim: goldClaim},
+		"Group":                {reason: "We should leave alone a kind of another group.", claim: typed("example.org/v1", "exmaple.org/v1"), outcome: "LeftAlone", code: "NotRegistered"},
+		"OtherKind":            {reason: "We should not say that all is well where a ClaimKind may be that of the claim.", claim: typed("Database", "Queue"), outcome: "Unmatched", code: "NotRegistered"},
+		"Kind":                 {reason: "We should refuse a kind that looks like a typing error.", claim: typed(`"Database"`, `"Databse"`), crd: true, outcome: "Malformed", code: "UnknownKind", field: "kind", want: "no ClaimKind registers this kind: did you mean Database?"},
+		"ClassKind":            {reason: "We should leave alone a class, whatever it resembles.", claim: typed("Database", "Databasese"), outcome: "LeftAlone", code: "NotRegistered"},
+		"Version":              {reason: "We should refuse a version that nobody serves.", claim: typed("example.org/v1", "example.org/v9"), crd: true, outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `the CRD "databases.example.org" does not serve the version "v9": set apiVersion to example.org/v1`},
 		"VersionNoMore":        {reason: "We should refuse a version that is served no more.", claim: typed("example.org/v1", "example.org/v1alpha1"), crd: true, outcome: "Malformed", code: "UnknownVersion", field: "apiVersion", want: `does not serve the version "v1alpha1"`},
 		"VersionWithoutSchema": {reason: "We should believe what we cannot check.", claim: typed("example.org/v1", "example.org/v9")},
-		"Field": {
-			reason: "We should not bind to the default a claim whose selector the API server drops.", claim: typed("classSelector", "classselector"), crd: true,
-			outcome: "Malformed", code: "UnknownField", field: "spec.classselector", want: "the schema has no such field: did you mean spec.classSelector?",
-		},
-		"FieldWithoutSchema":  {reason: "We should know the fields that the ClaimKind reads.", claim: typed("classSelector", "clasSelector"), outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?"},
-		"ParentWithoutSchema": {reason: "We should know the fields that the ClaimKind reads, and their parents.", claim: typed(`"spec"`, `"Spec"`), outcome: "Malformed", code: "UnknownField", field: "Spec", want: "did you mean spec?"},
+		"Field":                {reason: "We should not bind to the default a claim whose selector the API server drops.", claim: typed("classSelector", "classselector"), crd: true, outcome: "Malformed", code: "UnknownField", field: "spec.classselector", want: "the schema has no such field: did you mean spec.classSelector?"},
+		"FieldWithoutSchema":   {reason: "We should know the fields that the ClaimKind reads.", claim: typed("classSelector", "clasSelector"), outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?"},
+		"ParentWithoutSchema":  {reason: "We should know the fields that the ClaimKind reads, and their parents.", claim: typed(`"spec"`, `"Spec"`), outcome: "Malformed", code: "UnknownField", field: "Spec", want: "did you mean spec?"},
 		"FieldOfTheVersion": {
 			reason: "We should know the fields that the ClaimKind reads, where a version has no schema.", claim: strings.ReplaceAll(typed("classSelector", "clasSelector"), "org/v1", "org/v1beta1"), crd: true,
 			outcome: "Malformed", code: "UnknownField", field: "spec.clasSelector", want: "did you mean spec.classSelector?",
@@ -163,11 +157,8 @@ func TestExplainReferences(t *testing.T) {
 			reason: "We should say where the reference is.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`,
 			outcome: "LeftAlone", code: "Settled", message: "metadata.labels[kueue.x-k8s.io/queue-name] is set; --unbound explains", notes: `its class "fastclasses.example.org/mine" is not there`,
 		},
-		"LabelUnbound": {reason: "We should explain the claim without its label.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`, args: []string{"--unbound"}, outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default"},
-		"LabelMisspelt": {
-			reason: "We should look for a misspelt label, which no schema can find.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-nam": "mine"}`,
-			outcome: "Malformed", code: "UnknownField", message: "did you mean metadata.labels.kueue.x-k8s.io/queue-name?",
-		},
+		"LabelUnbound":  {reason: "We should explain the claim without its label.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-name": "mine"}`, args: []string{"--unbound"}, outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default"},
+		"LabelMisspelt": {reason: "We should look for a misspelt label, which no schema can find.", spec: `{"reference": ` + queue + `}`, metadata: `, "labels": {"kueue.x-k8s.io/queue-nam": "mine"}`, outcome: "Malformed", code: "UnknownField", message: "did you mean metadata.labels.kueue.x-k8s.io/queue-name?"},
 		"SkipIfSet": {
 			reason: "We should say which annotation is set.", spec: `{"claims": {"skipIfSet": [{"annotation": "kubernetes.io/ingress.class"}]}}`, metadata: `, "annotations": {"kubernetes.io/ingress.class": "nginx"}`,
 			outcome: "LeftAlone", code: "Settled", message: "metadata.annotations[kubernetes.io/ingress.class] is set",
@@ -186,12 +177,9 @@ func TestExplainReferences(t *testing.T) {
 		},
 		"EmptyName":      {reason: "We should take an empty name for none.", spec: `{"reference": {"path": ".spec.ref", "form": "Name", "whenEmpty": "Bind"}}`, claim: `{"ref": ""}`, outcome: "Bound", code: "DefaultClass", message: "the only class that is marked default"},
 		"EmptyNameIsSet": {reason: "We should take an empty name for one.", spec: `{"reference": {"path": ".spec.ref", "form": "Name"}}`, claim: `{"ref": ""}`, outcome: "LeftAlone", code: "Settled", message: "spec.ref is set"},
-		"Parent": {
-			reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`,
-			outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone",
-		},
-		"NoSelector": {reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone"},
-		"Any":        {reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`, outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any"},
+		"Parent":         {reason: "We should say what is absent.", spec: `{"reference": {"path": ".spec.topology.classRef", "whenParentAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "ParentAbsent", message: "the parent of .spec.topology.classRef is absent, and whenParentAbsent is LeaveAlone"},
+		"NoSelector":     {reason: "We should say what is absent.", spec: `{"selector": {"whenAbsent": "LeaveAlone"}}`, claim: `{}`, outcome: "LeftAlone", code: "NoSelector", message: "the claim has no class selector, and selector.whenAbsent is LeaveAlone"},
+		"Any":            {reason: "We should say why the claim gets any class.", spec: `{"selector": {"whenAbsent": "Any"}}`, claim: `{}`, outcome: "Bound", code: "AnyClass", message: "the only class that is there, and a claim without a class selector gets any, because selector.whenAbsent is Any"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"name": "mine"%s}, "spec": %s}`, tc.metadata, cmp.Or(tc.claim, "{}"))

@@ -206,11 +206,8 @@ func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 		fields = append(fields, "classes.usage")
 	}
 	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition, s.Classes.Related = "", "", "", nil, nil
-	fits, names := judgeable(s.Classes.Fits, compiled.Fits, needsClaim)
-	s.Classes.Fits = fits
-	for _, name := range names {
-		fields = append(fields, "classes.fits["+name+"]")
-	}
+	fits, unjudged := judgeable(s.Classes.Fits, compiled.Fits, needsClaim, "classes.fits[%s]")
+	s.Classes.Fits, fields = fits, append(fields, unjudged...)
 	if compiled.Score != nil && needsClaim(compiled.Score) { // Another strategy that offers no class of weight 0.
 		s.Choice.Score, s.Choice.Strategy = "", v1beta1.WeightedRandom
 	}
@@ -222,33 +219,30 @@ func (r *registrations) leaveOutClaimOfClasses() map[string][]string {
 	fields := map[string][]string{}
 	for i := range r.classKinds {
 		k := &r.classKinds[i]
-		of := rules.NewForClasses(k)
-		if len(of.Invalid) > 0 {
-			continue
-		}
-		fits, names := judgeable(k.Spec.Fits, of.Fits, func(e *expression.Expression) bool { return e.Uses(expression.Claim) })
-		k.Spec.Fits = fits
-		for _, name := range names {
-			fields[k.Name] = append(fields[k.Name], "fits["+name+"] of "+k.Name)
+		if of := rules.NewForClasses(k); len(of.Invalid) == 0 {
+			needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
+			k.Spec.Fits, fields[k.Name] = judgeable(k.Spec.Fits, of.Fits, needsClaim, "fits[%s] of "+k.Name)
 		}
 	}
 	return fields
 }
 
-// judgeable are fits, compiled, that need no claim, and the names of the others.
-func judgeable(fits []v1beta1.Fit, of []*rules.Fit, needsClaim func(*expression.Expression) bool) (left []v1beta1.Fit, names []string) {
+// judgeable are fits, compiled, that need no claim, and the fields of the others, which format makes of their names.
+func judgeable(
+	fits []v1beta1.Fit, of []*rules.Fit, needsClaim func(*expression.Expression) bool, format string,
+) (left []v1beta1.Fit, fields []string) {
 	for i, f := range of {
 		terms := slices.Concat(f.OfClass, f.OfClaim, f.Rest)
 		for _, e := range f.Equal {
 			terms = append(terms, e.Term)
 		}
 		if slices.ContainsFunc(terms, needsClaim) {
-			names = append(names, f.Name)
+			fields = append(fields, fmt.Sprintf(format, f.Name))
 		} else {
 			left = append(left, fits[i])
 		}
 	}
-	return left, names
+	return left, fields
 }
 
 // ClassesVersion is the version of what classes prints for programs. New fields keep it; any other change needs a new version.

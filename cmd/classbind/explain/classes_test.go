@@ -151,13 +151,9 @@ func TestClasses(t *testing.T) {
 			spec: `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.uid == '7' && class.metadata.name != 'b'"}]}}`,
 			want: "a claim may get 2 of 3 classes\n",
 		},
-		"RequestUnknown": {
-			reason: "We should judge no requester where nobody is named.",
-			spec:   `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`,
-			want:   "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; ",
-		},
-		"Invalid":  {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
-		"Excluded": {reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched, want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none"},
+		"RequestUnknown": {reason: "We should judge no requester where nobody is named.", spec: `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`, want: "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; "},
+		"Invalid":        {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
+		"Excluded":       {reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched, want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none"},
 		"Cordoned": {
 			reason: "We should say why a claim may not get a class that it is offered.",
 			answers: object{"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", object{
@@ -272,10 +268,7 @@ func TestExplainUse(t *testing.T) {
 		"As":          {reason: "We should ask about another user.", subject: "Requester", allowed: map[string][]string{"jane": {"c"}, "staff": {"a"}}, args: []string{"--as", "jane"}, want: []string{"bound to SlowClass/c", `that user "jane" may use`}},
 		"Set":         {reason: "We should take whom --set names for who creates the claim.", subject: "Requester", allowed: map[string][]string{"dev": {"c"}}, args: []string{"--set", "request.userInfo.username=jane", "--set", "request.userInfo.groups=dev"}, want: []string{"bound to SlowClass/c", `that user "jane" may use`}},
 		"Both":        {reason: "We should not pick one of two.", args: []string{"--as", "jane", "--set", "request.userInfo.username=joe"}, status: exit.Failed, want: []string{"--as: --set says who creates the claim, too: leave out one or the other"}},
-		"None": {
-			reason: "We should say what it may use.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"b"}}, status: exit.Unmatched,
-			want: []string{`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`, "  SlowClass/c   not allowed for the claim\n"},
-		},
+		"None":        {reason: "We should say what it may use.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"b"}}, status: exit.Unmatched, want: []string{`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`, "  SlowClass/c   not allowed for the claim\n"}},
 		"OthersAlone": {reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed, want: []string{"you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: "}},
 	} {
 		t.Run(name, func(t *testing.T) {

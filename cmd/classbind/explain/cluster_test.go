@@ -139,13 +139,13 @@ func minimalCRD(name, kind, scope string) string {
 	return fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": %q}, "spec": {"group": %q, "scope": %q, "names": {"kind": %q}, "versions": [{"name": "v1", "served": true}]}}`, name, group, scope, kind)
 }
 
-// ledger of the class a, of which claims may use 5, as classbind writes it.
-func ledger(used, reserved int64) *v1beta1.Ledger {
+// ledger of the class a, of which claims may use 5 and one is reserved, as classbind writes it.
+func ledger(used int64) *v1beta1.Ledger {
 	l := &v1beta1.Ledger{}
 	l.Name, l.Namespace, l.UID, l.Generation = capacity.NameOf("fastclasses.example.org", "", "a"), "classbind-system", "uid", 2
 	l.Spec = v1beta1.LedgerSpec{
-		Class: "fastclasses.example.org/a", Open: true, Capacity: new(int64(5)), Used: used, Reserved: reserved,
-		Reservations: []string{fmt.Sprint(reserved, " 0 uid - databases.example.org team/other")},
+		Class: "fastclasses.example.org/a", Open: true, Capacity: new(int64(5)), Used: used, Reserved: 1,
+		Reservations: []string{"1 0 uid - databases.example.org team/other"},
 	}
 	spec, _ := json.Marshal(l.Spec)
 	hash := sha256.Sum256([]byte("uid\x002\x00" + string(spec)))
@@ -255,30 +255,22 @@ func TestExplainCluster(t *testing.T) {
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
 			want:    []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
-		"Stale": {
-			reason:  "We should read stale classes, and say that classbind may know older ones.",
-			answers: object{classKindsPath: classKinds(condition("False", "Stale"))},
-			want:    []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"},
-		},
+		"Stale":             {reason: "We should read stale classes, and say that classbind may know older ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"}},
 		"NotInstalled":      {reason: "We should leave out a kind that is not installed, and say so.", answers: object{resourcesPath: serving(fast)}, want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"}},
 		"NotListable":       {reason: "We should leave out a kind that nobody can watch, and say so.", answers: object{resourcesPath: serving(fast, served("slowclasses", "SlowClass", false, "list"))}, want: []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`}},
 		"ClaimKindNotReady": {reason: "We should say that classbind does not bind such claims now.", answers: object{claimKindsPath: claimKinds("", condition("False", "NotSynced"))}, want: []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"}},
-		"Full":              {reason: "We should go by the ledger of a class whose capacity is enforced.", base: enforced, answers: ledgers(ledger(4, 1)), status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"}},
-		"Room":              {reason: "We should offer a class of which the ledger has enough left.", base: enforced, answers: ledgers(ledger(3, 1)), want: []string{fastAlone}},
+		"Full":              {reason: "We should go by the ledger of a class whose capacity is enforced.", base: enforced, answers: ledgers(ledger(4)), status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"}},
+		"Room":              {reason: "We should offer a class of which the ledger has enough left.", base: enforced, answers: ledgers(ledger(3)), want: []string{fastAlone}},
 		"NotCountedYet":     {reason: "We should offer no class that has no ledger yet, as classbind does.", base: enforced, answers: ledgers(), status: exit.Unmatched, want: []string{"full: not given out before its claims are counted"}},
 		"FullBesideANewClass": {
 			reason: "We should count a class that files add as empty.",
-			base:   enforced, answers: ledgers(ledger(4, 1)),
+			base:   enforced, answers: ledgers(ledger(4)),
 			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "1"}}}`,
 			want: []string{"bound to FastClass/b", "full: 5 of 5, 1 of them reserved"},
 		},
-		"LedgersForbidden":  {reason: "We should say that we do not know how much is taken.", base: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"}},
-		"NamespaceSelected": {reason: "We should read the labels of the namespace if the claim kind selects by them.", answers: object{claimKindsPath: selecting, namespacePath: team(object{"bind": "yes"})}, want: []string{"Database team/mine: bound to "}},
-		"NamespaceNotSelected": {
-			reason:  "We should leave alone the claims of a namespace that is not selected.",
-			answers: object{claimKindsPath: selecting, namespacePath: team(nil)},
-			want:    []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
-		},
+		"LedgersForbidden":       {reason: "We should say that we do not know how much is taken.", base: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"}},
+		"NamespaceSelected":      {reason: "We should read the labels of the namespace if the claim kind selects by them.", answers: object{claimKindsPath: selecting, namespacePath: team(object{"bind": "yes"})}, want: []string{"Database team/mine: bound to "}},
+		"NamespaceNotSelected":   {reason: "We should leave alone the claims of a namespace that is not selected.", answers: object{claimKindsPath: selecting, namespacePath: team(nil)}, want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`}},
 		"NamespaceForbidden":     {reason: "We should not guess whether a namespace is selected.", answers: object{claimKindsPath: selecting}, status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"}},
 		"NamespaceSet":           {reason: "We should take what is said of a namespace that may not be read.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting}, want: []string{"Database team/mine: bound to "}},
 		"NamespaceUnsettled":     {reason: "We should decide on nothing without an answer.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting, namespacePath: http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot read the namespace "team"`}},
@@ -377,12 +369,8 @@ func TestExplainCluster(t *testing.T) {
 			with:   documents(strings.ReplaceAll(classKind, "fastclasses", "newclasses"), strings.ReplaceAll(goldClass, "FastClass", "NewClass")),
 			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
 		},
-		"WithNamespace": {reason: "We should believe the files about a namespace.", answers: object{claimKindsPath: selecting}, with: `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`, want: []string{"Database team/mine: bound to "}},
-		"RelatedForbidden": {
-			reason: "We should not guess what is in an object that may not be read, and say how to go on.",
-			base:   relating,
-			status: exit.Failed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"},
-		},
+		"WithNamespace":     {reason: "We should believe the files about a namespace.", answers: object{claimKindsPath: selecting}, with: `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`, want: []string{"Database team/mine: bound to "}},
+		"RelatedForbidden":  {reason: "We should not guess what is in an object that may not be read, and say how to go on.", base: relating, status: exit.Failed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"}},
 		"RelatedUnanswered": {reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"}, base: relating, answers: object{planPath: http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`}},
 		"RelatedSet":        {reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"}, base: relating, want: []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"}},
 		"Related": {
@@ -405,12 +393,8 @@ func TestExplainCluster(t *testing.T) {
 			base:   relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'standard'", "version": "v2"`)},
 			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.classes.related"},
 		},
-		"RelatedUnsuitable": {
-			reason: "We should not take objects for absent that cannot be watched.",
-			base:   relating, answers: object{resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get"))},
-			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"},
-		},
-		"RelatedNotServed": {reason: "We should take an object of a kind that is not installed as absent.", base: relating, answers: object{resourcesPath: serving(fast, slow)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "}},
+		"RelatedUnsuitable": {reason: "We should not take objects for absent that cannot be watched.", base: relating, answers: object{resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get"))}, status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"}},
+		"RelatedNotServed":  {reason: "We should take an object of a kind that is not installed as absent.", base: relating, answers: object{resourcesPath: serving(fast, slow)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "}},
 		"Namespace": {
 			reason:  "We should read the namespace at which an expression looks, once.",
 			answers: object{namespacePath: team(nil), claimKindsPath: claimKinds(`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}]}}`, object{})},

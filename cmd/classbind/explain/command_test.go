@@ -260,8 +260,7 @@ func TestDefaults(t *testing.T) {
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
 	} {
-		found, err := readDocuments([]byte(object), "object", nil)
-		require.NoError(t, err)
+		found := documentsOf(t, object)
 		schemas, err := ownSchemas()
 		require.NoError(t, err)
 		require.Empty(t, schemas[found[0].GroupVersionKind()].decode(found[0].Object))
@@ -272,40 +271,30 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestPercentage(t *testing.T) {
-	for _, tc := range []struct {
-		odds selector.Odds
-		want string
-	}{
-		{selector.Odds{}, "?"},
-		{selector.Odds{Share: 1, Total: 1}, "100%"},
-		{selector.Odds{Share: 0, Total: 3}, "0%"},
-		{selector.Odds{Share: 1, Total: 3}, "33.3%"},
-		{selector.Odds{Share: 1, Total: 2}, "50%"},
-		{selector.Odds{Share: 1, Total: 1_000_001}, "under 0.1%"},
-		{selector.Odds{Share: 1_000_000, Total: 1_000_001}, "over 99.9%"},
-		{selector.Odds{Share: 999, Total: 1000}, "99.9%"},
-		{selector.Odds{Share: 1 << 62, Total: 1<<63 - 1}, "50%"},
+	for odds, want := range map[selector.Odds]string{
+		{}:                                   "?",
+		{Share: 1, Total: 1}:                 "100%",
+		{Share: 0, Total: 3}:                 "0%",
+		{Share: 1, Total: 3}:                 "33.3%",
+		{Share: 1, Total: 2}:                 "50%",
+		{Share: 1, Total: 1_000_001}:         "under 0.1%",
+		{Share: 1_000_000, Total: 1_000_001}: "over 99.9%",
+		{Share: 999, Total: 1000}:            "99.9%",
+		{Share: 1 << 62, Total: 1<<63 - 1}:   "50%",
 	} {
-		assert.Equal(t, tc.want, Percentage(tc.odds))
+		assert.Equal(t, want, Percentage(odds))
 	}
 }
 
 // TestOddsThatDependOnMore has one class. The goldens of RoundRobin and LeastClaims have several.
 func TestOddsThatDependOnMore(t *testing.T) {
-	claims := documentsOf(t, goldClaim)
-	r := newRegistrations("classbind-system")
-	require.NoError(t, r.addAll(t.Context(), documentsOf(t, claimKind, classKind, goldClass)))
-	r.claims = claims
-	r.claimKinds[0].Spec.Choice.Strategy = v1beta1.RoundRobin
-	items, err := (&options{fresh: func() uint64 { return 1 }}).answers(t.Context(), r, claims[0], "default")
-	require.NoError(t, err)
-	require.Len(t, items, 1)
-	assert.NotNil(t, items[0].Class, "We should name the only class.")
-	assert.True(t, items[0].Reproducible)
-	var out strings.Builder
-	itemTable{items[0], &out}.write()
-	assert.Contains(t, out.String(), "bound to FastClass/gold\n")
-	assert.Contains(t, out.String(), "* FastClass/gold")
+	classes := documents(strings.Replace(claimKind, "}}", `}, "spec": {"choice": {"strategy": "RoundRobin"}}}`, 1), classKind, goldClass)
+	_, item := explained(t, goldClaim, classes)
+	assert.NotNil(t, item.Class, "We should name the only class.")
+	assert.True(t, item.Reproducible)
+	out := offline(t, goldClaim, classes).stdout
+	assert.Contains(t, out, "bound to FastClass/gold\n")
+	assert.Contains(t, out, "* FastClass/gold")
 }
 
 func TestSettings(t *testing.T) {

@@ -275,7 +275,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *v
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		v.addInvalid("classkind/"+ck.Name, rules.InvalidOfClasses(ck))
-		return nil, nil
+		return nil, nil //nolint:nilerr // It is noted.
 	}
 	return r.classes(ctx, kind, found)
 }
