@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -66,20 +65,9 @@ func requestOf(u *authenticationv1.UserInfo) map[string]any {
 	return map[string]any{"userInfo": info}
 }
 
-// subjectOf is the user of whom expressions see this.
-func subjectOf(request map[string]any) *subjects.Subject {
-	u := &authenticationv1.UserInfo{}
-	if info, ok := request["userInfo"].(map[string]any); ok {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
-	}
-	return subjects.NewSubject(u)
-}
-
 // authorizer asks the cluster who may use which class, with the rights of whoever runs the command.
 type authorizer struct {
-	who    authenticationclient.SelfSubjectReviewInterface
-	self   authorizationclient.SelfSubjectAccessReviewInterface
-	others authorizationclient.SubjectAccessReviewInterface
+	client kubernetes.Interface
 	gate   selector.Gate
 
 	// me runs the command; nil until that was asked. selfAlone says that he may not ask about others.
@@ -88,18 +76,11 @@ type authorizer struct {
 }
 
 func newAuthorizer(config *rest.Config) (*authorizer, error) {
-	authentication, err := authenticationclient.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
-	authorization, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a client: %w", err)
-	}
-	a := &authorizer{
-		who: authentication.SelfSubjectReviews(), self: authorization.SelfSubjectAccessReviews(),
-		others: authorization.SubjectAccessReviews(),
-	}
+	a := &authorizer{client: client}
 	a.gate = access.NewReviews(a).Gate()
 	return a, nil
 }
@@ -110,7 +91,7 @@ func (a *authorizer) Create(
 ) (*authorizationv1.SubjectAccessReview, error) {
 	self := a.me != nil && r.Spec.User == a.me.Username && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
 	if !self || !a.selfAlone.Load() {
-		answered, err := a.others.Create(ctx, r, o)
+		answered, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, r, o)
 		switch {
 		case !apierrors.IsForbidden(err):
 			return answered, err //nolint:wrapcheck // The caller says what failed.
@@ -119,7 +100,7 @@ func (a *authorizer) Create(
 		}
 		a.selfAlone.Store(true)
 	}
-	answered, err := a.self.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	answered, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: r.Spec.ResourceAttributes},
 	}, o)
 	if err != nil {
@@ -133,7 +114,7 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 	if a.me != nil {
 		return a.me, nil
 	}
-	r, err := a.who.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	r, err := a.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask the API server who you are: %w; say who creates the claim with --as", truncate.Error(err))
 	}
@@ -141,22 +122,26 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 	return a.me, nil
 }
 
-// gates of a decision.
-func (r *registrations) gates() []selector.Gate {
-	if r.authorizer == nil {
-		return nil
+// decider of claims. What it reads besides the claim and the classes is noted at an item.
+func (r *registrations) decider(fresh func() uint64, item *Item) *selector.Decider {
+	d := &selector.Decider{Fresh: fresh, Related: r.relatedOf(item)}
+	if r.authorizer != nil {
+		d.Gates = []selector.Gate{r.authorizer.gate}
 	}
-	return []selector.Gate{r.authorizer.gate}
+	return d
 }
 
-// addRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right
-// to use a class counts.
+// addRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right to use a class
+// counts.
 func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
 	request := r.settings.request
 	switch {
 	case k.Use != v1beta1.UseByRequester:
 	case request != nil:
-		in.Requester = subjectOf(request)
+		u := &authenticationv1.UserInfo{}
+		info, _ := request["userInfo"].(map[string]any)
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
+		in.Requester = subjects.NewSubject(u)
 	default:
 		me, err := r.authorizer.whoAmI(ctx)
 		if err != nil {

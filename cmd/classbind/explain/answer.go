@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,13 +22,12 @@ import (
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
-func (o *options) answers(ctx context.Context, r *registrations, d document, namespace string) ([]*Item, error) {
+func (o *options) answers(ctx context.Context, r *registrations, d document, namespace string) (items []*Item, err error) {
 	gvk := d.GroupVersionKind()
 	kinds, err := r.claimKindsOf(ctx, gvk.GroupKind())
-	if err != nil {
-		return nil, err
+	if err == nil && len(kinds) == 0 {
+		return []*Item{newItem(d).notRegistered(ctx, r, gvk)}, nil
 	}
-	var items []*Item
 	for _, k := range kinds {
 		item, err := o.answer(ctx, r, k, d, namespace)
 		if err != nil {
@@ -36,15 +36,11 @@ func (o *options) answers(ctx context.Context, r *registrations, d document, nam
 		item.several = len(kinds) > 1
 		items = append(items, item)
 	}
-	if len(items) > 0 {
-		return items, nil
-	}
-	return []*Item{newItem(d).notRegistered(ctx, r, gvk)}, nil
+	return items, err
 }
 
-// notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the
-// files, the kind of a registered resource may be unknown. A kind that is not served, or not known
-// and like a registered one, is a mistake.
+// notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the files, the kind of a registered resource may be
+// unknown. A kind that is not served, or not known and like a registered one, is a mistake.
 func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
 	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
 	var others, kinds, unknown []string
@@ -64,34 +60,31 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 	}
 	s, err := r.schemaOf(ctx, kind)
 	near := near.Name(kind.Kind, slices.Values(kinds))
+	unknownKind := func(message string) *Item {
+		return i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: message})
+	}
 	switch {
 	case slices.ContainsFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.leftAlone(reason, why)
 	case near != "" && s == nil && (err == nil || notServed(err)):
-		i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: fmt.Sprintf("%s: did you mean %s?", why, near)})
-		return i
+		return unknownKind(fmt.Sprintf("%s: did you mean %s?", why, near))
 	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
 			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
 	case len(others) > 0 && notServed(err):
-		i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: fmt.Sprintf("%s, and %v", why, err)})
-		return i
+		return unknownKind(fmt.Sprintf("%s, and %v", why, err))
 	case len(others) > 0 && kind.Group != "":
 		return i.leftAlone(reason, fmt.Sprintf("%s, but of the same group %s", why, selector.List(others)))
 	}
 	return i.leftAlone(reason, why)
 }
 
-// answer for a claim by one of its ClaimKinds. First come the reasons for which the API
-// server does not ask, then the decision.
+// answer for a claim by one of its ClaimKinds. First come the reasons for which the API server does not ask, then the decision.
 func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
 	item, found := newItem(d), r.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
-	switch {
-	case !found.Namespaced && !found.guessed:
+	if item.Claim.Namespace = cmp.Or(item.Claim.Namespace, namespace); !found.Namespaced && !found.guessed {
 		item.Claim.Namespace = ""
-	case item.Claim.Namespace == "":
-		item.Claim.Namespace = namespace
 	}
 	object := d.DeepCopy().Object
 	if len(o.claims) > 0 { // A claim of the cluster is stored already.
@@ -104,7 +97,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.Claim
 	if o.unbound && compiled.HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
 	}
-	err := o.decide(ctx, r, k, item, object, found)
+	err := o.decide(ctx, r, k, item, object)
 	if item.Outcome == Bound && d.stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
 		if item.Claim.Namespace != "" {
@@ -128,9 +121,7 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 }
 
 // decide on a claim.
-func (o *options) decide(
-	ctx context.Context, r *registrations, k *v1beta1.ClaimKind, item *Item, object map[string]any, found resource,
-) error {
+func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
 	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.leftAlone("NamespaceNotSelected", why)
 		return err
@@ -144,6 +135,7 @@ func (o *options) decide(
 		return err
 	}
 	item.Notes, item.InvalidExpressions = append(item.Notes, v.notes...), v.invalid
+	found := r.resources[k.Name]
 	if !item.isReadable(ctx, r, k, found) {
 		return nil
 	}
@@ -163,16 +155,13 @@ func (o *options) decide(
 	if why := o.as.withoutEffect(k, v.Kind.UsesRequest()); why != "" {
 		item.note("%s", why)
 	}
-	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(item), Gates: r.gates()}
-	item.Explanation, err = decider.Explain(ctx, v.View, in)
+	item.Explanation, err = r.decider(o.fresh, item).Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
 		item.leftAlone(fault.Reason, fault.Text)
-		return nil
 	case errors.As(err, &fault):
 		item.undecided(k, fault)
-		return nil
 	case err != nil:
 		return err
 	case claim.LeftAlone != "":
@@ -181,17 +170,16 @@ func (o *options) decide(
 		if has {
 			o.noteClass(ctx, r, v, k, item, object)
 		}
-		return nil
 	case len(claim.Problems) > 0:
 		item.malformed(claim.Problems)
-		return nil
+	default:
+		item.explained(k)
 	}
-	item.explained(k)
 	return nil
 }
 
-// isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their
-// version, or nothing but its apiVersion changes when the API server converts it.
+// isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their version, or nothing but its apiVersion
+// changes when the API server converts it.
 func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, found resource) bool {
 	if found.unread != nil {
 		i.undecided(k, &inventory.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
@@ -218,7 +206,7 @@ func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string 
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
 	case claim.ParentAbsent:
-		return "the parent of " + "." + v.Kind.ClassRef.String() + " is absent, and whenParentAbsent is LeaveAlone"
+		return "the parent of ." + v.Kind.ClassRef.String() + " is absent, and whenParentAbsent is LeaveAlone"
 	case claim.ReferenceAbsent:
 		return "." + v.Kind.ClassRef.String() + " is absent, and reference.whenAbsent is LeaveAlone"
 	case claim.NotYet:
@@ -232,8 +220,8 @@ func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string 
 	return in.SettledBy + " is set"
 }
 
-// noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With
-// Check, a claim of a file is refused if it may not name its class.
+// noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With Check, a claim of a
+// file is refused if it may not name its class.
 func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
@@ -243,8 +231,7 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 	}
 	class, missing := v.Kind.ClassOf(v.all, item.Claim.Namespace, object)
 	if class != nil {
-		has := selector.NameOf(class)
-		item.Has = &has
+		item.Has = new(selector.NameOf(class))
 	}
 	switch {
 	case item.Reason != claim.Settled:
@@ -260,7 +247,7 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 		return
 	}
 	decides := !v.Kind.UsesRequest() || in.Request != nil
-	decider := &selector.Decider{Fresh: o.fresh, Related: r.relatedOf(&Item{}), Gates: r.gates()}
+	decider := r.decider(o.fresh, &Item{})
 	if decides {
 		_, refused, err := decider.Check(ctx, v.View, named, object)
 		switch {
@@ -309,36 +296,29 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	i.addDecision()
 	d := &i.Decision
 	if d.Class != nil {
-		i.noteDefaulting(k, d)
+		c, fault := d.View.PolicyDefault() // The class that the API server itself may give.
+		switch {
+		case k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil:
+		case fault != nil:
+			i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
+		case c == d.Class:
+			i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
+		}
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	if d.Unneeded() {
 		return i.leftAlone(d.Reason(),
 			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
-	after := "; whenUnmatched is " + string(k.Spec.WhenUnmatched)
+	after := "" // For BindLater, the warning says that it waits.
 	switch {
 	case d.Denied(), k.Spec.WhenUnmatched == v1beta1.Deny:
 		after = "; it is refused"
 	case k.Spec.WhenUnmatched == v1beta1.Admit:
 		after = "; it is created without a class"
-	case k.Spec.WhenUnmatched == v1beta1.BindLater:
-		after = "" // The warning says that it waits.
 	}
 	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+after)
-}
-
-// noteDefaulting reports whether the API server itself may give the class.
-func (i *Item) noteDefaulting(k *v1beta1.ClaimKind, d *selector.Decision) {
-	if k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil {
-		return
-	}
-	if c, fault := d.View.PolicyDefault(); fault != nil {
-		i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
-	} else if c == d.Class {
-		i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
-	}
 }
 
 // because says why the class was drawn.
@@ -363,19 +343,18 @@ func because(e *selector.Explanation) string {
 	case d.Claim.Selector.Empty():
 		text = fmt.Sprintf("%s %s there%s, and the selector {} asks for any", one, is, usable)
 	}
+	strategy := string(kind.Strategy.Name)
 	switch {
 	case n == 1:
+		return text
 	case kind.Strategy.Depends != "":
-		text += fmt.Sprintf("; which one %s draws depends on %s", kind.Strategy.Name, kind.Strategy.Depends)
+		return fmt.Sprintf("%s; which one %s draws depends on %s", text, strategy, kind.Strategy.Depends)
 	case e.Reproducible && e.Candidates[0].Odds.Share == e.Candidates[0].Odds.Total:
-		text += fmt.Sprintf("; %s takes it", kind.Strategy.Name)
+		return text + "; " + strategy + " takes it"
 	case e.Reproducible:
-		text += fmt.Sprintf("; %s drew it, seeded with the claim's name, so that this claim gets it every time", kind.Strategy.Name)
+		return text + "; " + strategy + " drew it, seeded with the claim's name, so that this claim gets it every time"
 	case d.Claim.Name == "":
-		text += fmt.Sprintf("; %s drew it this time, and draws afresh for each claim whose name the API server makes up",
-			kind.Strategy.Name)
-	default:
-		text += fmt.Sprintf("; %s drew it this time, and draws afresh each time, because seed is Request", kind.Strategy.Name)
+		return text + "; " + strategy + " drew it this time, and draws afresh for each claim whose name the API server makes up"
 	}
-	return text
+	return text + "; " + strategy + " drew it this time, and draws afresh each time, because seed is Request"
 }

@@ -73,11 +73,8 @@ It is 2 if the command fails.`
 func NewClassesCommand() *cobra.Command {
 	o := &classesOptions{}
 	c := &cobra.Command{
-		Use:     "classes CLAIMKIND",
-		Short:   "List the classes that a claim may get, and why it may not get the others",
-		Long:    classesLong,
-		Example: classesExamples,
-		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
+		Use: "classes CLAIMKIND", Short: "List the classes that a claim may get, and why it may not get the others",
+		Long: classesLong, Example: classesExamples, Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
 	}
 	exit.Run(c, func(args []string) error {
 		if len(args) != 1 || args[0] == "" || strings.Contains(args[0], "/") {
@@ -121,7 +118,7 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 		if err != nil {
 			return fmt.Errorf("cannot list the classes for claims of %q: %w", k.Name, err)
 		}
-		report.Items = append(report.Items, *item)
+		report.Items = append(report.Items, item)
 	}
 	if err := o.output.Print(out, report, report.table); err != nil {
 		return err
@@ -129,41 +126,36 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 	return report.exit()
 }
 
-// classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of
-// class kinds.
+// classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of class kinds.
 func (o *classesOptions) classesOf(
 	ctx context.Context, r *registrations, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
-) (*Offer, error) {
-	offer := &Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
+) (offer Offer, err error) {
+	offer = Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
 	if r.resources[k.Name].Namespaced {
 		offer.Namespace = namespace
 	}
-	why, err := r.unselected(ctx, k, offer.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	if offer.Message = why; why != "" {
-		return offer, nil
+	if offer.Message, err = r.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
+		return offer, err
 	}
 	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
 	offer.Unjudged = r.leaveOutClaim(k)
 	for _, ck := range rules.Serving(k, r.classKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
 	}
-	v, _, err := r.bindable(ctx, k)
+	v, _, err := r.viewOf(ctx, k)
 	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict {
 		offer.Message = fault.Text // Another ClaimKind binds these claims.
 		return offer, nil
 	}
 	if err != nil {
-		return nil, err
+		return offer, err
 	}
 	in := claim.Intake{
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
 		Parents: len(v.Kind.ClassRef),
 	}
 	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
-		return nil, err
+		return offer, err
 	}
 	noted := Item{Notes: v.notes}
 	if why := o.as.withoutEffect(k, usesRequest); why != "" {
@@ -173,22 +165,30 @@ func (o *classesOptions) classesOf(
 		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
 			strings.Join(offer.Unjudged, ", "))
 	}
-	decider := &selector.Decider{Fresh: rand.Uint64, Related: r.relatedOf(&noted), Gates: r.gates()}
-	e, err := decider.Explain(ctx, v.View, in)
+	e, err := r.decider(rand.Uint64, &noted).Explain(ctx, v.View, in)
 	if err != nil {
-		return nil, err
+		return offer, err
 	}
 	offer.Notes, offer.UsableBy, offer.explanation = noted.Notes, e.UsableBy, e
 	offer.Strategy, offer.OddsDependOn = v.Kind.Strategy.Name, v.Kind.Strategy.Depends
 	if scored && k.Spec.Choice.Score == "" {
 		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which depends on the claim"
 	}
-	offer.add(&e)
+	for _, c := range e.Candidates {
+		if offer.OddsDependOn != "" {
+			c.Odds = selector.Odds{}
+		}
+		offer.add(c.Class, c.Odds, nil)
+	}
+	for _, d := range e.Dropped {
+		d.ClassName = selector.ClassName{}
+		offer.add(d.Class, selector.Odds{}, &d)
+	}
 	return offer, nil
 }
 
-// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it where nobody said so. It
-// returns the fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
+// leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it where nobody said so. It returns the
+// fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
 func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	compiled := rules.NewForClaims(k)
 	if len(compiled.Invalid) > 0 {
@@ -205,46 +205,44 @@ func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	if s.Classes.Usage != "" {
 		fields = append(fields, "classes.usage")
 	}
-	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition = "", "", "", nil
-	s.Classes.Fits = judgeable(s.Classes.Fits, compiled.Fits, needsClaim, func(f string) { fields = append(fields, "classes.fits["+f+"]") })
+	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition, s.Classes.Related = "", "", "", nil, nil
+	fits, unjudged := judgeable(s.Classes.Fits, compiled.Fits, needsClaim, "classes.fits[%s]")
+	s.Classes.Fits, fields = fits, append(fields, unjudged...)
 	if compiled.Score != nil && needsClaim(compiled.Score) { // Another strategy that offers no class of weight 0.
 		s.Choice.Score, s.Choice.Strategy = "", v1beta1.WeightedRandom
 	}
-	s.Classes.Related = nil
 	return fields
 }
 
 // leaveOutClaimOfClasses does the same with all class kinds, and returns the fields of each.
 func (r *registrations) leaveOutClaimOfClasses() map[string][]string {
 	fields := map[string][]string{}
-	needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
 	for i := range r.classKinds {
 		k := &r.classKinds[i]
 		if of := rules.NewForClasses(k); len(of.Invalid) == 0 {
-			k.Spec.Fits = judgeable(k.Spec.Fits, of.Fits, needsClaim, func(f string) {
-				fields[k.Name] = append(fields[k.Name], "fits["+f+"] of "+k.Name)
-			})
+			needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
+			k.Spec.Fits, fields[k.Name] = judgeable(k.Spec.Fits, of.Fits, needsClaim, "fits[%s] of "+k.Name)
 		}
 	}
 	return fields
 }
 
-// judgeable are fits, compiled, that need no claim. It calls leave with the names of the others.
+// judgeable are fits, compiled, that need no claim, and the fields of the others, which format makes of their names.
 func judgeable(
-	fits []v1beta1.Fit, compiled []*rules.Fit, needsClaim func(*expression.Expression) bool, leave func(name string),
-) (left []v1beta1.Fit) {
-	for i, f := range compiled {
+	fits []v1beta1.Fit, of []*rules.Fit, needsClaim func(*expression.Expression) bool, format string,
+) (left []v1beta1.Fit, fields []string) {
+	for i, f := range of {
 		terms := slices.Concat(f.OfClass, f.OfClaim, f.Rest)
 		for _, e := range f.Equal {
 			terms = append(terms, e.Term)
 		}
 		if slices.ContainsFunc(terms, needsClaim) {
-			leave(f.Name)
+			fields = append(fields, fmt.Sprintf(format, f.Name))
 		} else {
 			left = append(left, fits[i])
 		}
 	}
-	return left
+	return left, fields
 }
 
 // ClassesVersion is the version of what classes prints for programs. New fields keep it; any other change needs a new version.
@@ -253,8 +251,7 @@ const ClassesVersion = "classes.classbind.io/v1beta1"
 // ClassesReport is what "classbind classes" prints with -o json or yaml.
 type ClassesReport struct {
 	metav1.TypeMeta `json:",inline"`
-	// Items has one for each ClaimKind of the claims.
-	Items []Offer `json:"items"`
+	Items           []Offer `json:"items"` // Items has one for each ClaimKind of the claims.
 }
 
 // Offer is what a claim of a namespace may get by one ClaimKind.
@@ -263,8 +260,7 @@ type Offer struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Message is why claims of the namespace get no class at all; empty if they may.
 	Message string `json:"message,omitempty"`
-	// UsableBy is whose right to use the classes counts, such as: namespace "team". It is empty where every claim may have
-	// every class.
+	// UsableBy is whose right to use the classes counts, such as: namespace "team". It is empty where every claim may have every class.
 	UsableBy string           `json:"usableBy,omitempty"`
 	Strategy v1beta1.Strategy `json:"strategy,omitempty"`
 	// OddsDependOn names what the draw depends on and is not known. The classes have no odds then.
@@ -273,8 +269,7 @@ type Offer struct {
 	Classes []OfferedClass `json:"classes"`
 	// Unjudged are the fields of registrations whose expressions need a claim: what they say comes on top.
 	Unjudged []string `json:"unjudged,omitempty"`
-	// Notes say why the server may decide otherwise.
-	Notes []string `json:"notes,omitempty"`
+	Notes    []string `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
 	explanation selector.Explanation
 }
@@ -284,52 +279,24 @@ type OfferedClass struct {
 	selector.ClassName `json:",inline"`
 	// Labels are absent of a class that is over the limit of labels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Weight from 0 to 1000000, even if the strategy ignores it.
-	Weight int64 `json:"weight"`
+	Weight int64             `json:"weight"` // Weight from 0 to 1000000, even if the strategy ignores it.
 	// WeightError is why the weight of the class is malformed. Weight is what it counts as.
 	WeightError string `json:"weightError,omitempty"`
 	// Odds among the classes that a claim may get, zero if they depend on more than is known.
-	Odds selector.Odds `json:"odds,omitzero"`
-	// Drop is why a claim may not get the class; absent if it may.
-	Drop *selector.Drop `json:"dropped,omitempty"`
+	Odds selector.Odds  `json:"odds,omitzero"`
+	Drop *selector.Drop `json:"dropped,omitempty"` // Drop is why a claim may not get the class; absent if it may.
 }
 
-func newOfferedClass(c *inventory.Class) OfferedClass {
-	o := OfferedClass{ClassName: selector.NameOf(c), Labels: c.Labels.Set(), Weight: c.Weight}
+func (o *Offer) add(c *inventory.Class, odds selector.Odds, drop *selector.Drop) {
+	offered := OfferedClass{ClassName: selector.NameOf(c), Labels: c.Labels.Set(), Weight: c.Weight, Odds: odds, Drop: drop}
 	if c.WeightErr != nil {
-		o.WeightError = c.WeightErr.Error()
+		offered.WeightError = c.WeightErr.Error()
 	}
-	return o
-}
-
-// add the classes of an explanation.
-func (o *Offer) add(e *selector.Explanation) {
-	for _, c := range e.Candidates {
-		offered := newOfferedClass(c.Class)
-		if o.OddsDependOn == "" {
-			offered.Odds = c.Odds
-		}
-		o.Classes = append(o.Classes, offered)
-	}
-	for _, d := range e.Dropped {
-		offered := newOfferedClass(d.Class)
-		d.ClassName = selector.ClassName{}
-		offered.Drop = &d
-		o.Classes = append(o.Classes, offered)
-	}
+	o.Classes = append(o.Classes, offered)
 }
 
 // table returns the report for people.
-func (r *ClassesReport) table() string {
-	var out strings.Builder
-	for n := range r.Items {
-		if n > 0 {
-			out.WriteString("\n")
-		}
-		r.Items[n].write(&out)
-	}
-	return out.String()
-}
+func (r *ClassesReport) table() string { return tables(r.Items, (*Offer).write) }
 
 func (o *Offer) write(out *strings.Builder) {
 	t := itemTable{&Item{Explanation: o.explanation}, out}
@@ -360,9 +327,7 @@ func (o *Offer) write(out *strings.Builder) {
 		rows = append(rows, row)
 	}
 	t.section(header, rows, len(rows))
-	if o.OddsDependOn != "" && len(t.Candidates) > 1 {
-		fmt.Fprintf(out, "  The odds depend on %s.\n", o.OddsDependOn)
-	}
+	t.oddsDependOn(o.OddsDependOn)
 }
 
 // exit returns an error unless a claim may get a class by one of its ClaimKinds.

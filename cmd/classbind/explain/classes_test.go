@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -74,31 +73,23 @@ func (s *reviewer) allows(to *authorizationv1.ResourceAttributes, who ...string)
 }
 
 // newReviewer has a claim kind whose claims need the right of a subject; empty, they need none.
-func newReviewer(subject string, allowed map[string][]string, change func(spec object)) *reviewer {
-	return &reviewer{allowed: allowed, reviewed: map[string]int{}, apiServer: newAPIServer(func(a map[string]any) {
-		spec := claimKindSpec()
-		if subject != "" {
-			spec["classes"].(object)["use"] = object{"subject": subject}
-		}
-		if change != nil {
-			change(spec)
-		}
-		a[claimKindsPath] = list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
-	})}
+func newReviewer(subject string, allowed map[string][]string, spec string) *reviewer {
+	kinds := claimKinds(spec, object{})
+	if subject != "" {
+		kinds["items"].([]any)[0].(object)["spec"].(object)["classes"].(object)["use"] = object{"subject": subject}
+	}
+	return &reviewer{allowed: allowed, reviewed: map[string]int{}, apiServer: newAPIServer(func(a map[string]any) { a[claimKindsPath] = kinds })}
 }
 
 func TestClasses(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reason  string
-		subject string
-		allowed map[string][]string
-		alone   bool
-		change  func(spec object)
-		answers object
-		args    []string
-		status  int
-		want    string
-		err     string
+		reason, subject, want, err string
+		spec                       string // of the ClaimKind
+		allowed                    map[string][]string
+		alone                      bool
+		answers                    object
+		args                       []string
+		status                     int
 	}{
 		"Free": {reason: "We should list all where no right is needed.", want: `databases.example.org in team: a claim may get 3 of 3 classes
 
@@ -131,20 +122,13 @@ func TestClasses(t *testing.T) {
 		"Groups":         {reason: "We should ask with groups.", subject: "Requester", allowed: map[string][]string{"dev": {"a"}, "ops": {"b"}}, args: []string{"--as", "jane", "--as-group", "dev", "--as-group", "ops"}, want: "a claim may get 2 of 3 classes\n"},
 		"Authenticated":  {reason: "We should give every user the group that the API server gives.", subject: "Requester", allowed: map[string][]string{"system:authenticated": {"a"}}, args: []string{"--as", "jane", "--as-group", "dev"}, want: "a claim may get 1 of 3 classes\n"},
 		"ServiceAccount": {reason: "We should give a ServiceAccount its groups.", subject: "Requester", allowed: map[string][]string{ofTeam: {"a"}}, args: []string{"--as", "system:serviceaccount:team:robot"}, want: "a claim may get 1 of 3 classes\n"},
-		"OthersAlone": {
-			reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed,
-			err: "you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: ",
-		},
-		"GroupAlone": {reason: "We should need a user for a group, as kubectl does.", args: []string{"--as-group", "dev"}, status: exit.Failed, err: "--as-group: name the user, too, with --as"},
+		"OthersAlone":    {reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed, err: "you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: "},
+		"GroupAlone":     {reason: "We should need a user for a group, as kubectl does.", args: []string{"--as-group", "dev"}, status: exit.Failed, err: "--as-group: name the user, too, with --as"},
 		"Expressions": {
 			reason: "We should judge what looks at no claim, and name the rest.",
-			change: func(spec object) {
-				spec["claims"].(object)["when"] = "claim.metadata.name == 'x'"
-				spec["classes"].(object)["fits"] = []object{
-					{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.labels.tier", "message": "of another tenant"},
-					{"name": "Size", "expression": "claim.spec.size == class.metadata.labels.size"},
-				}
-			},
+			spec: `{"claims": {"when": "claim.metadata.name == 'x'"}, "classes": {"fits": [
+				{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.labels.tier", "message": "of another tenant"},
+				{"name": "Size", "expression": "claim.spec.size == class.metadata.labels.size"}]}}`,
 			answers: object{"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"tier": "gold"}}}},
 			want: `databases.example.org in team: a claim may get 2 of 3 classes
   Note:    these expressions need a claim, and come on top: claims.when, classes.fits[Size]; classbind explain -f FILE judges them
@@ -157,43 +141,19 @@ func TestClasses(t *testing.T) {
 		},
 		"Score": {
 			reason: "We should not tell odds that depend on the claim.",
-			change: func(spec object) {
-				spec["choice"] = object{"strategy": "HighestScore", "score": "claim.spec.size == class.metadata.labels.tier ? 1 : 2"}
-			},
-			want: "  FastClass/b   tier=silver   1        ?\n  The odds depend on the score of each class, which depends on the claim.\n",
+			spec:   `{"choice": {"strategy": "HighestScore", "score": "claim.spec.size == class.metadata.labels.tier ? 1 : 2", "seed": null}}`,
+			want:   "  FastClass/b   tier=silver   1        ?\n  The odds depend on the score of each class, which depends on the claim.\n",
 		},
-		"ScoreOfClass": {
-			reason: "We should judge a score that looks at no claim.",
-			change: func(spec object) {
-				spec["choice"] = object{"strategy": "HighestScore", "score": "class.metadata.labels.tier == 'gold' ? 1 : 2"}
-			},
-			want: "  FastClass/b   tier=silver   1        100%\n",
-		},
+		"ScoreOfClass": {reason: "We should judge a score that looks at no claim.", spec: `{"choice": {"strategy": "HighestScore", "score": "class.metadata.labels.tier == 'gold' ? 1 : 2", "seed": null}}`, want: "  FastClass/b   tier=silver   1        100%\n"},
 		"Request": {
 			reason:  "We should judge by who creates the claim, where that is said.",
 			subject: "Requester", allowed: map[string][]string{"staff": {"a", "b", "c"}},
-			change: func(spec object) {
-				spec["classes"].(object)["fits"] = []object{{"name": "User", "expression": "request.userInfo.uid == '7' && class.metadata.name != 'b'"}}
-			},
+			spec: `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.uid == '7' && class.metadata.name != 'b'"}]}}`,
 			want: "a claim may get 2 of 3 classes\n",
 		},
-		"RequestUnknown": {
-			reason: "We should judge no requester where nobody is named.",
-			change: func(spec object) {
-				spec["classes"].(object)["fits"] = []object{{"name": "User", "expression": "request.userInfo.username == 'jane'"}}
-			},
-			want: "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; ",
-		},
-		"Invalid": {
-			reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `,
-			change: func(spec object) {
-				spec["classes"].(object)["fits"] = []object{{"name": "A", "expression": "claim."}}
-			},
-		},
-		"Excluded": {
-			reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched,
-			want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none",
-		},
+		"RequestUnknown": {reason: "We should judge no requester where nobody is named.", spec: `{"classes": {"fits": [{"name": "User", "expression": "request.userInfo.username == 'jane'"}]}}`, want: "a claim may get 3 of 3 classes\n  Note:    these expressions need a claim, and come on top: classes.fits[User]; "},
+		"Invalid":        {reason: "We should list nothing for a registration at fault.", status: exit.Failed, err: `cannot list the classes for claims of "databases.example.org": `, spec: `{"classes": {"fits": [{"name": "A", "expression": "claim."}]}}`},
+		"Excluded":       {reason: "We should say that no claim there is bound.", args: []string{"-n", "kube-system"}, status: exit.Unmatched, want: "databases.example.org in kube-system: a claim may get 0 of 0 classes\n  Because: claims in kube-system are never bound\n", err: "may get none"},
 		"Cordoned": {
 			reason: "We should say why a claim may not get a class that it is offered.",
 			answers: object{"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", object{
@@ -201,7 +161,7 @@ func TestClasses(t *testing.T) {
 			})},
 			want: "  SlowClass/c   <none>        3               cordoned\n",
 		},
-		"Unknown": {reason: "We should say which kind is not registered.", args: []string{"-n", "team"}, change: nil, status: exit.Failed, err: `no ClaimKind registers "Databse": did you mean Database?`},
+		"Unknown": {reason: "We should say which kind is not registered.", args: []string{"-n", "team"}, status: exit.Failed, err: `no ClaimKind registers "Databse": did you mean Database?`},
 		"JSON": {
 			reason: "We should tell a program.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a", "c"}}, args: []string{"-o", "json"},
 			want: `            "tier": "silver"
@@ -215,12 +175,10 @@ func TestClasses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := newReviewer(tc.subject, tc.allowed, tc.change)
+			api := newReviewer(tc.subject, tc.allowed, tc.spec)
 			api.alone = tc.alone
 			maps.Copy(api.answers, tc.answers)
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
+			serve(t, api, map[string]string{})
 			kind := "databases"
 			if name == "Unknown" {
 				kind = "Databse"
@@ -246,11 +204,9 @@ func TestClassesOfMany(t *testing.T) {
 	for i := range classes {
 		classes[i] = class("FastClass", fmt.Sprintf("class-%04d", i), "gold")
 	}
-	api := newReviewer("Namespace", map[string][]string{ofTeam: {"class-1234"}}, nil)
+	api := newReviewer("Namespace", map[string][]string{ofTeam: {"class-1234"}}, "")
 	api.answers["/apis/example.org/v1/fastclasses"] = list("meta.k8s.io/v1", "PartialObjectMetadataList", classes...)
-	server := httptest.NewServer(api)
-	defer server.Close()
-	t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL), "claim.yaml": goldClaim}))
+	serve(t, api, map[string]string{"claim.yaml": goldClaim})
 	got := execute(t, NewClassesCommand(), "", "Database", "--kubeconfig", "config")
 	require.Zero(t, got.status, got.stderr)
 	assert.Contains(t, got.stdout, "a claim may get 1 of 2001 classes\n", "We should ask about all.")
@@ -263,10 +219,8 @@ func TestClassesOfMany(t *testing.T) {
 // TestKindsUse binds claims as the command bind does, by the right of the namespace, whoever creates claims.
 func TestKindsUse(t *testing.T) {
 	for _, subject := range []string{"Namespace", "Requester"} {
-		api := newReviewer(subject, map[string][]string{ofTeam: {"b"}, me: {"a"}}, nil)
-		server := httptest.NewServer(api)
-		defer server.Close()
-		kinds, err := Kinds(t.Context(), &rest.Config{Host: server.URL}, "classbind-system", "databases")
+		api := newReviewer(subject, map[string][]string{ofTeam: {"b"}, me: {"a"}}, "")
+		kinds, err := Kinds(t.Context(), &rest.Config{Host: serve(t, api, map[string]string{})}, "classbind-system", "databases")
 		require.NoError(t, err)
 		for _, name := range []string{"one", "two"} {
 			d, err := kinds[0].Decide(t.Context(), claim.Intake{Claim: claim.Claim{Namespace: "team", Name: name, Selector: labels.Everything()}})
@@ -295,13 +249,11 @@ func TestClassesArguments(t *testing.T) {
 func TestExplainUse(t *testing.T) {
 	const claimKindOfNamespaces = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": {"use": {"subject": "Namespace"}}}}`
 	for name, tc := range map[string]struct {
-		reason  string
-		subject string
-		allowed map[string][]string
-		alone   bool
-		args    []string
-		status  int
-		want    []string
+		reason, subject string
+		allowed         map[string][]string
+		alone           bool
+		args, want      []string
+		status          int
 	}{
 		"Namespace": {
 			reason: "We should show the odds among those that the namespace may use, and what it may not.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a"}},
@@ -316,18 +268,13 @@ func TestExplainUse(t *testing.T) {
 		"As":          {reason: "We should ask about another user.", subject: "Requester", allowed: map[string][]string{"jane": {"c"}, "staff": {"a"}}, args: []string{"--as", "jane"}, want: []string{"bound to SlowClass/c", `that user "jane" may use`}},
 		"Set":         {reason: "We should take whom --set names for who creates the claim.", subject: "Requester", allowed: map[string][]string{"dev": {"c"}}, args: []string{"--set", "request.userInfo.username=jane", "--set", "request.userInfo.groups=dev"}, want: []string{"bound to SlowClass/c", `that user "jane" may use`}},
 		"Both":        {reason: "We should not pick one of two.", args: []string{"--as", "jane", "--set", "request.userInfo.username=joe"}, status: exit.Failed, want: []string{"--as: --set says who creates the claim, too: leave out one or the other"}},
-		"None": {
-			reason: "We should say what it may use.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"b"}}, status: exit.Unmatched,
-			want: []string{`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`, "  SlowClass/c   not allowed for the claim\n"},
-		},
+		"None":        {reason: "We should say what it may use.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"b"}}, status: exit.Unmatched, want: []string{`no class that namespace "team" may use matches the selector "tier=gold": it may use FastClass/b`, "  SlowClass/c   not allowed for the claim\n"}},
 		"OthersAlone": {reason: "We should say which right is lacking.", subject: "Namespace", alone: true, status: exit.Failed, want: []string{"you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := newReviewer(tc.subject, tc.allowed, nil)
+			api := newReviewer(tc.subject, tc.allowed, "")
 			api.alone = tc.alone
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL), "claim.yaml": goldClaim}))
+			serve(t, api, map[string]string{"claim.yaml": goldClaim})
 			got := run(t, "", append([]string{"-f", "claim.yaml", "--kubeconfig", "config"}, tc.args...)...)
 			assert.Equal(t, tc.status, got.status, "%s: %s", tc.reason, got.stderr)
 			for _, want := range tc.want {
@@ -336,15 +283,13 @@ func TestExplainUse(t *testing.T) {
 		})
 	}
 	t.Run("Offline", func(t *testing.T) {
-		t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(claimKindOfNamespaces, classKind, goldClass)}))
-		got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+		got := offline(t, goldClaim, documents(claimKindOfNamespaces, classKind, goldClass))
 		assert.Zero(t, got.status, got.stderr)
 		assert.Contains(t, got.stdout, "Note:    who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 		assert.NotContains(t, got.stdout, "may use\n")
 
 		requesters := strings.Replace(claimKindOfNamespaces, "Namespace", "Requester", 1)
-		t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(requesters, classKind, goldClass)}))
-		got = run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "--as", "jane")
+		got = offline(t, goldClaim, documents(requesters, classKind, goldClass), "--as", "jane")
 		assert.Zero(t, got.status, got.stderr)
 		assert.NotContains(t, got.stdout, "no effect", "We should not call what is not known without effect.")
 	})

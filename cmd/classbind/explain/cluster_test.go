@@ -28,6 +28,13 @@ type object = map[string]any
 const (
 	claimKindsPath = "/apis/classbind.io/v1beta1/claimkinds"
 	classKindsPath = "/apis/classbind.io/v1beta1/classkinds"
+	resourcesPath  = "/apis/example.org/v1"
+	fastPath       = resourcesPath + "/fastclasses"
+	slowPath       = resourcesPath + "/slowclasses"
+	claimsPath     = resourcesPath + "/namespaces/team/databases"
+	namespacePath  = "/api/v1/namespaces/team"
+	openAPIPath    = "/openapi/v3/apis/example.org/v1"
+	crdPath        = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org"
 )
 
 // apiServer answers discovery and lists, and forbids everything else.
@@ -89,6 +96,10 @@ func list(apiVersion, kind string, items ...any) object {
 	return object{"apiVersion": apiVersion, "kind": kind, "metadata": object{"resourceVersion": "1"}, "items": append([]any{}, items...)}
 }
 
+func metadataList(items ...any) object {
+	return list("meta.k8s.io/v1", "PartialObjectMetadataList", items...)
+}
+
 func registration(kind, name string, spec, status object) object {
 	return object{"apiVersion": "classbind.io/v1beta1", "kind": kind, "metadata": object{"name": name}, "spec": spec, "status": status}
 }
@@ -97,26 +108,45 @@ func class(kind, name, tier string) object {
 	return object{"apiVersion": "example.org/v1", "kind": kind, "metadata": object{"name": name, "labels": object{"tier": tier}}, "spec": object{"weight": 3}}
 }
 
-func claimKindSpec() object {
-	return object{
-		"reference": object{"path": ".spec.classRef", "form": "ObjectReference"}, "selector": object{"path": ".spec.classSelector"},
-		"claims": object{"skipIfSet": []object{{"path": ".spec.resourceRef"}}, "namespaceSelector": object{}}, "classes": object{}, "choice": object{"strategy": "WeightedRandom", "seed": "Claim"},
-		"whenUnmatched": "Admit", "admission": object{"failurePolicy": "Fail"},
+// claimKinds has one, with this in its spec.
+func claimKinds(spec string, status object) object {
+	usual, change := object{}, object{}
+	_ = json.Unmarshal([]byte(`{"reference": {"path": ".spec.classRef", "form": "ObjectReference"}, "selector": {"path": ".spec.classSelector"}, "claims": {"skipIfSet": [{"path": ".spec.resourceRef"}],
+		"namespaceSelector": {}}, "classes": {}, "choice": {"strategy": "WeightedRandom", "seed": "Claim"}, "whenUnmatched": "Admit", "admission": {"failurePolicy": "Fail"}}`), &usual)
+	if err := json.Unmarshal([]byte(cmp.Or(spec, "{}")), &change); err != nil {
+		panic(err)
 	}
+	return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", merged(usual, change), status))
+}
+
+// serve an API, to which the file config leads, beside other files. It returns the address.
+func serve(t *testing.T, api http.Handler, files map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	files["config"] = kubeconfig(server.URL)
+	t.Chdir(write(t, files))
+	return server.URL
 }
 
 func classKindSpec(weight object) object {
 	return object{"claimKinds": []object{{"name": "databases.example.org"}}, "default": object{"annotation": "default"}, "weight": weight}
 }
 
-// ledger of a class, as classbind writes it.
-func ledger(class string, used, reserved, limit int64) *v1beta1.Ledger {
+// minimalCRD says the least.
+func minimalCRD(name, kind, scope string) string {
+	_, group, _ := strings.Cut(name, ".")
+	return fmt.Sprintf(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": %q}, "spec": {"group": %q, "scope": %q, "names": {"kind": %q}, "versions": [{"name": "v1", "served": true}]}}`, name, group, scope, kind)
+}
+
+// ledger of the class a, of which claims may use 5 and one is reserved, as classbind writes it.
+func ledger(used int64) *v1beta1.Ledger {
 	l := &v1beta1.Ledger{}
-	resource, name, _ := strings.Cut(class, "/")
-	l.Name, l.Namespace, l.UID, l.Generation = capacity.NameOf(resource, "", name), "classbind-system", "uid", 2
-	l.Spec = v1beta1.LedgerSpec{Class: class, Open: true, Capacity: &limit, Used: used, Reserved: reserved, Reservations: []string{
-		fmt.Sprint(reserved, " 0 uid - databases.example.org team/other"),
-	}}
+	l.Name, l.Namespace, l.UID, l.Generation = capacity.NameOf("fastclasses.example.org", "", "a"), "classbind-system", "uid", 2
+	l.Spec = v1beta1.LedgerSpec{
+		Class: "fastclasses.example.org/a", Open: true, Capacity: new(int64(5)), Used: used, Reserved: 1,
+		Reservations: []string{"1 0 uid - databases.example.org team/other"},
+	}
 	spec, _ := json.Marshal(l.Spec)
 	hash := sha256.Sum256([]byte("uid\x002\x00" + string(spec)))
 	l.Spec.Seal = hex.EncodeToString(hash[:16])
@@ -127,29 +157,32 @@ func condition(status, reason string) object {
 	return object{"conditions": []object{{"type": "Ready", "status": status, "reason": reason, "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 }
 
-// newAPIServer serves two class kinds. Metadata is enough for the fast ones; the slow
-// ones have their weight in a field.
+func storedClaim(version, tier string) object {
+	return object{
+		"apiVersion": "example.org/" + version, "kind": "Database", "metadata": object{"namespace": "team", "name": "stored"},
+		"spec": object{"classSelector": object{"matchLabels": object{"tier": tier}}, "unknown": 1},
+	}
+}
+
+// newAPIServer serves two class kinds. Metadata is enough for the fast ones; the slow ones have their weight in a field.
 func newAPIServer(change func(answers map[string]any)) *apiServer {
 	groups := object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{group("classbind.io", "v1beta1"), group("example.org", "v1", "v1beta1")}}
 	s := &apiServer{accepted: map[string]string{}, asked: map[string]int{}, answers: map[string]any{
-		"/api":                                  object{"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":                               resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
-		"/apis":                                 groups,
-		"/apis/classbind.io":                    group("classbind.io", "v1beta1"),
-		"/apis/example.org":                     group("example.org", "v1", "v1beta1"),
-		"/apis/example.org/v1":                  resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
-		"/apis/classbind.io/v1beta1":            resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
-		"/apis/classbind.io/v1beta1/claimkinds": list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", claimKindSpec(), object{})),
-		"/apis/classbind.io/v1beta1/classkinds": list("classbind.io/v1beta1", "ClassKindList",
+		"/api":                       object{"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1":                    resources("v1", served("namespaces", "Namespace", false, "list", "watch")),
+		"/apis":                      groups,
+		"/apis/classbind.io":         group("classbind.io", "v1beta1"),
+		"/apis/example.org":          group("example.org", "v1", "v1beta1"),
+		resourcesPath:                resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")),
+		"/apis/classbind.io/v1beta1": resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"), served("classkinds", "ClassKind", false, "list")),
+		claimKindsPath:               claimKinds("", object{}),
+		classKindsPath: list("classbind.io/v1beta1", "ClassKindList",
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), condition("True", "Served")),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), condition("True", "Served"))),
-		"/openapi/v3/apis/example.org/v1": published(databaseSchema),
-		"/apis/example.org/v1/namespaces/team/databases/stored": object{
-			"apiVersion": "example.org/v1", "kind": "Database", "metadata": object{"namespace": "team", "name": "stored"},
-			"spec": object{"classSelector": object{"matchLabels": object{"tier": "silver"}}, "unknown": 1},
-		},
-		"/apis/example.org/v1/fastclasses": list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "a", "gold"), class("FastClass", "b", "silver")),
-		"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", class("SlowClass", "c", "gold")),
+		openAPIPath:            published(databaseSchema),
+		claimsPath + "/stored": storedClaim("v1", "silver"),
+		fastPath:               metadataList(class("FastClass", "a", "gold"), class("FastClass", "b", "silver")),
+		slowPath:               list("example.org/v1", "SlowClassList", class("SlowClass", "c", "gold")),
 	}}
 	change(s.answers)
 	return s
@@ -161,203 +194,106 @@ func TestExplainCluster(t *testing.T) {
 			registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{}),
 			registration("ClassKind", "slowclasses.example.org", classKindSpec(object{"path": ".spec.weight"}), slow))
 	}
-	claimKinds := func(change func(spec object), status object) object {
-		spec := claimKindSpec()
-		change(spec)
-		return list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, status))
-	}
 	pruned := object{"conditions": []object{{"type": "PathsValid", "status": "False", "reason": "ReferencePruned", "message": "as it is", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
 	const fastAlone = "* FastClass/a   1        100%\n"
-	relating := func(a map[string]any) {
-		a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
-			spec["classes"].(object)["related"] = []object{{"name": "plan", "resource": "plans.example.org", "nameExpression": "'standard'"}}
-			spec["classes"].(object)["fits"] = []object{{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}}
-		}, object{})
-		a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
-			served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get", "list", "watch"))
+	const planPath = "/apis/example.org/v1/namespaces/team/plans/standard"
+	plan := object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}
+	fast, slow := served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list", "watch")
+	serving := func(all ...object) object {
+		return resources("example.org/v1", append(all, served("databases", "Database", true, "create"))...)
 	}
-	relatedIn := func(a map[string]any) object {
-		return a[claimKindsPath].(object)["items"].([]any)[0].(object)["spec"].(object)["classes"].(object)["related"].([]object)[0]
+	relatingTo := func(related string) object {
+		return claimKinds(`{"classes": {"related": [{"name": "plan", "resource": "plans.example.org", `+related+`}],
+			"fits": [{"name": "Plan", "expression": "class.metadata.labels.tier == related.plan.spec.tier && class.kind == 'FastClass'", "message": "of another plan"}]}}`, object{})
 	}
+	relating := object{claimKindsPath: relatingTo(`"nameExpression": "'standard'"`), resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get", "list", "watch"))}
 	const ledgersPath = "/apis/classbind.io/v1beta1/namespaces/classbind-system/ledgers"
-	enforced := func(a map[string]any) {
-		kind := classKindSpec(object{"annotation": "weight"})
-		kind["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}, "enforcement": "Hard"}
-		limited := class("FastClass", "a", "gold")
-		limited["metadata"].(object)["annotations"] = object{"classbind.io/capacity": "5"}
-		a[classKindsPath] = list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", kind, object{}))
-		a["/apis/example.org/v1/fastclasses"] = list("meta.k8s.io/v1", "PartialObjectMetadataList", limited)
-		a["/apis/classbind.io/v1beta1"] = resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"),
-			served("classkinds", "ClassKind", false, "list"), served("ledgers", "Ledger", true, "list"))
+	capacity := classKindSpec(object{"annotation": "weight"})
+	capacity["capacity"] = object{"total": object{"annotation": "classbind.io/capacity"}, "enforcement": "Hard"}
+	limited := class("FastClass", "a", "gold")
+	limited["metadata"].(object)["annotations"] = object{"classbind.io/capacity": "5"}
+	enforced := object{
+		classKindsPath: list("classbind.io/v1beta1", "ClassKindList", registration("ClassKind", "fastclasses.example.org", capacity, object{})),
+		fastPath:       metadataList(limited),
+		"/apis/classbind.io/v1beta1": resources("classbind.io/v1beta1", served("claimkinds", "ClaimKind", false, "list"),
+			served("classkinds", "ClassKind", false, "list"), served("ledgers", "Ledger", true, "list")),
 	}
-	selecting := claimKinds(func(spec object) {
-		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
-	}, object{})
+	ledgers := func(all ...any) object {
+		return object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", all...)}
+	}
+	team := func(labels object) object {
+		return object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": labels, "annotations": object{"tier": "gold"}}}
+	}
+	pinned := func(version string) object {
+		return object{
+			claimKindsPath: claimKinds("", object{"version": version}), claimsPath + "/stored": storedClaim("v1", "lost"),
+			"/apis/example.org/v1beta1":                                   resources("example.org/v1beta1", served("databases", "Database", true, "create")),
+			"/apis/example.org/v1beta1/namespaces/team/databases/stored":  storedClaim("v1beta1", "silver"),
+			"/apis/example.org/v1alpha1/namespaces/team/databases/stored": http.StatusNotFound,
+		}
+	}
+	firstPage := metadataList(class("FastClass", "a", "gold"))
+	firstPage["metadata"] = object{"resourceVersion": "1", "continue": "next"}
+	dated := registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{})
+	dated["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
+	selecting := claimKinds(`{"claims": {"namespaceSelector": {"matchLabels": {"bind": "yes"}}}}`, object{})
 	for name, tc := range map[string]struct {
 		reason string
-		change func(answers map[string]any)
-		// answers in the place of those that the server has else; without nil ones.
-		answers object
-		claim   string // goldClaim unless set
-		with    string // the content of new.yaml
-		args    []string
-		status  int
-		want    []string // parts of what is printed
+		// base and answers are in the place of those that the server has else; without nil ones.
+		base, answers object
+		claim         string // goldClaim unless set
+		with          string // the content of new.yaml
+		args          []string
+		status        int
+		want          []string // parts of what is printed
 	}{
-		"AsItIs": {
-			reason: "We should read weights from the annotation and from the field.",
-			want:   []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"},
-		},
+		"AsItIs":           {reason: "We should read weights from the annotation and from the field.", want: []string{"Database team/mine: bound to ", "SlowClass/c   3        75%\n", "FastClass/a   1        25%\n", "FastClass/b   tier=gold   tier=silver"}},
 		"NamespaceOfAFlag": {reason: "We should prefer the flag to the kubeconfig's namespace.", args: []string{"-n", "other"}, want: []string{"Database other/mine: bound to "}},
-		"Pages": {
-			reason: "We should read all pages of a long list.",
-			change: func(a map[string]any) {
-				first := list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "a", "gold"))
-				first["metadata"] = object{"resourceVersion": "1", "continue": "next"}
-				a["/apis/example.org/v1/fastclasses"] = first
-				a["/apis/example.org/v1/fastclasses?next"] = list("meta.k8s.io/v1", "PartialObjectMetadataList", class("FastClass", "z", "gold"))
-			},
-			want: []string{"one of 3 classes", "FastClass/z   1        20%"},
-		},
+		"Pages":            {reason: "We should read all pages of a long list.", answers: object{fastPath: firstPage, fastPath + "?next": metadataList(class("FastClass", "z", "gold"))}, want: []string{"one of 3 classes", "FastClass/z   1        20%"}},
 		"NotPermittedToClassbind": {
 			reason:  "We should leave out what classbind leaves out, and say so.",
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
 			want:    []string{fastAlone, "Note:    the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
-		"Stale": {
-			reason:  "We should read stale classes, and say that classbind may know older ones.",
-			answers: object{classKindsPath: classKinds(condition("False", "Stale"))},
-			want:    []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"},
-		},
-		"NotInstalled": {
-			reason:  "We should leave out a kind that is not installed, and say so.",
-			answers: object{"/apis/example.org/v1": resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"))},
-			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"},
-		},
-		"NotListable": {
-			reason:  "We should leave out a kind that nobody can watch, and say so.",
-			answers: object{"/apis/example.org/v1": resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"), served("slowclasses", "SlowClass", false, "list"))},
-			want:    []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`},
-		},
-		"ClaimKindNotReady": {
-			reason:  "We should say that classbind does not bind such claims now.",
-			answers: object{claimKindsPath: claimKinds(func(object) {}, condition("False", "NotSynced"))},
-			want:    []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"},
-		},
-		"Full": {
-			reason: "We should go by the ledger of a class whose capacity is enforced.",
-			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 4, 1, 5))},
-			status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"},
-		},
-		"Room": {
-			reason: "We should offer a class of which the ledger has enough left.",
-			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 3, 1, 5))},
-			want: []string{fastAlone},
-		},
-		"NotCountedYet": {
-			reason: "We should offer no class that has no ledger yet, as classbind does.",
-			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList")},
-			status: exit.Unmatched, want: []string{"full: not given out before its claims are counted"},
-		},
+		"Stale":             {reason: "We should read stale classes, and say that classbind may know older ones.", answers: object{classKindsPath: classKinds(condition("False", "Stale"))}, want: []string{"one of 2 classes", "Note:    classbind may know older classes of slowclasses.example.org than these (Stale): as it is"}},
+		"NotInstalled":      {reason: "We should leave out a kind that is not installed, and say so.", answers: object{resourcesPath: serving(fast)}, want: []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does: the API server serves no such resource"}},
+		"NotListable":       {reason: "We should leave out a kind that nobody can watch, and say so.", answers: object{resourcesPath: serving(fast, served("slowclasses", "SlowClass", false, "list"))}, want: []string{fastAlone, `the API server does not serve it with the verbs ["watch"]`}},
+		"ClaimKindNotReady": {reason: "We should say that classbind does not bind such claims now.", answers: object{claimKindsPath: claimKinds("", condition("False", "NotSynced"))}, want: []string{"bound to", "Note:    classbind does not bind claims of databases.example.org now (NotSynced): as it is"}},
+		"Full":              {reason: "We should go by the ledger of a class whose capacity is enforced.", base: enforced, answers: ledgers(ledger(4)), status: exit.Unmatched, want: []string{"full: 5 of 5, 1 of them reserved"}},
+		"Room":              {reason: "We should offer a class of which the ledger has enough left.", base: enforced, answers: ledgers(ledger(3)), want: []string{fastAlone}},
+		"NotCountedYet":     {reason: "We should offer no class that has no ledger yet, as classbind does.", base: enforced, answers: ledgers(), status: exit.Unmatched, want: []string{"full: not given out before its claims are counted"}},
 		"FullBesideANewClass": {
 			reason: "We should count a class that files add as empty.",
-			change: enforced, answers: object{ledgersPath: list("classbind.io/v1beta1", "LedgerList", ledger("fastclasses.example.org/a", 4, 1, 5))},
+			base:   enforced, answers: ledgers(ledger(4)),
 			with: `{apiVersion: example.org/v1, kind: FastClass, metadata: {name: b, labels: {tier: gold}, annotations: {classbind.io/capacity: "1"}}}`,
-			args: []string{"--with", "new.yaml"}, want: []string{"bound to FastClass/b", "full: 5 of 5, 1 of them reserved"},
+			want: []string{"bound to FastClass/b", "full: 5 of 5, 1 of them reserved"},
 		},
-		"LedgersForbidden": {
-			reason: "We should say that we do not know how much is taken.",
-			change: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"},
-		},
-		"NamespaceSelected": {
-			reason: "We should read the labels of the namespace if the claim kind selects by them.",
-			answers: object{
-				claimKindsPath:            selecting,
-				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}},
-			},
-			want: []string{"Database team/mine: bound to "},
-		},
-		"NamespaceNotSelected": {
-			reason: "We should leave alone the claims of a namespace that is not selected.",
-			answers: object{
-				claimKindsPath:            selecting,
-				"/api/v1/namespaces/team": object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team"}},
-			},
-			want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`},
-		},
-		"NamespaceForbidden": {
-			reason:  "We should not guess whether a namespace is selected.",
-			answers: object{claimKindsPath: selecting},
-			status:  exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"},
-		},
-		"NamespaceSet": {
-			reason:  "We should take what is said of a namespace that may not be read.",
-			args:    []string{"--set", "namespace.labels.bind=yes"},
-			answers: object{claimKindsPath: selecting},
-			want:    []string{"Database team/mine: bound to "},
-		},
-		"NamespaceUnsettled": {
-			reason: "We should decide on nothing without an answer.",
-			args:   []string{"--set", "namespace.labels.bind=yes"},
-			answers: object{
-				claimKindsPath:            selecting,
-				"/api/v1/namespaces/team": http.StatusServiceUnavailable,
-			},
-			status: exit.Failed, want: []string{`cannot read the namespace "team"`},
-		},
-		"Forbidden": {
-			reason:  "We should not decide on part of the classes.",
-			answers: object{"/apis/example.org/v1/slowclasses": http.StatusForbidden},
-			status:  exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `},
-		},
-		"Unavailable": {
-			reason:  "We should not take a group that does not answer for one that is not installed.",
-			answers: object{"/apis/example.org": http.StatusServiceUnavailable},
-			status:  exit.Failed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`},
-		},
-		"RegistrationsForbidden": {
-			reason:  "We should say what we cannot list.",
-			answers: object{classKindsPath: http.StatusForbidden},
-			status:  exit.Failed, want: []string{"error: cannot list ClassKinds: "},
-		},
-		"Field": {
-			reason: "We should read the schema of the cluster.",
-			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
-			status: exit.Failed, want: []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
-		},
-		"Version": {
-			reason: "We should ask the cluster which versions it serves.",
-			claim:  strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"),
-			status: exit.Failed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"},
-		},
+		"LedgersForbidden":       {reason: "We should say that we do not know how much is taken.", base: enforced, want: []string{fastAlone, "how much is taken of each class of fastclasses.example.org is not known here (cannot list the ledgers of"}},
+		"NamespaceSelected":      {reason: "We should read the labels of the namespace if the claim kind selects by them.", answers: object{claimKindsPath: selecting, namespacePath: team(object{"bind": "yes"})}, want: []string{"Database team/mine: bound to "}},
+		"NamespaceNotSelected":   {reason: "We should leave alone the claims of a namespace that is not selected.", answers: object{claimKindsPath: selecting, namespacePath: team(nil)}, want: []string{"Database team/mine: left alone", `the claim kind selects namespaces by "bind=yes", which "team" does not match`}},
+		"NamespaceForbidden":     {reason: "We should not guess whether a namespace is selected.", answers: object{claimKindsPath: selecting}, status: exit.Failed, want: []string{`cannot read the namespace "team"`, "say what it has with --set namespace.labels.KEY=VALUE"}},
+		"NamespaceSet":           {reason: "We should take what is said of a namespace that may not be read.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting}, want: []string{"Database team/mine: bound to "}},
+		"NamespaceUnsettled":     {reason: "We should decide on nothing without an answer.", args: []string{"--set", "namespace.labels.bind=yes"}, answers: object{claimKindsPath: selecting, namespacePath: http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot read the namespace "team"`}},
+		"Forbidden":              {reason: "We should not decide on part of the classes.", answers: object{slowPath: http.StatusForbidden}, status: exit.Failed, want: []string{`error: claim.yaml, document 1: cannot list the classes of "slowclasses.example.org": `}},
+		"Unavailable":            {reason: "We should not take a group that does not answer for one that is not installed.", answers: object{"/apis/example.org": http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot tell whether claim kind "databases.example.org" is that of the claim`}},
+		"RegistrationsForbidden": {reason: "We should say what we cannot list.", answers: object{classKindsPath: http.StatusForbidden}, status: exit.Failed, want: []string{"error: cannot list ClassKinds: "}},
+		"Field":                  {reason: "We should read the schema of the cluster.", claim: strings.ReplaceAll(goldClaim, "classSelector", "classselector"), status: exit.Failed, want: []string{"Database team/mine: mistaken", "spec.classselector: the schema has no such field: did you mean spec.classSelector?"}},
+		"Version":                {reason: "We should ask the cluster which versions it serves.", claim: strings.ReplaceAll(goldClaim, "example.org/v1", "example.org/v9"), status: exit.Failed, want: []string{"apiVersion: the API server does not serve Database of example.org/v9: set apiVersion to example.org/v1"}},
 		"FieldOfTheCRD": {
-			reason: "We should prefer the CRD, where we may read it.",
-			claim:  strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
-			answers: object{
-				"/openapi/v3/apis/example.org/v1":                                               nil,
-				"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org": json.RawMessage(databaseCRD),
-			},
-			status: exit.Failed, want: []string{"spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
+			reason:  "We should prefer the CRD, where we may read it.",
+			claim:   strings.ReplaceAll(goldClaim, "classSelector", "classselector"),
+			answers: object{openAPIPath: nil, crdPath: json.RawMessage(databaseCRD)},
+			status:  exit.Failed, want: []string{"spec.classselector: the schema has no such field: did you mean spec.classSelector?"},
 		},
 		"FieldOfABuiltInKind": {
 			reason: "We should know the fields that the ClaimKind reads, where a schema refers to others.",
 			claim:  strings.ReplaceAll(goldClaim, `{"classSelector"`, `{"any": 1, "classselector"`),
-			change: func(a map[string]any) {
-				a["/openapi/v3/apis/example.org/v1"] = object{"components": object{"schemas": object{"Spec": object{"type": "object"}, "Database": json.RawMessage(
-					`{"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.org", "version": "v1", "kind": "Database"}], "properties": {"spec": {"$ref": "#/components/schemas/Spec"}}}`)}}}
-			},
+			answers: object{openAPIPath: json.RawMessage(`{"components": {"schemas": {"Spec": {"type": "object"}, "Database": {"type": "object",
+				"x-kubernetes-group-version-kind": [{"group": "example.org", "version": "v1", "kind": "Database"}], "properties": {"spec": {"$ref": "#/components/schemas/Spec"}}}}}}`)},
 			status: exit.Failed, want: []string{"Because: spec.classselector: did you mean spec.classSelector?\n"},
 		},
-		"NoSchema": {
-			reason:  "We should say that we cannot check fields.",
-			answers: object{"/openapi/v3/apis/example.org/v1": nil},
-			want:    []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"},
-		},
-		"BrokenCRD": {
-			reason:  "We should say why we cannot check fields.",
-			answers: object{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databases.example.org": object{"spec": "a"}},
-			want:    []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD: "},
-		},
+		"NoSchema":  {reason: "We should say that we cannot check fields.", answers: object{openAPIPath: nil}, want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the schema of example.org/v1"}},
+		"BrokenCRD": {reason: "We should say why we cannot check fields.", answers: object{crdPath: object{"spec": "a"}}, want: []string{"bound to", "Note:    the fields of the claim are not checked against the schema: cannot read the CRD: "}},
 		"Stored": {
 			reason: "We should read a claim by its kind, as kubectl does, and not refuse what is stored.",
 			args:   []string{"Database/stored"}, status: exit.Unmatched,
@@ -367,236 +303,125 @@ func TestExplainCluster(t *testing.T) {
 			reason: "We should tell a program that the claim has no class, and which one it would get.",
 			args:   []string{"Database/stored", "-o", "json"}, status: exit.Unmatched, want: []string{`"outcome": "Unbound"`, `"name": "b"`, `"do": "classbind bind databases.example.org stored --namespace team"`},
 		},
-		"StoredAsIfCreatedNow": {
-			reason: "We should explain a claim as if it was created now, where that is asked.",
-			args:   []string{"Database/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"},
-		},
-		"StoredByResource": {
-			reason: "We should read a claim by its resource, in a namespace.",
-			args:   []string{"databases.example.org/stored", "-n", "team", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"},
-		},
-		"StoredUnknownKind": {
-			reason: "We should say what nobody registers.",
-			args:   []string{"Widget/stored"}, status: exit.Failed, want: []string{`"Widget/stored": no ClaimKind registers "Widget": name the kind of a claim, or its plural`},
-		},
-		"StoredMisspeltKind": {
-			reason: "We should say which kind was meant.",
-			args:   []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`},
-		},
+		"StoredAsIfCreatedNow": {reason: "We should explain a claim as if it was created now, where that is asked.", args: []string{"Database/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredByResource":     {reason: "We should read a claim by its resource, in a namespace.", args: []string{"databases.example.org/stored", "-n", "team", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredUnknownKind":    {reason: "We should say what nobody registers.", args: []string{"Widget/stored"}, status: exit.Failed, want: []string{`"Widget/stored": no ClaimKind registers "Widget": name the kind of a claim, or its plural`}},
+		"StoredMisspeltKind":   {reason: "We should say which kind was meant.", args: []string{"Databse/stored"}, status: exit.Failed, want: []string{`"Databse/stored": no ClaimKind registers "Databse": did you mean Database?`}},
 		"StoredMisspelt": {
-			reason: "We should say which claim was meant, of those that can be listed.",
-			answers: object{
-				"/apis/example.org/v1/namespaces/team/databases/storde": http.StatusNotFound,
-				"/apis/example.org/v1/namespaces/team/databases":        list("meta.k8s.io/v1", "PartialObjectMetadataList", object{"metadata": object{"name": "stored"}}),
-			},
-			args: []string{"Database/storde"}, status: exit.Failed, want: []string{`cannot get the claim "Database/storde": there is none of this name: did you mean stored?`},
+			reason:  "We should say which claim was meant, of those that can be listed.",
+			answers: object{claimsPath + "/storde": http.StatusNotFound, claimsPath: metadataList(object{"metadata": object{"name": "stored"}})},
+			args:    []string{"Database/storde"}, status: exit.Failed, want: []string{`cannot get the claim "Database/storde": there is none of this name: did you mean stored?`},
 		},
 		"StoredByShortName": {
 			reason:  "We should read a claim by a short name, as kubectl does.",
-			answers: object{"/apis/example.org/v1": resources("example.org/v1", object{"name": "databases", "singularName": "database", "shortNames": []string{"db"}, "kind": "Database", "namespaced": true, "verbs": []string{"create"}})},
+			answers: object{resourcesPath: resources("example.org/v1", object{"name": "databases", "singularName": "database", "shortNames": []string{"db"}, "kind": "Database", "namespaced": true, "verbs": []string{"create"}})},
 			args:    []string{"db/stored"}, status: exit.Unmatched, want: []string{"Database team/stored: "},
 		},
-		"StoredByPlural": {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredByPlural":  {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
+		"StoredPinned":    {reason: "We should have the API server convert the claim.", base: pinned("v1beta1"), args: []string{"Database/stored"}, status: exit.Unmatched, want: []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n"}},
+		"StoredNotServed": {reason: "We should say that nobody can read the claim, and not that it is not there.", base: pinned("v1alpha1"), args: []string{"Database/stored"}, status: exit.Failed, want: []string{"Database team/stored: cannot be decided\n"}},
 		"StoredAmbiguous": {
 			reason: "We should ask which of two kinds of one name is meant.",
-			args:   []string{"Database/stored", "--with", "new.yaml"}, status: exit.Failed,
+			args:   []string{"Database/stored"}, status: exit.Failed,
 			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.new.org"}, "spec": {}}`,
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "databases.new.org"}, "spec": {"group": "new.org", "scope": "Namespaced", "names": {"kind": "Database"}, "versions": [{"name": "v1", "served": true}]}}`),
+				minimalCRD("databases.new.org", "Database", "Namespaced")),
 			want: []string{`"Database" may be any of databases.example.org, databases.new.org: name one of them`},
 		},
-		"StoredNowhere": {
-			reason:  "We should say that there is no such claim.",
-			answers: object{"/apis/example.org/v1/namespaces/team/databases/lost": http.StatusNotFound},
-			args:    []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost": there is none of this name`},
-		},
+		"StoredNowhere":   {reason: "We should say that there is no such claim.", answers: object{claimsPath + "/lost": http.StatusNotFound}, args: []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost": there is none of this name`}},
 		"StoredForbidden": {reason: "We should say what we cannot get.", args: []string{"Database/lost"}, status: exit.Failed, want: []string{`cannot get the claim "Database/lost"`}},
 		"WithClass": {
 			reason: "We should put a class on top of the cluster's, and in the place of one of its name.",
-			args:   []string{"--with", "new.yaml"},
 			with:   documents(goldClass, `{"apiVersion": "example.org/v1", "kind": "FastClass", "metadata": {"name": "a", "labels": {"tier": "bronze"}}}`),
 			want:   []string{"one of 2 classes that match", "FastClass/gold", "SlowClass/c"},
 		},
 		"WithKinds": {
 			reason: "We should put registrations on top of the cluster's, with a kind that only the files define.",
-			args:   []string{"--with", "new.yaml"},
 			with: documents(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"choice": {"strategy": "HighestWeight"}}}`,
 				`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "newclasses.example.org"}, "spec": {"claimKinds": [{"name": "databases.example.org"}]}}`,
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "newclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "NewClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+				minimalCRD("newclasses.example.org", "NewClass", "Cluster"),
 				`{"apiVersion": "example.org/v1", "kind": "NewClass", "metadata": {"name": "heavy", "labels": {"tier": "gold"}, "annotations": {"resourceclass.crossplane.io/weight": "7"}}}`),
 			want: []string{"Database team/mine: bound to NewClass/heavy", "one of 3 classes", "HighestWeight takes it"},
 		},
 		"WithNewcomer": {
-			reason: "We should go by the names of class kinds, of the files and of the cluster, and not by when they were created.",
-			args:   []string{"--with", "new.yaml"},
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
-					spec["reference"] = object{"path": ".spec.classRef", "form": "LocalObjectReference"}
-				}, object{})
-				fast := registration("ClassKind", "fastclasses.example.org", classKindSpec(object{"annotation": "weight"}), object{})
-				fast["metadata"].(object)["creationTimestamp"] = "2026-01-01T00:00:00Z"
-				a["/apis/classbind.io/v1beta1/classkinds"] = list("classbind.io/v1beta1", "ClassKindList", fast)
-			},
+			reason:  "We should go by the names of class kinds, of the files and of the cluster, and not by when they were created.",
+			answers: object{claimKindsPath: claimKinds(`{"reference": {"form": "LocalObjectReference"}}`, object{}), classKindsPath: list("classbind.io/v1beta1", "ClassKindList", dated)},
 			with: documents(strings.ReplaceAll(strings.ReplaceAll(classKind, "fastclasses", "laterclasses"), `"}, "spec"`, `", "creationTimestamp": "2025-01-01T00:00:00Z"}, "spec"`),
-				`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "laterclasses.example.org"}, "spec": {"group": "example.org", "scope": "Cluster", "names": {"kind": "LaterClass"}, "versions": [{"name": "v1", "served": true}]}}`,
+				minimalCRD("laterclasses.example.org", "LaterClass", "Cluster"),
 				strings.ReplaceAll(classKind, `"}, "spec"`, `", "creationTimestamp": "2027-01-01T00:00:00Z"}, "spec"`)),
 			want: []string{"bound to FastClass/a", `cannot tell them from those of "fastclasses.example.org", whose name comes first: `},
 		},
 		"WithKindAgain": {
 			reason:  "We should know what the cluster says of a class kind that the files have, too.",
-			args:    []string{"--with", "new.yaml"},
 			answers: object{classKindsPath: classKinds(condition("False", "NotPermitted"))},
 			with:    strings.ReplaceAll(classKind, "fastclasses", "slowclasses"),
 			want:    []string{fastAlone, "the classes of slowclasses.example.org are left out, as classbind does (NotPermitted): as it is"},
 		},
 		"WithWrongPath": {
 			reason: "We should compare the paths of the files with the schema of the cluster.",
-			args:   []string{"--with", "new.yaml"},
 			with:   strings.Replace(claimKind, "}}", `}, "spec": {"reference": {"path": ".spec.clasRef"}}}`, 1),
 			status: exit.Failed, want: []string{"Database team/mine: cannot be decided", "the API server would remove the reference to its class: reference.path: the schema has no field .spec.clasRef (did you mean .spec.classRef?): "},
 		},
-		"WithRightPath": {
-			reason:  "We should not believe the status about other paths than those of the files.",
-			args:    []string{"--with", "new.yaml"},
-			answers: object{claimKindsPath: claimKinds(func(spec object) { spec["reference"].(object)["path"] = ".spec.clasRef" }, pruned)},
-			with:    claimKind,
-			want:    []string{"Database team/mine: bound to "},
-		},
-		"ReferencePruned": {
-			reason:  "We should see for ourselves whether the schema has the paths, as the server does.",
-			answers: object{claimKindsPath: claimKinds(func(object) {}, pruned)},
-			want:    []string{"Database team/mine: bound to "},
-		},
-		"PathsNotCompared": {
-			reason:  "We should say that we cannot compare the paths.",
-			answers: object{"/openapi/v3/apis/example.org/v1": nil},
-			want:    []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"},
-		},
+		"WithRightPath":    {reason: "We should not believe the status about other paths than those of the files.", answers: object{claimKindsPath: claimKinds(`{"reference": {"path": ".spec.clasRef"}}`, pruned)}, with: claimKind, want: []string{"Database team/mine: bound to "}},
+		"ReferencePruned":  {reason: "We should see for ourselves whether the schema has the paths, as the server does.", answers: object{claimKindsPath: claimKinds("", pruned)}, want: []string{"Database team/mine: bound to "}},
+		"PathsNotCompared": {reason: "We should say that we cannot compare the paths.", answers: object{openAPIPath: nil}, want: []string{"bound to", "Note:    the paths of the registration are not compared with the schema of the claims: cannot read the schema of example.org/v1"}},
 		"WithKindNotInstalled": {
 			reason: "We should not call a class mistaken whose kind is not installed.",
-			args:   []string{"--with", "new.yaml"},
 			with:   documents(strings.ReplaceAll(classKind, "fastclasses", "newclasses"), strings.ReplaceAll(goldClass, "FastClass", "NewClass")),
 			want:   []string{"one of 2 classes", "the classes of newclasses.example.org are left out, as classbind does: the API server serves no such resource"},
 		},
-		"WithNamespace": {
-			reason:  "We should believe the files about a namespace.",
-			args:    []string{"--with", "new.yaml"},
-			answers: object{claimKindsPath: selecting},
-			with:    `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`,
-			want:    []string{"Database team/mine: bound to "},
-		},
-		"RelatedForbidden": {
-			reason: "We should not guess what is in an object that may not be read, and say how to go on.",
-			change: relating,
-			status: exit.Failed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"},
-		},
-		"RelatedUnanswered": {
-			reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusServiceUnavailable},
-			status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`},
-		},
-		"RelatedSet": {
-			reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating,
-			want:   []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"},
-		},
+		"WithNamespace":     {reason: "We should believe the files about a namespace.", answers: object{claimKindsPath: selecting}, with: `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"bind": "yes"}}}`, want: []string{"Database team/mine: bound to "}},
+		"RelatedForbidden":  {reason: "We should not guess what is in an object that may not be read, and say how to go on.", base: relating, status: exit.Failed, want: []string{`cannot read plans.example.org "standard", which the claim names: Forbidden; `, "say what it has with --set related.plan.PATH=VALUE"}},
+		"RelatedUnanswered": {reason: "We should decide on nothing without an answer.", args: []string{"--set", "related.plan.spec.tier=gold"}, base: relating, answers: object{planPath: http.StatusServiceUnavailable}, status: exit.Failed, want: []string{`cannot read plans.example.org "standard"`}},
+		"RelatedSet":        {reason: "We should take what is said of an object that may not be read.", args: []string{"--set", "related.plan.spec.tier=gold"}, base: relating, want: []string{"bound to FastClass/a", "Related: plan is plans.example.org team/standard"}},
 		"Related": {
 			reason: "We should read an object that the claim names.",
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
+			base:   relating, answers: object{planPath: plan},
 			status: exit.Unmatched, want: []string{
 				"Related: plan is plans.example.org team/standard", "FastClass/a   of another plan   class.metadata.labels.tier == related.plan.spec.tier", `class.metadata.labels.tier = "gold", related.plan.spec.tier = "silver"`,
 			},
 		},
-		"RelatedSetOver": {
-			reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"},
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": object{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": object{"name": "standard"}, "spec": object{"tier": "silver"}}},
-			want: []string{"bound to FastClass/a"},
-		},
-		"RelatedWith": {
-			reason: "We should believe the files about an object.", args: []string{"--with", "new.yaml"},
-			change: relating, with: `{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": {"name": "standard"}, "spec": {"tier": "gold"}}`,
-			want: []string{"bound to FastClass/a"},
-		},
+		"RelatedSetOver": {reason: "We should put what is said on top of the object.", args: []string{"--set", "related.plan.spec.tier=gold"}, base: relating, answers: object{planPath: plan}, want: []string{"bound to FastClass/a"}},
+		"RelatedWith":    {reason: "We should believe the files about an object.", base: relating, with: `{"apiVersion": "example.org/v1", "kind": "Plan", "metadata": {"name": "standard"}, "spec": {"tier": "gold"}}`, want: []string{"bound to FastClass/a"}},
 		"RelatedGone": {
 			reason: "We should say that there is no such object.",
-			change: relating, answers: object{"/apis/example.org/v1/namespaces/team/plans/standard": http.StatusNotFound},
+			base:   relating, answers: object{planPath: http.StatusNotFound},
 			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/standard", "not judged, because an expression fails: ", "no related.plan.spec.tier"},
 		},
-		"RelatedMisnamed": {
-			reason: "We should take an object for absent that cannot be there.",
-			change: func(a map[string]any) {
-				relating(a)
-				relatedIn(a)["nameExpression"] = "'a/b'"
-			},
-			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"},
-		},
+		"RelatedMisnamed": {reason: "We should take an object for absent that cannot be there.", base: relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'a/b'"`)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org team/a/b"}},
 		"RelatedVersionNotServed": {
 			reason: "We should not take objects for absent that are there in another version.",
-			change: func(a map[string]any) {
-				relating(a)
-				relatedIn(a)["version"] = "v2"
-			},
+			base:   relating, answers: object{claimKindsPath: relatingTo(`"nameExpression": "'standard'", "version": "v2"`)},
 			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org/v2"`, "set the version in spec.classes.related"},
 		},
-		"RelatedUnsuitable": {
-			reason: "We should not take objects for absent that cannot be watched.",
-			change: func(a map[string]any) {
-				relating(a)
-				a["/apis/example.org/v1"] = resources("example.org/v1", served("databases", "Database", true, "create"), served("fastclasses", "FastClass", false, "list", "watch"),
-					served("slowclasses", "SlowClass", false, "list", "watch"), served("plans", "Plan", true, "get"))
-			},
-			status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"},
-		},
-		"RelatedNotServed": {
-			reason: "We should take an object of a kind that is not installed as absent.",
-			change: func(a map[string]any) {
-				served := a["/apis/example.org/v1"]
-				relating(a)
-				a["/apis/example.org/v1"] = served
-			},
-			status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "},
-		},
+		"RelatedUnsuitable": {reason: "We should not take objects for absent that cannot be watched.", base: relating, answers: object{resourcesPath: serving(fast, slow, served("plans", "Plan", true, "get"))}, status: exit.Failed, want: []string{"cannot be decided", `"plans.example.org"`, "cannot be used"}},
+		"RelatedNotServed":  {reason: "We should take an object of a kind that is not installed as absent.", base: relating, answers: object{resourcesPath: serving(fast, slow)}, status: exit.Unmatched, want: []string{"Related: plan is absent: there is no plans.example.org "}},
 		"Namespace": {
-			reason: "We should read the namespace at which an expression looks, once.",
-			change: func(a map[string]any) {
-				a["/apis/classbind.io/v1beta1/claimkinds"] = claimKinds(func(spec object) {
-					spec["classes"].(object)["fits"] = []object{{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}}
-				}, object{})
-				a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "annotations": object{"tier": "gold"}}}
-			},
-			want: []string{"bound to "},
+			reason:  "We should read the namespace at which an expression looks, once.",
+			answers: object{namespacePath: team(nil), claimKindsPath: claimKinds(`{"classes": {"fits": [{"name": "Tenant", "expression": "class.metadata.labels.tier == namespace.metadata.annotations.tier"}]}}`, object{})},
+			want:    []string{"bound to "},
 		},
 		"WithoutClassbind": {
-			reason: "We should say what is missing in a cluster without classbind.",
-			answers: object{
-				"/apis":                      object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}},
-				"/apis/classbind.io":         nil,
-				"/apis/classbind.io/v1beta1": nil,
-			},
-			status: exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
+			reason:  "We should say what is missing in a cluster without classbind.",
+			answers: object{"/apis": object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{}}, "/apis/classbind.io": nil, "/apis/classbind.io/v1beta1": nil},
+			status:  exit.Failed, want: []string{"error: the cluster does not know ClaimKinds: kubectl apply -k deploy"},
 		},
 		"NoClass": {
-			reason: "We should end with the status of a claim without a class.",
-			answers: object{
-				"/apis/example.org/v1/fastclasses": list("meta.k8s.io/v1", "PartialObjectMetadataList"),
-				"/apis/example.org/v1/slowclasses": list("example.org/v1", "SlowClassList", class("SlowClass", "c", "bronze")),
-			},
-			status: exit.Unmatched, want: []string{"Database team/mine: no class", "SlowClass/c   tier=gold   tier=bronze", "error: 1 of 1 claims without a class"},
+			reason:  "We should end with the status of a claim without a class.",
+			answers: object{fastPath: metadataList(), slowPath: list("example.org/v1", "SlowClassList", class("SlowClass", "c", "bronze"))},
+			status:  exit.Unmatched, want: []string{"Database team/mine: no class", "SlowClass/c   tier=gold   tier=bronze", "error: 1 of 1 claims without a class"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.change == nil {
-				tc.change = func(map[string]any) {}
-			}
 			api := newAPIServer(func(answers map[string]any) {
-				tc.change(answers)
+				maps.Copy(answers, tc.base)
 				maps.Copy(answers, tc.answers)
 				maps.DeleteFunc(answers, func(_ string, answer any) bool { return answer == nil })
 			})
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"claim.yaml": cmp.Or(tc.claim, goldClaim), "new.yaml": tc.with, "config": kubeconfig(server.URL)}))
-
+			serve(t, api, map[string]string{"claim.yaml": cmp.Or(tc.claim, goldClaim), "new.yaml": tc.with})
 			args := append([]string{"--kubeconfig", "config"}, tc.args...)
+			if tc.with != "" {
+				args = append(args, "--with", "new.yaml")
+			}
 			if !slices.ContainsFunc(tc.args, func(a string) bool { return strings.Contains(a, "/") }) {
 				args = append(args, "-f", "claim.yaml")
 			}
@@ -608,7 +433,7 @@ func TestExplainCluster(t *testing.T) {
 			if tc.status == 0 {
 				assert.Empty(t, got.stderr, tc.reason)
 				for path, accept := range api.accepted {
-					assert.Equal(t, path == "/apis/example.org/v1/fastclasses", strings.Contains(accept, "PartialObjectMetadata"),
+					assert.Equal(t, path == fastPath, strings.Contains(accept, "PartialObjectMetadata"),
 						"We should read metadata alone where it is enough, and only there: %s", path)
 				}
 			}
@@ -618,18 +443,14 @@ func TestExplainCluster(t *testing.T) {
 
 func TestExplainAsksOnce(t *testing.T) {
 	api := newAPIServer(func(a map[string]any) {
-		spec := claimKindSpec()
-		spec["claims"].(object)["namespaceSelector"] = object{"matchLabels": object{"bind": "yes"}}
-		a["/apis/classbind.io/v1beta1/claimkinds"] = list("classbind.io/v1beta1", "ClaimKindList", registration("ClaimKind", "databases.example.org", spec, object{}))
-		a["/api/v1/namespaces/team"] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
+		a[claimKindsPath] = claimKinds(`{"claims": {"namespaceSelector": {"matchLabels": {"bind": "yes"}}}}`, object{})
+		a[namespacePath] = object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "team", "labels": object{"bind": "yes"}}}
 	})
-	server := httptest.NewServer(api)
-	defer server.Close()
-	t.Chdir(write(t, map[string]string{"claims.yaml": documents(goldClaim, goldClaim, goldClaim), "config": kubeconfig(server.URL)}))
+	serve(t, api, map[string]string{"claims.yaml": documents(goldClaim, goldClaim, goldClaim)})
 	got := run(t, "", "-f", "claims.yaml", "--kubeconfig", "config")
 	assert.Zero(t, got.status, got.stderr)
 	assert.Equal(t, 3, strings.Count(got.stdout, "bound to "))
-	for _, path := range []string{"/api/v1/namespaces/team", "/apis/classbind.io/v1beta1/claimkinds", "/apis/example.org/v1/fastclasses"} {
+	for _, path := range []string{namespacePath, claimKindsPath, fastPath} {
 		assert.Equal(t, 1, api.asked[path], path)
 	}
 }
@@ -642,49 +463,10 @@ func published(schema string) object {
 
 func TestExplainAsksNoClusterOffline(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
-	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(claimKind, classKind, goldClass)}))
-	assert.Zero(t, run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml").status, "We should need no kubeconfig.")
+	assert.Zero(t, offline(t, goldClaim, documents(claimKind, classKind, goldClass)).status, "We should need no kubeconfig.")
 }
 
 func kubeconfig(url string) string {
-	return fmt.Sprintf(`
-apiVersion: v1
-kind: Config
-current-context: here
-clusters: [{name: here, cluster: {server: %q}}]
-contexts: [{name: here, context: {cluster: here, user: me, namespace: team}}]
-users: [{name: me, user: {}}]
-`, url)
-}
-
-// TestExplainStoredVersion explains a claim of the cluster in the version of the paths, if that is served.
-func TestExplainStoredVersion(t *testing.T) {
-	stored := func(version string, tier object) object {
-		return object{
-			"apiVersion": "example.org/" + version, "kind": "Database", "metadata": object{"namespace": "team", "name": "stored"},
-			"spec": object{"classSelector": object{"matchLabels": tier}},
-		}
-	}
-	for name, tc := range map[string]struct {
-		reason, version, want string
-	}{
-		"Pinned":    {reason: "We should have the API server convert the claim.", version: "v1beta1", want: "Database team/stored: stored without a class; created now, it would get FastClass/b\n"},
-		"NotServed": {reason: "We should say that nobody can read the claim, and not that it is not there.", version: "v1alpha1", want: "Database team/stored: cannot be decided\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			api := newAPIServer(func(a map[string]any) {
-				a["/apis/example.org/v1beta1"] = resources("example.org/v1beta1", served("databases", "Database", true, "create"))
-				a["/apis/classbind.io/v1beta1/claimkinds"] = list("classbind.io/v1beta1", "ClaimKindList",
-					registration("ClaimKind", "databases.example.org", claimKindSpec(), object{"version": tc.version}))
-				a["/apis/example.org/v1/namespaces/team/databases/stored"] = stored("v1", object{"tier": "lost"})
-				a["/apis/example.org/v1alpha1/namespaces/team/databases/stored"] = http.StatusNotFound
-				a["/apis/example.org/v1beta1/namespaces/team/databases/stored"] = stored("v1beta1", object{"tier": "silver"})
-			})
-			server := httptest.NewServer(api)
-			defer server.Close()
-			t.Chdir(write(t, map[string]string{"config": kubeconfig(server.URL)}))
-			got := run(t, "", "Database/stored", "--kubeconfig", "config", "--namespace", "team")
-			assert.Contains(t, got.stdout, tc.want, tc.reason+got.stderr)
-		})
-	}
+	return fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: here, clusters: [{name: here, cluster: {server: %q}}],
+contexts: [{name: here, context: {cluster: here, user: me, namespace: team}}], users: [{name: me, user: {}}]}`, url)
 }

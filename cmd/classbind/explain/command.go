@@ -1,10 +1,9 @@
-// Package explain is the command that says which class a claim gets, and why.
-// files reads manifests. source reads registrations and classes, of a cluster, of files, or of files on top of a
-// cluster, and offline has what files say alone. registrations combine them as the server does. seen has what expressions
-// see besides, and set what --set says of that. check finds typing errors by the schema, before answer has the server's
-// Decider decide. access asks the cluster who may use a class, and room how much is taken of it. report is the result for
-// programs, and table prints it for people. classes is the command that explains a claim which asks for any class. lint finds
-// what is wrong in files, and lintcommand is the command check. world decides for the command simulate.
+// Package explain is the command that says which class a claim gets, and why. files reads manifests. source reads registrations and
+// classes, of a cluster, of files, or of files on top of a cluster. registrations combine them as the server does, with how much is taken
+// of each class. seen has what expressions see besides, and what --set says of that. schema finds typing errors, before answer has the
+// server's Decider decide. access asks the cluster who may use a class. report is the result for programs, and table prints it for people.
+// classes is the command that explains a claim which asks for any class. lint finds what is wrong in files, and check is the
+// command that prints and mends it. world decides for the commands simulate, bind and ui.
 package explain
 
 import (
@@ -38,10 +37,8 @@ type options struct {
 	unbound   bool
 	cluster   connect.Flags
 
-	// settings are those of set.
-	settings settings
-	// fresh returns a random number.
-	fresh func() uint64
+	settings settings      // settings are those of set.
+	fresh    func() uint64 // fresh returns a random number.
 }
 
 // NewCommand returns the command explain.
@@ -130,10 +127,7 @@ or undecided, or if the command fails.`
 func newCommand(fresh func() uint64) *cobra.Command {
 	o := &options{fresh: fresh}
 	c := &cobra.Command{
-		Use:     "explain (-f CLAIM | KIND/NAME)",
-		Short:   "Show which class a claim gets, and why",
-		Long:    long,
-		Example: examples,
+		Use: "explain (-f CLAIM | KIND/NAME)", Short: "Show which class a claim gets, and why", Long: long, Example: examples,
 	}
 	exit.Run(c, func(args []string) error {
 		if err := o.validate(c.Flags(), args); err != nil {
@@ -141,7 +135,17 @@ func newCommand(fresh func() uint64) *cobra.Command {
 		}
 		return o.run(c.Context(), args, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
 	})
-	o.addFlags(c.Flags())
+	fs := c.Flags()
+	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
+	fs.BoolVarP(&o.recursive, "recursive", "R", false, "read the folders in the folders of --filename, too")
+	fs.StringArrayVar(&o.classes, "classes", nil, "`file` of registrations and classes, or folder with all folders in it; "+
+		"- is standard input; may be repeated. The command then needs no cluster")
+	fs.StringArrayVar(&o.with, "with", nil, "`file` of registrations and classes, or folder, as for --classes; may be repeated. "+
+		"They count as applied to the cluster: added, or instead of objects of the same name")
+	fs.StringArrayVar(&o.set, "set", nil, "`path=value` that expressions see, in addition to existing fields. Examples: "+
+		"namespace.labels.tenant=a, request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
+	o.as.add(fs)
+	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if it had no class reference")
 	o.output.Add(c)
 	o.cluster.Add(c)
 	o.cluster.AddNamespace(c,
@@ -153,73 +157,46 @@ func newCommand(fresh func() uint64) *cobra.Command {
 	return c
 }
 
-func (o *options) addFlags(fs *pflag.FlagSet) {
-	fs.StringArrayVarP(&o.claims, "filename", "f", nil, "`file` or folder of claims; - is standard input; may be repeated")
-	fs.BoolVarP(&o.recursive, "recursive", "R", false, "read the folders in the folders of --filename, too")
-	fs.StringArrayVar(&o.classes, "classes", nil,
-		"`file` of registrations and classes, or folder with all folders in it; - is standard input; "+
-			"may be repeated. The command then needs no cluster")
-	fs.StringArrayVar(&o.with, "with", nil,
-		"`file` of registrations and classes, or folder, as for --classes; may be repeated. "+
-			"They count as applied to the cluster: added, or instead of objects of the same name")
-	fs.StringArrayVar(&o.set, "set", nil,
-		"`path=value` that expressions see, in addition to existing fields. Examples: namespace.labels.tenant=a, "+
-			"request.userInfo.groups=a, related.plan.spec.tier=gold. May be repeated")
-	o.as.add(fs)
-	fs.BoolVar(&o.unbound, "unbound", false, "explain a claim as if it had no class reference")
-}
-
 // validate returns all errors in the flags and arguments at once, flag by flag.
 func (o *options) validate(fs *pflag.FlagSet, args []string) error {
-	var err error
-	o.settings, err = newSettings(o.set)
-	errs := []error{o.validateClaims(args), o.validateFiles(), err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs)}
-	for _, flag := range []string{"kubeconfig", "context", "with"} {
-		if len(o.classes) > 0 && fs.Changed(flag) {
-			errs = append(errs, fmt.Errorf("--%s: with --classes no cluster is asked: leave out one or the other", flag))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (o *options) validateClaims(args []string) error {
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case len(args) > 0 && len(o.claims) > 0:
-		errs = append(errs, fmt.Errorf("--filename: there are arguments, too, %q: name claims in one way or the other", args))
+		fail("--filename: there are arguments, too, %q: name claims in one way or the other", args)
 	case len(args) > 0 && len(o.classes) > 0:
-		errs = append(errs, fmt.Errorf("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
-			"or put classes on top of the cluster's with --with", args))
+		fail("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
+			"or put classes on top of the cluster's with --with", args)
 	case len(args)+len(o.claims) == 0:
-		errs = append(errs, errors.New("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, "+
-			"or a claim of the cluster, KIND/NAME"))
+		fail("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, " +
+			"or a claim of the cluster, KIND/NAME")
 	}
 	for _, arg := range args {
 		if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" || strings.Contains(name, "/") {
-			errs = append(errs, fmt.Errorf("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg))
+			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (o *options) validateFiles() error {
-	var errs []error
 	stdins := 0
-	for _, f := range []struct {
-		flag  string
-		paths []string
-	}{{"filename", o.claims}, {"classes", o.classes}, {"with", o.with}} {
-		for _, p := range f.paths {
-			if p == "" {
-				errs = append(errs, fmt.Errorf("--%s=%q: must be a file, a folder, or - for standard input", f.flag, p))
-			}
-			if p == stdin {
+	for n, paths := range [][]string{o.claims, o.classes, o.with} {
+		for _, p := range paths {
+			switch p {
+			case "":
+				fail("--%s=%q: must be a file, a folder, or - for standard input", []string{"filename", "classes", "with"}[n], p)
+			case stdin:
 				stdins++
 			}
 		}
 	}
 	if stdins > 1 {
-		errs = append(errs, errors.New("-: standard input can be read once: put the claims or the classes into a file"))
+		fail("-: standard input can be read once: put the claims or the classes into a file")
+	}
+	var err error
+	o.settings, err = newSettings(o.set)
+	errs = append(errs, err, o.as.addTo(&o.settings), o.output.Validate(), connect.Validate(fs))
+	for _, flag := range []string{"kubeconfig", "context", "with"} {
+		if len(o.classes) > 0 && fs.Changed(flag) {
+			fail("--%s: with --classes no cluster is asked: leave out one or the other", flag)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -232,28 +209,24 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if len(args)+len(claims) == 0 {
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", "))
 	}
-	s, err := o.source(ctx, claims, in, progress)
-	if err != nil {
-		return err
-	}
-	r, err := newRegistrations(ctx, s, o.cluster.Own)
+	r, err := o.registrations(ctx, claims, in, progress)
 	if err != nil {
 		return err
 	}
 	for _, arg := range args {
-		d, err := r.stored(ctx, arg, s.claimNamespace)
+		d, err := r.stored(ctx, arg, r.claimNamespace)
 		if err != nil {
 			return err
 		}
 		claims = append(claims, d)
 	}
-	r.settings = o.settings
+	r.settings, r.settable = o.settings, true
 	if err := o.settings.undeclared(r); err != nil {
 		return err
 	}
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Items: []Item{}}
 	for _, c := range claims {
-		items, err := o.answers(ctx, r, c, s.claimNamespace)
+		items, err := o.answers(ctx, r, c, r.claimNamespace)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.where, err)
 		}
@@ -267,40 +240,33 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	return report.exit()
 }
 
-// source of the flags, with the claims of files.
-func (o *options) source(ctx context.Context, claims []document, in io.Reader, progress io.Writer) (*source, error) {
-	objects, err := o.objects(in, progress)
+// registrations of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
+func (o *options) registrations(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*registrations, error) {
+	objects, err := ReadManifests(in, progress, slices.Concat(o.classes, o.with))
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSource(ctx, objects, claims)
-	if err != nil {
+	r := newRegistrations(o.cluster.Own)
+	if err := r.addAll(ctx, objects); err != nil {
 		return nil, err
+	}
+	if len(o.with)+len(o.classes) > 0 {
+		r.claims = claims
 	}
 	if len(o.classes) > 0 {
-		if len(s.claimKinds) == 0 {
+		if len(r.claimKinds) == 0 {
 			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 		}
-		s.claimNamespace = cmp.Or(o.cluster.Namespace, s.namespace)
-		return s, nil
+		r.claimNamespace = cmp.Or(o.cluster.Namespace, r.objectNamespace)
+		return r, nil
 	}
 	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
 	if err != nil {
 		return nil, err
 	}
-	if s.namespace, err = o.cluster.OfContext(); err != nil {
+	if r.objectNamespace, err = o.cluster.OfContext(); err != nil {
 		return nil, err
 	}
-	if s.claimNamespace = cmp.Or(o.cluster.Namespace, s.namespace); len(o.with) == 0 {
-		s.claims = nil // What expressions see besides is as the cluster has it.
-	}
-	return s, s.connect(config)
-}
-
-// objects of --classes or --with. A file that is no manifest is left out, with a note.
-func (o *options) objects(in io.Reader, progress io.Writer) ([]document, error) {
-	r := &fileReader{in: in, recursive: true, skip: func(file, why string) {
-		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
-	}}
-	return r.readAll(slices.Concat(o.classes, o.with))
+	r.claimNamespace = cmp.Or(o.cluster.Namespace, r.objectNamespace)
+	return r, r.connect(ctx, config)
 }

@@ -2,12 +2,14 @@ package explain
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
@@ -16,6 +18,88 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
 )
+
+var update = flag.Bool("update", false, "write the output of this build into testdata as what is wanted")
+
+// result is the result of a command as a shell sees it.
+type result struct {
+	stdout, stderr string
+	status         int
+}
+
+func run(t *testing.T, in string, args ...string) result {
+	t.Helper()
+	return execute(t, newCommand(func() uint64 { return 1 }), in, args...)
+}
+
+func execute(t *testing.T, c *cobra.Command, in string, args ...string) result {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	c.SilenceErrors, c.SilenceUsage = true, true // Like the root command.
+	c.SetArgs(append([]string{}, args...))       // With nil, cobra would take the arguments of the test.
+	c.SetIn(strings.NewReader(in))
+	c.SetOut(&stdout)
+	c.SetErr(&stderr)
+	err := c.ExecuteContext(t.Context())
+	r := result{stdout: stdout.String(), stderr: stderr.String()}
+	if err != nil {
+		var e *exit.Error
+		require.ErrorAs(t, err, &e, "We should say with which status we end.")
+		r.status = e.Status
+		r.stderr += "error: " + err.Error() + "\n" // As main prints it.
+	}
+	return r
+}
+
+// offline explains a claim by the registrations and classes of a file.
+func offline(t *testing.T, claim, classes string, args ...string) result {
+	t.Helper()
+	t.Chdir(write(t, map[string]string{"claim.yaml": claim, "classes.yaml": classes}))
+	return run(t, "", append([]string{"-f", "claim.yaml", "--classes", "classes.yaml"}, args...)...)
+}
+
+// explained does the same, and returns the only item of the report, too.
+func explained(t *testing.T, claim, classes string, args ...string) (result, Item) {
+	t.Helper()
+	got := offline(t, claim, classes, append(args, "-o", "json")...)
+	report := Report{}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &report), got.stderr)
+	require.Len(t, report.Items, 1)
+	return got, report.Items[0]
+}
+
+// TestGolden runs a case for each folder of testdata, which has a claim, classes, the expected output and, in args.txt, arguments if it
+// needs more. All cases share the registrations.
+func TestGolden(t *testing.T) {
+	folders, err := filepath.Glob("testdata/*/claim.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, folders)
+	for _, file := range folders {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Chdir(dir)
+			args := []string{"-f", "claim.yaml", "--classes", "classes.yaml", "--classes", "../registered.yaml"}
+			if more, err := os.ReadFile("args.txt"); err == nil {
+				args = append(args, strings.Fields(string(more))...)
+			}
+			people := run(t, "", args...)
+			programs := run(t, "", append(args, "-o", "json")...)
+			assert.Equal(t, people.status, programs.status, "We should exit with the same status for people and programs.")
+			assertGolden(t, "out.txt", fmt.Sprintf("%s%sexit status %d\n", people.stdout, people.stderr, people.status))
+			assertGolden(t, "out.json", programs.stdout)
+		})
+	}
+}
+
+func assertGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(file) //nolint:gosec // It is in testdata.
+	require.NoError(t, err, "Make it with: go test ./cmd/classbind/explain -update")
+	assert.Equal(t, string(want), got, "We should print what we did; if it is meant to change: go test ./cmd/classbind/explain -update")
+}
 
 const (
 	claimKind = `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}}`
@@ -41,10 +125,7 @@ func documents(texts ...string) string { return strings.Join(texts, "\n---\n") }
 func TestExplainRefusesFiles(t *testing.T) {
 	registered := documents(claimKind, classKind)
 	for name, tc := range map[string]struct {
-		reason  string
-		claim   string
-		classes string
-		want    string
+		reason, claim, classes, want string
 	}{
 		"Empty":             {"We should not succeed at nothing.", "# nothing\n", registered, "--filename: there is no object in claim.yaml"},
 		"NoYAML":            {"We should name the file and the document.", documents(goldClaim, "a: [b"), registered, "cannot read claim.yaml, document 2: "},
@@ -65,8 +146,7 @@ func TestExplainRefusesFiles(t *testing.T) {
 		"CRDNotServed":      {"We should not guess what a CRD must say.", goldClaim, documents(registered, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {"scope": "Cluster", "names": {"kind": "A"}, "versions": [{"name": "v1", "served": false}]}}`), `it has no version in spec.versions that is served`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Chdir(write(t, map[string]string{"claim.yaml": tc.claim, "classes.yaml": tc.classes}))
-			got := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml")
+			got := offline(t, tc.claim, tc.classes)
 			assert.Contains(t, got.stderr, tc.want, tc.reason)
 			assert.Equal(t, exit.Failed, got.status, "We should not exit with the status of a claim without a class.")
 			assert.Empty(t, got.stdout, "We should print nothing that could be taken for an answer.")
@@ -87,11 +167,10 @@ func TestExplainReads(t *testing.T) {
 	})
 	t.Chdir(dir)
 	for name, tc := range map[string]struct {
-		reason string
-		in     string
-		args   []string
-		want   []string // names of claims
-		err    string
+		reason, in string
+		args       []string
+		want       []string // names of claims
+		err        string
 	}{
 		"File":            {reason: "We should read a file.", args: []string{"-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"mine"}},
 		"Files":           {reason: "We should read several files, in their order.", args: []string{"-f", "claims/b.yml", "-f", "claims/a.yaml", "--classes", "classes"}, want: []string{"other", "mine"}},
@@ -110,10 +189,7 @@ func TestExplainReads(t *testing.T) {
 		"NoManifestClaim": {reason: "We should not pass over a claim.", args: []string{"-f", "chart", "--classes", "classes"}, err: "it is no object of Kubernetes"},
 		"Absent":          {reason: "We should name a file that is not there.", args: []string{"-f", "absent.yaml", "--classes", "classes"}, err: `cannot read "absent.yaml": `},
 		"AbsentClasses":   {reason: "We should name a file that is not there.", args: []string{"-f", "claims", "--classes", "absent"}, err: `cannot read "absent": `},
-		"EmptyFolder": {
-			reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"},
-			err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`,
-		},
+		"EmptyFolder":     {reason: "We should say why we read nothing of a folder.", args: []string{"-f", "empty", "--classes", "classes"}, err: `cannot read "empty": the folder has no file that ends in .yaml, .yml or .json`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, tc.in, append(tc.args, "-o", "json")...)
@@ -141,25 +217,22 @@ func TestExplainReads(t *testing.T) {
 }
 
 func TestExplainNamespace(t *testing.T) {
-	t.Chdir(write(t, map[string]string{"claim.yaml": goldClaim, "classes.yaml": documents(claimKind, classKind, goldClass)}))
+	const never = "left alone\n  Because: claims in "
 	for name, tc := range map[string]struct {
-		args []string
-		want string
+		reason string
+		args   []string
+		want   string
 	}{
-		"Default": {nil, "Database default/mine: "},
-		"Flag":    {[]string{"-n", "team"}, "Database team/mine: "},
+		"Default": {"We should print the namespace, because the draw depends on it.", nil, "Database default/mine: "},
+		"Flag":    {"We should print the namespace, because the draw depends on it.", []string{"-n", "team"}, "Database team/mine: "},
+		"System":  {"We should know what the API server leaves out.", []string{"-n", "kube-system"}, never + "kube-system are never bound"},
+		"Own":     {"We should know what the API server leaves out.", []string{"-n", "classbind-system"}, never + "classbind-system, which is classbind's own namespace, are never bound"},
+		"Moved":   {"We should believe --classbind-namespace.", []string{"-n", "elsewhere", "--classbind-namespace", "elsewhere"}, never + "elsewhere, which is classbind's own namespace, are never bound"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := run(t, "", append(tc.args, "-f", "claim.yaml", "--classes", "classes.yaml")...)
-			assert.Contains(t, got.stdout, tc.want, "We should print the namespace, because the draw depends on it.")
+			assert.Contains(t, offline(t, goldClaim, documents(claimKind, classKind, goldClass), tc.args...).stdout, tc.want, tc.reason)
 		})
 	}
-	system := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "kube-system")
-	assert.Contains(t, system.stdout, "left alone\n  Because: claims in kube-system are never bound", "We should know what the API server leaves out.")
-	own := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "classbind-system")
-	assert.Contains(t, own.stdout, "left alone\n  Because: claims in classbind-system, which is classbind's own namespace, are never bound", "We should know what the API server leaves out.")
-	moved := run(t, "", "-f", "claim.yaml", "--classes", "classes.yaml", "-n", "elsewhere", "--classbind-namespace", "elsewhere")
-	assert.Contains(t, moved.stdout, "left alone\n  Because: claims in elsewhere, which is classbind's own namespace, are never bound", "We should believe --classbind-namespace.")
 }
 
 func TestExplainYAMLIsTheJSON(t *testing.T) {
@@ -175,8 +248,7 @@ func TestExplainYAMLIsTheJSON(t *testing.T) {
 	assert.Equal(t, "Report", report.Kind)
 }
 
-// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD
-// because they are read from it.
+// TestDefaults states the defaults once more, as docs/register-kinds.md does. They agree with the CRD because they are read from it.
 func TestDefaults(t *testing.T) {
 	for object, want := range map[string]string{
 		claimKind: `{"claims": {"skipIfSet": [{"path": ".spec.resourceRef"}], "namespaceSelector": {}},
@@ -188,8 +260,7 @@ func TestDefaults(t *testing.T) {
 			"whenUnmatched": "Admit", "admission": {"defaulting": "Webhook", "order": "Last", "failurePolicy": "Fail"}}`,
 		`{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "a.b"}}`: `{"default": {"annotation": "classbind.io/default"}, "weight": {"annotation": "classbind.io/weight"}, "onDelete": "Warn"}`,
 	} {
-		found, err := readDocuments(strings.NewReader(object), "object", nil)
-		require.NoError(t, err)
+		found := documentsOf(t, object)
 		schemas, err := ownSchemas()
 		require.NoError(t, err)
 		require.Empty(t, schemas[found[0].GroupVersionKind()].decode(found[0].Object))
@@ -200,39 +271,77 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestPercentage(t *testing.T) {
-	for _, tc := range []struct {
-		odds selector.Odds
-		want string
-	}{
-		{selector.Odds{}, "?"},
-		{selector.Odds{Share: 1, Total: 1}, "100%"},
-		{selector.Odds{Share: 0, Total: 3}, "0%"},
-		{selector.Odds{Share: 1, Total: 3}, "33.3%"},
-		{selector.Odds{Share: 1, Total: 2}, "50%"},
-		{selector.Odds{Share: 1, Total: 1_000_001}, "under 0.1%"},
-		{selector.Odds{Share: 1_000_000, Total: 1_000_001}, "over 99.9%"},
-		{selector.Odds{Share: 999, Total: 1000}, "99.9%"},
-		{selector.Odds{Share: 1 << 62, Total: 1<<63 - 1}, "50%"},
+	for odds, want := range map[selector.Odds]string{
+		{}:                                   "?",
+		{Share: 1, Total: 1}:                 "100%",
+		{Share: 0, Total: 3}:                 "0%",
+		{Share: 1, Total: 3}:                 "33.3%",
+		{Share: 1, Total: 2}:                 "50%",
+		{Share: 1, Total: 1_000_001}:         "under 0.1%",
+		{Share: 1_000_000, Total: 1_000_001}: "over 99.9%",
+		{Share: 999, Total: 1000}:            "99.9%",
+		{Share: 1 << 62, Total: 1<<63 - 1}:   "50%",
 	} {
-		assert.Equal(t, tc.want, Percentage(tc.odds))
+		assert.Equal(t, want, Percentage(odds))
 	}
 }
 
 // TestOddsThatDependOnMore has one class. The goldens of RoundRobin and LeastClaims have several.
 func TestOddsThatDependOnMore(t *testing.T) {
-	claims := documentsOf(t, goldClaim)
-	s, err := newSource(t.Context(), documentsOf(t, claimKind, classKind, goldClass), claims)
-	require.NoError(t, err)
-	s.claimKinds[0].Spec.Choice.Strategy = v1beta1.RoundRobin
-	r, err := newRegistrations(t.Context(), s, "classbind-system")
-	require.NoError(t, err)
-	items, err := (&options{fresh: func() uint64 { return 1 }}).answers(t.Context(), r, claims[0], "default")
-	require.NoError(t, err)
-	require.Len(t, items, 1)
-	assert.NotNil(t, items[0].Class, "We should name the only class.")
-	assert.True(t, items[0].Reproducible)
-	var out strings.Builder
-	itemTable{items[0], &out}.write()
-	assert.Contains(t, out.String(), "bound to FastClass/gold\n")
-	assert.Contains(t, out.String(), "* FastClass/gold")
+	classes := documents(strings.Replace(claimKind, "}}", `}, "spec": {"choice": {"strategy": "RoundRobin"}}}`, 1), classKind, goldClass)
+	_, item := explained(t, goldClaim, classes)
+	assert.NotNil(t, item.Class, "We should name the only class.")
+	assert.True(t, item.Reproducible)
+	out := offline(t, goldClaim, classes).stdout
+	assert.Contains(t, out, "bound to FastClass/gold\n")
+	assert.Contains(t, out, "* FastClass/gold")
+}
+
+func TestSettings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		set    []string
+		want   settings
+	}{
+		"Nothing":         {"We should know of nothing.", nil, settings{}},
+		"Label":           {"We should put a label into the metadata.", []string{"namespace.labels.tenant=a"}, settings{namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"tenant": "a"}}}}},
+		"WholePath":       {"We should take the path as an expression has it, too.", []string{"namespace.metadata.annotations.tenant=a"}, settings{namespace: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"tenant": "a"}}}}},
+		"Domain":          {"We should take the dots of a key as they are, with or without a backslash.", []string{"namespace.labels.example.org/a=b", `namespace.labels.example\.org/c=d`}, settings{namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b", "example.org/c": "d"}}}}},
+		"LabelsAreTexts":  {"We should leave labels texts.", []string{"namespace.labels.a=true", "namespace.labels.b=1", "namespace.labels.c="}, settings{namespace: map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "true", "b": "1", "c": ""}}}}},
+		"Requester":       {"We should know who asks.", []string{"request.userInfo.username=system:jane", "request.userInfo.uid=7"}, settings{request: map[string]any{"userInfo": map[string]any{"username": "system:jane", "uid": "7"}}}},
+		"GroupsRepeated":  {"We should take one group after another.", []string{"request.userInfo.groups=a", "request.userInfo.groups=b"}, settings{request: map[string]any{"userInfo": map[string]any{"groups": []any{"a", "b"}}}}},
+		"Extra":           {"We should take the dots of a key as they are.", []string{"request.userInfo.extra.example.org/a=b"}, settings{request: map[string]any{"userInfo": map[string]any{"extra": map[string]any{"example.org/a": []any{"b"}}}}}},
+		"Related":         {"We should tell types as JSON does.", []string{"related.plan.spec.tier=gold", "related.plan.spec.max=7", "related.plan.spec.price=1.5", "related.plan.spec.open=true", `related.plan.spec.code="7"`, "related.plan.spec.none=null"}, settings{related: map[string]map[string]any{"plan": {"spec": map[string]any{"tier": "gold", "max": int64(7), "price": 1.5, "open": true, "code": "7", "none": nil}}}}},
+		"RelatedList":     {"We should take a list of any type.", []string{`related.plan.spec.sizes=[1,"big"]`}, settings{related: map[string]map[string]any{"plan": {"spec": map[string]any{"sizes": []any{int64(1), "big"}}}}}},
+		"RelatedDot":      {"We should take a dot in a name.", []string{`related.plan.metadata.labels.example\.org/a=b`}, settings{related: map[string]map[string]any{"plan": {"metadata": map[string]any{"labels": map[string]any{"example.org/a": "b"}}}}}},
+		"RelatedEqual":    {"We should take the first equals sign alone.", []string{"related.plan.spec.text=a=b"}, settings{related: map[string]map[string]any{"plan": {"spec": map[string]any{"text": "a=b"}}}}},
+		"RelatedNoObject": {"We should take what is no value of a field as a text.", []string{"related.plan.spec.text={}"}, settings{related: map[string]map[string]any{"plan": {"spec": map[string]any{"text": "{}"}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newSettings(tc.set)
+			require.NoError(t, err)
+			if tc.want.related == nil {
+				tc.want.related = map[string]map[string]any{}
+			}
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}
+
+func TestExplainRefusesUndeclaredRelated(t *testing.T) {
+	related := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "others.example.org"}, "spec": {"classes": {"related": [{"name": "plan", "resource": "plans.example.org", "nameExpression": "claim.spec.plan"}]}}}`
+	got := offline(t, goldClaim, claimKind, "--set", "related.plam.spec.tier=gold")
+	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\"\n", got.stderr)
+	assert.Equal(t, exit.Failed, got.status)
+	got = offline(t, goldClaim, documents(claimKind, related), "--set", "related.plam.spec.tier=gold")
+	assert.Equal(t, "error: --set: no ClaimKind has a related object \"plam\", but plan: did you mean plan?\n", got.stderr, "We should say what there is.")
+}
+
+// TestExplainRefusesLongFields refuses a claim for a field that expressions look at, as the server does.
+func TestExplainRefusesLongFields(t *testing.T) {
+	fitting := `{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"classes": {"fits": [{"name": "Text", "expression": "has(claim.spec.text)"}]}}}`
+	long := strings.Replace(goldClaim, `"spec": {`, `"spec": {"text": "`+strings.Repeat("x", v1beta1.MaxExpressionValueBytes)+`", `, 1)
+	got := offline(t, long, documents(fitting, classKind, goldClass))
+	assert.Contains(t, got.stdout, "spec.text: Too long", got.stderr)
+	assert.Contains(t, got.stdout, "must not be longer than 16384 bytes")
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -29,11 +30,10 @@ type document struct {
 	unstructured.Unstructured
 	where string
 	// text is what it was read from, alone or with other items of a list. It begins in the file at this line, from 1.
-	file string
-	line int
-	text []byte
-	// stored says that it was named as an object of the cluster.
-	stored bool
+	file   string
+	line   int
+	text   []byte
+	stored bool // stored says that it was named as an object of the cluster.
 }
 
 // isObject reports whether it is one of Kubernetes.
@@ -42,18 +42,30 @@ func (d document) isObject() bool { return d.GetAPIVersion() != "" && d.GetKind(
 // apiVersion begins a line of nearly every manifest.
 var apiVersion = regexp.MustCompile(`(?m)^[\s{]*"?apiVersion"?:`)
 
+// Manifests are objects that were read.
+type Manifests []document
+
+// ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
+func ReadManifests(in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
+	r := &fileReader{in: in, recursive: true, skip: func(file, why string) {
+		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
+	}}
+	return r.readAll(paths)
+}
+
+// ParseManifests reads YAML or JSON.
+func ParseManifests(text []byte) (Manifests, error) { return readDocuments(text, "the change", nil) }
+
 // fileReader reads files and standard input.
 type fileReader struct {
-	in io.Reader
-	// recursive takes the folders in a folder, too.
-	recursive bool
+	in        io.Reader
+	recursive bool // recursive takes the folders in a folder, too.
 	// skip is told of a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
 	skip func(file, why string)
 }
 
 // readAll reads the objects of files, folders and standard input, in their order.
-func (r *fileReader) readAll(paths []string) ([]document, error) {
-	var all []document
+func (r *fileReader) readAll(paths []string) (all Manifests, err error) {
 	for _, path := range paths {
 		found, err := r.readPath(path)
 		if err != nil {
@@ -64,9 +76,13 @@ func (r *fileReader) readAll(paths []string) ([]document, error) {
 	return all, nil
 }
 
-func (r *fileReader) readPath(path string) ([]document, error) {
+func (r *fileReader) readPath(path string) (all Manifests, err error) {
 	if path == stdin {
-		return readDocuments(r.in, "standard input", nil)
+		text, err := io.ReadAll(r.in)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read: %w", err)
+		}
+		return readDocuments(text, "standard input", nil)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -75,22 +91,18 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 	if !info.IsDir() {
 		return readFile(path, nil)
 	}
-	var all []document
 	read, patches := false, map[string]bool{}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
+		extension := strings.TrimPrefix(filepath.Ext(file), ".")
+		switch {
+		case err != nil:
 			return fmt.Errorf("cannot read %q: %w", file, err)
-		}
-		if entry.IsDir() {
-			if file != path && !r.recursive {
-				return filepath.SkipDir
-			}
-			if r.skip != nil {
-				addPatches(patches, file)
-			}
+		case entry.IsDir() && file != path && !r.recursive:
+			return filepath.SkipDir
+		case entry.IsDir() && r.skip != nil:
+			addPatches(patches, file)
 			return nil
-		}
-		if extension := filepath.Ext(file); extension == "" || !slices.Contains(extensions, extension[1:]) {
+		case entry.IsDir() || !slices.Contains(extensions, extension):
 			return nil
 		}
 		read = true
@@ -108,8 +120,8 @@ func (r *fileReader) readPath(path string) ([]document, error) {
 	return all, err
 }
 
-// addPatches adds the files that the kustomization of a folder, if it has one, uses as patches. They are there beside what they
-// change, in folders that are read later.
+// addPatches adds the files that the kustomization of a folder, if it has one, uses as patches. They are there beside what they change, in
+// folders that are read later.
 func addPatches(patches map[string]bool, folder string) {
 	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
 		text, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // The user names the folders.
@@ -132,22 +144,16 @@ func addPatches(patches map[string]bool, folder string) {
 	}
 }
 
-// readFile reads one file.
-func readFile(file string, skip func(file, why string)) ([]document, error) {
-	in, err := os.Open(file) //nolint:gosec // The user names the files.
+func readFile(file string, skip func(file, why string)) (Manifests, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}
-	defer func() { _ = in.Close() }() // It is only read.
-	return readDocuments(in, file, skip)
+	return readDocuments(text, file, skip)
 }
 
-// readDocuments reads a stream, which must have objects alone. skip, if there is one, is told of a file that is no manifest.
-func readDocuments(in io.Reader, name string, skip func(file, why string)) ([]document, error) {
-	text, err := io.ReadAll(in)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read: %w", err)
-	}
+// readDocuments of a file, which must have objects alone. skip, if there is one, is told of a file that is no manifest.
+func readDocuments(text []byte, name string, skip func(file, why string)) (Manifests, error) {
 	all, err := parse(text, name)
 	if skip != nil && noManifest(text, all, err) {
 		skip(name, "it is no manifest of Kubernetes")
@@ -159,8 +165,8 @@ func readDocuments(in io.Reader, name string, skip func(file, why string)) ([]do
 	return all, err
 }
 
-// noManifest reports whether a file of a folder is for another program: it has objects, and none for
-// Kubernetes; or it cannot be parsed, and does not look like a manifest, or is a template of one.
+// noManifest reports whether a file of a folder is for another program: it has objects, and none for Kubernetes; or it cannot be parsed,
+// and does not look like a manifest, or is a template of one.
 func noManifest(text []byte, parsed []document, err error) bool {
 	if err != nil {
 		return !apiVersion.Match(text) || bytes.Contains(text, []byte("{{"))
@@ -169,53 +175,50 @@ func noManifest(text []byte, parsed []document, err error) bool {
 }
 
 // parse reads strictly: with a duplicate field, the result would be arbitrary.
-func parse(text []byte, name string) ([]document, error) {
-	var all []document
-	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-	at := 0               // The next document begins there, or later.
-	line, counted := 1, 0 // Lines are counted up to there, so each is counted once.
-	reader := yamlreader.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+func parse(text []byte, name string) (all Manifests, err error) {
+	rest, line := bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), 1
+	reader := yamlreader.NewYAMLReader(bufio.NewReader(bytes.NewReader(rest)))
+	pass := func(n int) { // So that each line is counted once.
+		line += bytes.Count(rest[:n], []byte("\n"))
+		rest = rest[n:]
+	}
 	for n := 1; ; n++ {
+		var content any
+		where := fmt.Sprintf("%s, document %d", name, n)
 		read, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
-		where := fmt.Sprintf("%s, document %d", name, n)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", where, err)
+		raw := read
+		if err == nil {
+			raw, err = yaml.YAMLToJSONStrict(read)
 		}
-		raw, err := yaml.YAMLToJSONStrict(read)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", where, err)
+		if err == nil {
+			err = json.Unmarshal(raw, &content) // It decodes integers like the API server.
 		}
-		var content any
-		if err := json.Unmarshal(raw, &content); err != nil { // It decodes integers like the API server.
+		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", where, err)
 		}
 		if content == nil { // Only comments.
 			continue
 		}
-		at += max(0, bytes.Index(text[at:], bytes.TrimSuffix(read, []byte("\n"))))
-		line += bytes.Count(text[counted:at], []byte("\n"))
-		counted = at
-		for _, d := range objects(content, where) {
-			d.file, d.line, d.text = name, line, read
-			all = append(all, d)
-		}
-		at = min(len(text), at+len(read))
+		pass(max(0, bytes.Index(rest, bytes.TrimSuffix(read, []byte("\n")))))
+		all = appendObjects(all, content, document{where: where, file: name, line: line, text: read})
+		pass(min(len(rest), len(read)))
 	}
 }
 
-// objects returns the objects of a document, which may be a list.
-func objects(content any, where string) []document {
-	object, _ := content.(map[string]any)
-	d := document{Unstructured: unstructured.Unstructured{Object: object}, where: where}
-	if items, ok := object["items"].([]any); ok {
-		var all []document
-		for i, item := range items {
-			all = append(all, objects(item, fmt.Sprintf("%s, item %d", where, i+1))...)
-		}
-		return all
+// appendObjects of a document, which may be a list.
+func appendObjects(all Manifests, content any, of document) Manifests {
+	of.Object, _ = content.(map[string]any)
+	items, ok := of.Object["items"].([]any)
+	if !ok {
+		return append(all, of)
 	}
-	return []document{d}
+	where := of.where
+	for i, item := range items {
+		of.where = fmt.Sprintf("%s, item %d", where, i+1)
+		all = appendObjects(all, item, of)
+	}
+	return all
 }

@@ -14,12 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile clears the screen, begins a line that a CI system takes for a command, and turns
-// around what follows.
+// hostile clears the screen, begins a line that a CI system takes for a command, and turns around what follows.
 const hostile = "\x1b[2J\r\n::error::pwned\u009b1m\u202e\u200b\u2028"
 
-// spoil makes every string of an object hostile, except those that say what it is, by one way to
-// its value after the other.
+// spoil makes every string of an object hostile, except those that say what it is, by one way to its value after the other.
 func spoil(value any, spoiled func(any), replace func(any)) {
 	switch v := value.(type) {
 	case string:
@@ -73,11 +71,8 @@ func TestHostileFiles(t *testing.T) {
 			require.NoError(t, err)
 			r := run(t, strings.ReplaceAll(string(in), "\u009b", `\u009b`), append(args, "-f", "-", "--classes", file)...)
 			for _, out := range []string{r.stdout, r.stderr} {
-				for _, c := range out {
-					if c != '\n' && !strconv.IsPrint(c) {
-						require.Failf(t, "We should print nothing that a terminal obeys.", "%q", out)
-					}
-				}
+				hidden := func(c rune) bool { return c != '\n' && !strconv.IsPrint(c) }
+				require.False(t, strings.ContainsFunc(out, hidden), "We should print nothing that a terminal obeys: %q", out)
 				assert.NotContains(t, "\n"+out, "\n::", "We should begin every line.")
 				if strings.Contains(out, "::error::pwned") {
 					shown++

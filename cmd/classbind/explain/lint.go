@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/deploy/kinds"
@@ -28,20 +28,16 @@ type Severity string
 
 // The severities.
 const (
-	// Mistake is for what does not work as it is written.
-	Mistake Severity = "error"
-	// Doubt is for what may be right with objects that are in no file.
-	Doubt Severity = "warning"
-	// Remark is for what may be meant so.
-	Remark Severity = "note"
+	Mistake Severity = "error"   // Mistake is for what does not work as it is written.
+	Doubt   Severity = "warning" // Doubt is for what may be right with objects that are in no file.
+	Remark  Severity = "note"    // Remark is for what may be meant so.
 )
 
 // Rule of "classbind check". Most have the name of the condition's reason by which the cluster says the same.
 type Rule struct {
 	Name     string
 	Severity Severity
-	// Text is what is wrong where it is broken.
-	Text string
+	Text     string // Text is what is wrong where it is broken.
 }
 
 // Names of rules of which the cluster has no reason.
@@ -92,32 +88,27 @@ type Finding struct {
 	// Object is KIND/NAME.
 	Object  string `json:"object"`
 	Message string `json:"message"`
-	// Fix is there where the files leave one answer. "classbind check --fix" makes it.
-	Fix Fix `json:"fix,omitzero"`
+	Fix     Fix    `json:"fix,omitzero"` // Fix is there where the files leave one answer. "classbind check --fix" makes it.
 }
 
 // linter of files.
 type linter struct {
 	*registrations
 	findings []Finding
-	// documents of the same kind and name are in several namespaces.
-	documents map[kindAndName][]*document
+	// documents by their id without the namespace: of the same kind and name are several, in different namespaces.
+	documents map[string][]*document
 	classes   map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
-	served    map[string]bool                 // classes that a claim can get
-}
-
-// kindAndName of an object.
-type kindAndName struct {
-	schema.GroupKind
-	name string
+	served    sets.Set[string]                // ids of classes that a claim can get
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
-func lint(ctx context.Context, objects []document) ([]Finding, error) {
-	l := &linter{documents: map[kindAndName][]*document{}, classes: map[string][]*inventory.Classes{}, served: map[string]bool{}}
-	s := &source{namespace: metav1.NamespaceDefault, crds: map[string]CRD{}}
-	for i := range objects {
-		d := &objects[i]
+func lint(ctx context.Context, all []document) ([]Finding, error) {
+	l := &linter{
+		registrations: newRegistrations(""), documents: map[string][]*document{}, classes: map[string][]*inventory.Classes{},
+		served: sets.New[string](),
+	}
+	for i := range all {
+		d := &all[i]
 		kind := d.GroupVersionKind().GroupKind()
 		isOurs := kind.Group == v1beta1.GroupVersion.Group
 		if d.GetName() == "" { // Such as a kustomization.
@@ -126,24 +117,18 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 			}
 			continue
 		}
-		key := kindAndName{kind, d.GetName()}
+		key := id(kind, "", d.GetName())
 		same := slices.IndexFunc(l.documents[key], func(o *document) bool { return isOurs || o.GetNamespace() == d.GetNamespace() })
 		if same >= 0 {
 			l.find(ruleDuplicate, d, "", "it is there already, in %s: leave out one of the two", l.documents[key][same].where)
 			continue
 		}
 		l.documents[key] = append(l.documents[key], d)
-		claimKinds, classKinds := len(s.claimKinds), len(s.classKinds)
-		if _, err := s.add(ctx, d); err != nil {
+		if _, err := l.add(ctx, d); err != nil {
 			l.refused(d, err)
-			s.claimKinds, s.classKinds = s.claimKinds[:claimKinds], s.classKinds[:classKinds]
 			continue
 		}
-		s.objects = append(s.objects, *d)
-	}
-	var err error
-	if l.registrations, err = newRegistrations(ctx, s, ""); err != nil {
-		return nil, err
+		l.objects = append(l.objects, *d)
 	}
 	for i := range l.claimKinds {
 		if err := l.claimKind(ctx, &l.claimKinds[i]); err != nil {
@@ -155,8 +140,7 @@ func lint(ctx context.Context, objects []document) ([]Finding, error) {
 			return nil, err
 		}
 	}
-	l.marks(ctx, objects)
-	if err := l.outdated(objects); err != nil {
+	if err := l.marks(ctx, all); err != nil {
 		return nil, fmt.Errorf("cannot read the presets: %w", err)
 	}
 	slices.SortFunc(l.findings, func(a, b Finding) int {
@@ -177,10 +161,9 @@ func (l *linter) find(rule string, d *document, field, format string, args ...an
 
 // refused finds each reason for which the API server refuses an object.
 func (l *linter) refused(d *document, err error) {
-	var of *refusedError
+	of := &refusedError{}
 	if !errors.As(err, &of) {
 		l.find(ruleRefused, d, "", "%v", err)
-		return
 	}
 	for _, e := range of.errs {
 		l.find(ruleRefused, d, e.Field, "%v", &refusedError{of.object, []FieldError{e}})
@@ -191,42 +174,21 @@ func (l *linter) refused(d *document, err error) {
 	}
 }
 
-// outdated finds copies of presets that are not those of this command. A copy may have another name.
-func (l *linter) outdated(objects []document) error {
-	for i := range objects {
-		d := &objects[i]
-		mark := d.GetAnnotations()[v1beta1.PresetAnnotation]
-		if mark == "" {
-			continue
-		}
-		marks, err := presetMarks()
-		if err != nil {
-			return err
-		}
-		if preset, _, _ := strings.Cut(mark, "@"); !marks[mark] {
-			const key = v1beta1.PresetAnnotation
-			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
-				"take over what changed, with the annotation %[2]s", preset, key)
-		}
-	}
-	return nil
-}
-
 // presetMarks are the marks of all objects of this command's presets.
-var presetMarks = sync.OnceValues(func() (map[string]bool, error) {
+var presetMarks = sync.OnceValues(func() (sets.Set[string], error) {
 	files, err := fs.Glob(kinds.Files, "*/*.yaml")
-	marks := map[string]bool{}
+	marks := sets.New[string]()
 	for _, file := range files {
-		var text []byte
-		var objects []document
-		if text, err = kinds.Files.ReadFile(file); err == nil {
+		var objects Manifests
+		text, err := kinds.Files.ReadFile(file)
+		if err == nil {
 			objects, err = parse(text, file)
 		}
 		if err != nil {
-			break
+			return nil, err
 		}
 		for _, d := range objects {
-			marks[d.GetAnnotations()[v1beta1.PresetAnnotation]] = true
+			marks.Insert(d.GetAnnotations()[v1beta1.PresetAnnotation])
 		}
 	}
 	return marks, err
@@ -247,14 +209,13 @@ func (d *document) lineOf(field string) int {
 
 // registration of files by its kind and name, nil if there is none.
 func (l *linter) registration(kind, name string) *document {
-	for _, d := range l.documents[kindAndName{v1beta1.GroupVersion.WithKind(kind).GroupKind(), name}] {
-		return d // There is one: it has no namespace.
+	if all := l.documents[id(kindOf(kind), "", name)]; len(all) > 0 {
+		return all[0] // There is one: it has no namespace.
 	}
 	return nil
 }
 
-// resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be
-// installed.
+// resolved reports whether the CRDs of the files have the resource of a registration. Without any CRD of its group, it may be installed.
 func (l *linter) resolved(ctx context.Context, d *document, name, version string) (found resource, ok bool) {
 	found, err := l.resolve(ctx, name, version)
 	if err != nil {
@@ -279,16 +240,14 @@ func (l *linter) resolved(ctx context.Context, d *document, name, version string
 func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	d := l.registration("ClaimKind", k.Name)
 	found, ok := l.resolved(ctx, d, k.Resource(), k.ReadVersion())
-	var named []string
 	for _, link := range k.Spec.Classes.Kinds {
-		named = append(named, link.Name)
+		l.registered(d, "spec.classes.kinds", "ClassKind", link.Name)
 	}
-	l.unregistered(d, "spec.classes.kinds", "ClassKind", named)
 	if !ok {
 		return nil
 	}
 	l.resources[k.Name] = found
-	if len(named)+len(rules.Serving(k, l.classKinds)) == 0 {
+	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
 	}
 	v, err := l.view(ctx, k)
@@ -298,13 +257,9 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	if fault := selector.ConflictOf(k, l.claimKinds); fault != nil {
 		l.find(ruleConflict, d, "", "%s", fault.Text)
 	}
-	for _, e := range v.invalid {
-		kind, name, _ := strings.Cut(e.Registration, "/")
-		of := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
-		l.find(v1beta1.ReasonInvalidExpression, of, e.Field, "%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
-	}
-	if reason, text := v.PathsProblem(l.comparePaths(ctx, v.Kind, &view{})); reason != "" {
-		l.find(reason, d, "spec", "%s", text)
+	l.invalid(v)
+	if v.pathsReason != "" {
+		l.find(v.pathsReason, d, "spec", "%s", v.pathsProblem)
 	}
 	for _, leftOut := range v.LeftOut {
 		l.find(v1beta1.ReasonAmbiguousReference, l.registration("ClassKind", leftOut.Name), "", "%s", v.FaultOf(leftOut.Name).Text)
@@ -320,33 +275,35 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		l.classes[classes.Kind.Name] = append(l.classes[classes.Kind.Name], classes)
 	}
 	for _, classes := range v.Classes {
-		classes.Each(func(c *inventory.Class) { l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] = true })
+		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
 	}
 	return nil
 }
 
-// unregistered finds names of kinds that no file registers.
-func (l *linter) unregistered(d *document, field, kind string, names []string) {
-	all := make([]string, 0, len(l.claimKinds)+len(l.classKinds))
-	for i := range l.claimKinds {
-		all = append(all, l.claimKinds[i].Name)
+// invalid finds the expressions of a view that are.
+func (l *linter) invalid(v *view) {
+	for _, e := range v.invalid {
+		kind, name, _ := strings.Cut(e.Registration, "/")
+		d := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
+		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Line, e.Column, e.Message)
 	}
-	for i := range l.classKinds {
-		all = append(all, l.classKinds[i].Name)
+}
+
+// registered finds the name of a kind that no file registers.
+func (l *linter) registered(d *document, field, kind, name string) {
+	if l.registration(kind, name) != nil {
+		return
 	}
-	for _, name := range names {
-		if l.registration(kind, name) == nil {
-			l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
-			if best := near.Only(name, all); best != "" && l.registration(kind, best) != nil {
-				l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
-			}
-		}
+	all := append(namesOf(l.claimKinds), namesOf(l.classKinds)...)
+	l.find(v1beta1.ReasonNotRegistered, d, field, "%s: no file has the %s %q%s", field, kind, name, near.Meant(name, all))
+	if best := near.Only(name, all); best != "" && l.registration(kind, best) != nil {
+		l.fix(d, `name["']?:\s*["']?(`+regexp.QuoteMeta(name)+`)["']?\s*(?:[,}#]|$)`, best)
 	}
 }
 
 // class of a file. Its namespace may not be written there, or be written where its kind has none.
 func (l *linter) class(c *inventory.Class) *document {
-	all := l.documents[kindAndName{c.Kind.GroupVersionKind.GroupKind(), c.Name}]
+	all := l.documents[id(c.Kind.GroupVersionKind.GroupKind(), "", c.Name)]
 	for _, namespace := range []string{c.Namespace, ""} {
 		if i := slices.IndexFunc(all, func(d *document) bool { return d.GetNamespace() == namespace }); i >= 0 {
 			return all[i]
@@ -357,47 +314,41 @@ func (l *linter) class(c *inventory.Class) *document {
 
 func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	d := l.registration("ClassKind", k.Name)
-	var named []string
 	for _, link := range k.Spec.ClaimKinds {
-		named = append(named, link.Name)
+		l.registered(d, "spec.claimKinds", "ClaimKind", link.Name)
 	}
-	l.unregistered(d, "spec.claimKinds", "ClaimKind", named)
 	l.resolved(ctx, d, k.Name, "")
 	if len(k.Spec.ClaimKinds) == 0 && len(rules.Served(k, l.claimKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	for _, e := range rules.InvalidOfClasses(k) {
-		l.find(v1beta1.ReasonInvalidExpression, d, e.Field, "%s: line %d, column %d: %s", e.Field, e.Err.Line, e.Err.Column, e.Err.Text)
-	}
+	v := &view{}
+	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
+	l.invalid(v)
 	all := l.classes[k.Name]
 	if len(all) == 0 { // The files have no ClaimKind that it serves.
-		classes, err := l.offered(ctx, k, &view{})
+		classes, err := l.offered(ctx, k, v)
 		if classes == nil || err != nil {
 			return err
 		}
 		all = append(all, classes)
 	}
 	for _, classes := range all {
-		for _, of := range []struct {
-			rule    string
-			classes []*inventory.Class
-			why     func(*inventory.Class) any
-		}{
-			{v1beta1.ReasonMalformedWeight, classes.Malformed(), func(c *inventory.Class) any { return c.WeightErr }},
-			{v1beta1.ReasonMalformedMark, classes.WithInvalidMark(), func(c *inventory.Class) any { return c.MarkErr }},
-			{v1beta1.ReasonMalformedCapacity, classes.WithMalformedCapacity(), func(c *inventory.Class) any { return c.Capacity.Err }},
-			{v1beta1.ReasonTooManyLabels, classes.WithTooManyLabels(), func(*inventory.Class) any { return "it has too many labels" }},
-		} {
-			for _, c := range of.classes {
-				l.find(of.rule, l.class(c), "metadata", "%v", of.why(c))
-				if of.rule == v1beta1.ReasonMalformedMark {
-					l.fixMark(l.class(c), c.MarkErr)
-				}
-			}
+		for _, c := range classes.Malformed() {
+			l.find(v1beta1.ReasonMalformedWeight, l.class(c), "metadata", "%v", c.WeightErr)
+		}
+		for _, c := range classes.WithInvalidMark() {
+			l.find(v1beta1.ReasonMalformedMark, l.class(c), "metadata", "%v", c.MarkErr)
+			l.fixMark(l.class(c), c.MarkErr)
+		}
+		for _, c := range classes.WithMalformedCapacity() {
+			l.find(v1beta1.ReasonMalformedCapacity, l.class(c), "metadata", "%v", c.Capacity.Err)
+		}
+		for _, c := range classes.WithTooManyLabels() {
+			l.find(v1beta1.ReasonTooManyLabels, l.class(c), "metadata", "it has too many labels")
 		}
 		classes.Each(func(c *inventory.Class) {
-			if len(l.classes[k.Name]) > 0 && !l.served[c.Kind.Name+" "+c.Namespace+"/"+c.Name] {
+			if len(l.classes[k.Name]) > 0 && !l.served.Has(c.Kind.Name+c.String()) {
 				l.find(ruleUnserved, l.class(c), "", "no claim can get it: it does not fit the claims of any ClaimKind")
 			}
 		})
@@ -405,8 +356,9 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 	return nil
 }
 
-// marks finds annotations of ours that nothing reads, and classes without a name.
-func (l *linter) marks(ctx context.Context, objects []document) {
+// marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
+// copy may have another name.
+func (l *linter) marks(ctx context.Context, objects []document) error {
 	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
 	for i := range l.classKinds {
 		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
@@ -415,26 +367,36 @@ func (l *linter) marks(ctx context.Context, objects []document) {
 	}
 	for i := range objects {
 		d := &objects[i]
-		kind := classKinds[d.GroupVersionKind().GroupKind()]
-		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool {
-			return isOf(k.Name, d.GroupVersionKind())
-		}) {
+		gvk := d.GroupVersionKind()
+		kind := classKinds[gvk.GroupKind()]
+		if d.GetName() == "" && slices.ContainsFunc(l.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, gvk) }) {
 			l.find(ruleRefused, d, "metadata", noName)
 		}
 		for _, key := range []string{
 			v1beta1.DefaultAnnotation, v1beta1.WeightAnnotation, v1beta1.CapacityAnnotation, v1beta1.CordonedAnnotation,
 		} {
-			if _, has := d.GetAnnotations()[key]; !has {
-				continue
-			}
-			switch {
-			case kind == nil && len(l.classKinds) > 0:
+			switch _, has := d.GetAnnotations()[key]; {
+			case has && kind == nil && len(l.classKinds) > 0:
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: no file has a ClassKind for the kind", key)
-			case kind != nil && !reads(kind, key):
+			case has && kind != nil && !reads(kind, key):
 				l.find(ruleMeaningless, d, key, "the annotation %s means nothing: the ClassKind %q does not read it", key, kind.Name)
 			}
 		}
+		const key = v1beta1.PresetAnnotation
+		mark := d.GetAnnotations()[key]
+		if mark == "" {
+			continue
+		}
+		marks, err := presetMarks()
+		if err != nil {
+			return err
+		}
+		if preset, _, _ := strings.Cut(mark, "@"); !marks.Has(mark) {
+			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
+				"take over what changed, with the annotation %[2]s", preset, key)
+		}
 	}
+	return nil
 }
 
 // reads reports whether a ClassKind reads an annotation of classes.

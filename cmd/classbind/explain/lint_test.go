@@ -1,9 +1,8 @@
 package explain
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,37 +18,17 @@ const (
 	lintClaims = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: claims.shop.test}
-spec:
-  group: shop.test
-  scope: Namespaced
-  names: {kind: Claim, plural: claims}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
-              classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}
+spec: {group: shop.test, scope: Namespaced, names: {kind: Claim, plural: claims}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {
+  type: object, properties: {spec: {type: object, properties: {
+    classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}},
+    classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}}}}}}}]}
 ---
 `
 	lintClasses = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: classes.shop.test}
-spec:
-  group: shop.test
-  scope: Cluster
-  names: {kind: Class, plural: classes}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {sizeGiB: {type: integer}}}}}}
+spec: {group: shop.test, scope: Cluster, names: {kind: Class, plural: classes}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {
+  type: object, properties: {spec: {type: object, properties: {sizeGiB: {type: integer}}}}}}}]}
 ---
 `
 )
@@ -66,19 +45,11 @@ func lintClass(name, annotations string) string {
 	return fmt.Sprintf("apiVersion: shop.test/v1\nkind: Class\nmetadata: {name: %s, annotations: {%s}}\nspec: {sizeGiB: 5}\n---\n", name, annotations)
 }
 
-// checked prints what check finds in these manifests.
-func checked(t *testing.T, format, manifests string) (string, error) {
+// checked is what check finds in these manifests.
+func checked(t *testing.T, format, manifests string) result {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "all.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(manifests), 0o600))
-	c := NewCheckCommand()
-	out := &bytes.Buffer{}
-	c.SetOut(out)
-	c.SetErr(io.Discard)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs([]string{"-f", file, "-o", format})
-	err := c.Execute()
-	return strings.ReplaceAll(out.String(), file, "all.yaml"), err
+	t.Chdir(write(t, map[string]string{"all.yaml": manifests}))
+	return execute(t, NewCheckCommand(), "", "-f", "all.yaml", "-o", format)
 }
 
 func TestLint(t *testing.T) {
@@ -87,23 +58,16 @@ func TestLint(t *testing.T) {
 	same, err := kinds.Files.ReadFile("gateway-api/clusterrole.yaml")
 	require.NoError(t, err)
 	for name, tc := range map[string]struct {
-		reason    string
-		manifests string
-		want      []string // parts of lines
-		lines     int      // how many there are, if that counts
+		reason, manifests string
+		want              []string // parts of lines
+		lines             int      // how many there are, if that counts
 	}{
-		"Right":         {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
-		"WithoutCRDs":   {reason: "We should take a kind for installed of which nothing is known.", manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "")},
-		"Kustomization": {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
-		"FieldMisspelt": {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{
-			`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`,
-		}},
-		"Twice": {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{
-			`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`,
-		}},
-		"PathAbsent": {reason: "We should compare paths with the CRD.", manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers), want: []string{
-			"ReferencePruned",
-		}},
+		"Right":          {reason: "We should find nothing in what is right.", manifests: both + lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true', classbind.io/weight: '3'")},
+		"WithoutCRDs":    {reason: "We should take a kind for installed of which nothing is known.", manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "")},
+		"Kustomization":  {reason: "We should leave alone what is not ours.", manifests: "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n---\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
+		"FieldMisspelt":  {reason: "We should say what the API server would drop.", manifests: lintClaimKind("{choise: {strategy: Random}}"), want: []string{`all.yaml:4: error: ClaimKind/claims.shop.test: the API server would refuse the ClaimKind "claims.shop.test": spec.choise: the schema has no such field: did you mean spec.choice? (Refused)`}},
+		"Twice":          {reason: "We should not choose one of two.", manifests: lintClaimKind(right) + lintClaimKind(right) + lintClassKind(offers), want: []string{`all.yaml:6: error: ClaimKind/claims.shop.test: it is there already, in all.yaml, document 1: leave out one of the two (Duplicate)`}},
+		"PathAbsent":     {reason: "We should compare paths with the CRD.", manifests: both + lintClaimKind("{reference: {path: .spec.clasRef}}") + lintClassKind(offers), want: []string{"ReferencePruned"}},
 		"WrongType":      {reason: "We should compare types.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: Name}}") + lintClassKind(offers), want: []string{"PathsInvalid"}},
 		"FormPruned":     {reason: "We should compare the parts of the reference.", manifests: both + lintClaimKind("{reference: {path: .spec.classRef, form: TypedLocalObjectReference}}") + lintClassKind(offers), want: []string{".spec.classRef.apiGroup"}},
 		"SelectorAbsent": {reason: "We should compare the path of the selector.", manifests: both + lintClaimKind("{selector: {path: .spec.absent}}") + lintClassKind(offers), want: []string{"selector.path: the schema has no field .spec.absent"}},
@@ -153,11 +117,7 @@ func TestLint(t *testing.T) {
 			manifests: lintClaimKind(right) + lintClassKind(offers) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'true'"),
 			want:      []string{"gets one of 2 classes; leave the mark on one of Class/a, Class/b (SeveralDefaults)"},
 		},
-		"Unserved": {
-			reason:    "We should remark on a class that no claim can get.",
-			manifests: lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.sizeGiB >= 9}]}}") + lintClassKind(offers) + lintClass("a", ""),
-			want:      []string{"note: Class/a: no claim can get it"},
-		},
+		"Unserved": {reason: "We should remark on a class that no claim can get.", manifests: lintClaimKind("{classes: {fits: [{name: Size, message: too small, expression: class.spec.sizeGiB >= 9}]}}") + lintClassKind(offers) + lintClass("a", ""), want: []string{"note: Class/a: no claim can get it"}},
 		"Meaningless": {
 			reason:    "We should doubt a mark that nothing reads.",
 			manifests: lintClaimKind(right) + lintClassKind("{claimKinds: [{name: claims.shop.test}], default: {annotation: shop.test/standard}}") + lintClass("a", "classbind.io/default: 'true'"),
@@ -186,19 +146,14 @@ func TestLint(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := checked(t, "text", tc.manifests)
-			if len(tc.want) == 0 {
-				require.NoError(t, err)
-				assert.Empty(t, out, tc.reason)
-				return
-			}
+			got := checked(t, "text", tc.manifests)
 			for _, want := range tc.want {
-				assert.Contains(t, out, want, tc.reason)
+				assert.Contains(t, got.stdout, want, tc.reason)
 			}
-			if tc.lines > 0 {
-				assert.Equal(t, tc.lines, strings.Count(out, "\n"), "%s %s", tc.reason, out)
+			if tc.lines > 0 || len(tc.want) == 0 {
+				assert.Equal(t, tc.lines, strings.Count(got.stdout, "\n"), "%s %s", tc.reason, got.stdout)
 			}
-			assert.Equal(t, strings.Contains(out, ": error: "), err != nil, "We should fail for an error alone: %v", err)
+			assert.Equal(t, strings.Contains(got.stdout, ": error: "), got.status != 0, "We should fail for an error alone: %s", got.stderr)
 		})
 	}
 }
@@ -210,9 +165,9 @@ func TestLintFormats(t *testing.T) {
 		"sarif":  `"ruleId": "NoClassKind"`,
 		"github": "::warning file=all.yaml,line=1,title=NoClassKind::ClaimKind/claims.shop.test: no ClassKind serves it",
 	} {
-		out, err := checked(t, format, manifests)
-		require.NoError(t, err)
-		assert.Contains(t, out, want, format)
+		got := checked(t, format, manifests)
+		require.Zero(t, got.status, got.stderr)
+		assert.Contains(t, got.stdout, want, format)
 	}
 	assert.Equal(t, "50%25%0A::error::", data.Replace("50%\n::error::"), "We should let no name begin a command.")
 }
@@ -222,19 +177,11 @@ func TestLintFix(t *testing.T) {
 	const rightName = "{claimKinds: [{name: claims.shop.test}]} # Ours, é"
 	kind := lintClaimKind("{}") // The name is metadata's, too.
 	for name, tc := range map[string]struct {
-		reason       string
-		before, want string
+		reason, before, want string
 	}{
 		"Name": {reason: "We should mend a name, and keep the comment.", before: kind + lintClassKind(wrongName), want: kind + lintClassKind(rightName)},
-		"CRLF": {
-			reason: "We should keep the ends of lines.",
-			before: strings.ReplaceAll(kind+lintClassKind(wrongName), "\n", "\r\n"), want: strings.ReplaceAll(kind+lintClassKind(rightName), "\n", "\r\n"),
-		},
-		"Mark": {
-			reason: "We should mend the case of a mark.",
-			before: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'True'"),
-			want:   kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'true'"),
-		},
+		"CRLF": {reason: "We should keep the ends of lines.", before: strings.ReplaceAll(kind+lintClassKind(wrongName), "\n", "\r\n"), want: strings.ReplaceAll(kind+lintClassKind(rightName), "\n", "\r\n")},
+		"Mark": {reason: "We should mend the case of a mark.", before: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'True'"), want: kind + lintClassKind(rightName) + lintClass("a", "x/é: é, classbind.io/default: 'true'")},
 		"Field": {
 			reason: "We should mend two fields, one of a list, and leave the same words elsewhere.",
 			before: lintClaimKind("\n  # choise: mesage\n  choise: {strategy: Random}\n  classes:\n    fits:\n    - name: mesage\n      mesage: the choise\n      expression: 'true'") + lintClassKind(rightName),
@@ -243,101 +190,64 @@ func TestLintFix(t *testing.T) {
 		"FieldTwice":        {reason: "We should not choose one of two places.", before: lintClaimKind("{choise: {strategy: Random}, claims: {choise: 1}}") + lintClassKind(rightName)},
 		"FieldLeftOut":      {reason: "We should not guess what begins alike.", before: lintClaimKind("{classes: {fits: [{name: A, mess: x, expression: 'true'}]}}") + lintClassKind(rightName)},
 		"MarkOfAnotherWord": {reason: "We should not guess.", before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'yes'")},
-		"TwoNames": {
-			reason: "We should not choose one of two.",
-			before: kind + strings.Replace(kind, "claims.shop", "claime.shop", 1) + lintClassKind(wrongName),
-		},
-		"NewFinding": {
-			reason: "We should leave the file if there would be a second default.",
-			before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'True'"),
-		},
+		"TwoNames":          {reason: "We should not choose one of two.", before: kind + strings.Replace(kind, "claims.shop", "claime.shop", 1) + lintClassKind(wrongName)},
+		"NewFinding":        {reason: "We should leave the file if there would be a second default.", before: kind + lintClassKind(rightName) + lintClass("a", "classbind.io/default: 'true'") + lintClass("b", "classbind.io/default: 'True'")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "all.yaml")
-			require.NoError(t, os.WriteFile(file, []byte(tc.before), 0o640)) //nolint:gosec // The mode is to be kept.
-			c := NewCheckCommand()
-			progress := &bytes.Buffer{}
-			c.SetOut(io.Discard)
-			c.SetErr(progress)
-			c.SilenceErrors, c.SilenceUsage = true, true
-			c.SetArgs([]string{"-f", file, "--fix"})
-			err := c.Execute()
-			after, readErr := os.ReadFile(file) //nolint:gosec // It is ours.
-			require.NoError(t, readErr)
+			t.Chdir(write(t, map[string]string{"all.yaml": tc.before}))
+			require.NoError(t, os.Chmod("all.yaml", 0o640)) //nolint:gosec // The mode is to be kept.
+			got := execute(t, NewCheckCommand(), "", "-f", "all.yaml", "--fix")
+			after, err := os.ReadFile("all.yaml")
+			require.NoError(t, err)
+			assert.Equal(t, cmp.Or(tc.want, tc.before), string(after), tc.reason)
+			assert.Equal(t, tc.want != "", strings.Contains(got.stderr, ": fixed: "), "%s %s", tc.reason, got.stderr)
 			if tc.want == "" {
-				assert.Equal(t, tc.before, string(after), tc.reason)
-				assert.NotContains(t, progress.String(), "fixed", tc.reason)
 				return
 			}
-			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.want, string(after), tc.reason)
-			assert.Contains(t, progress.String(), ": fixed: ", tc.reason)
-			info, err := os.Stat(file)
+			require.Zero(t, got.status, tc.reason)
+			info, err := os.Stat("all.yaml")
 			require.NoError(t, err)
 			assert.Equal(t, os.FileMode(0o640), info.Mode())
-			entries, err := os.ReadDir(filepath.Dir(file))
+			entries, err := os.ReadDir(".")
 			require.NoError(t, err)
 			assert.Len(t, entries, 1, "We should leave no other file.")
 		})
 	}
-	out, err := checked(t, "sarif", kind+lintClassKind(wrongName)) // The é comes after it.
-	require.NoError(t, err)
-	assert.Contains(t, out, `"startColumn": 28`)
-	c := NewCheckCommand()
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs([]string{"-f", "-", "--fix"})
-	assert.ErrorContains(t, c.Execute(), "cannot write standard input")
+	assert.Contains(t, checked(t, "sarif", kind+lintClassKind(wrongName)).stdout, `"startColumn": 28`) // The é comes after it.
+	assert.Contains(t, execute(t, NewCheckCommand(), "", "-f", "-", "--fix").stderr, "cannot write standard input")
 }
 
 // TestLintFixFiles has two files that are good after their fixes, and one that is not.
 func TestLintFixFiles(t *testing.T) {
-	folder := t.TempDir()
 	mark := func(name, value string) string { return lintClass(name, "classbind.io/default: '"+value+"'") }
-	for name, text := range map[string]string{
+	t.Chdir(write(t, map[string]string{
 		"a.yaml": lintClaimKind("{}") + lintClassKind("{claimKinds: [{name: claim.shop.test}]}"),
 		"b.yaml": mark("b", "False"), "c.yaml": mark("c", "True"), "d.yaml": mark("d", "true"),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
-	}
-	c := NewCheckCommand()
-	progress := &bytes.Buffer{}
-	c.SetOut(io.Discard)
-	c.SetErr(progress)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs([]string{"-f", folder, "--fix"})
-	_ = c.Execute()
+	}))
+	got := execute(t, NewCheckCommand(), "", "-f", ".", "--fix")
 	for name, want := range map[string]string{"a.yaml": "claims.shop.test}]", "b.yaml": "'false'", "c.yaml": "'True'"} {
-		after, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // It is ours.
+		after, err := os.ReadFile(name) //nolint:gosec // It is ours.
 		require.NoError(t, err)
-		assert.Contains(t, string(after), want, "We should write each file that is good, and leave the one that would have a second default: %s", progress)
+		assert.Contains(t, string(after), want, "We should write each file that is good, and leave the one that would have a second default: %s", got.stderr)
 	}
 }
 
 // TestLintOverlay has a base, and an overlay that patches it.
 func TestLintOverlay(t *testing.T) {
-	folder := t.TempDir()
-	for name, text := range map[string]string{
+	t.Chdir(write(t, map[string]string{
 		"base/all.yaml":               lintClaimKind("{}") + lintClassKind("{claimKinds: [{name: claims.shop.test}]}") + lintClass("a", ""),
 		"base/kustomization.yaml":     "resources: [all.yaml]\n",
 		"overlay/a-weight.yaml":       lintClass("a", "classbind.io/weight: much"),
 		"overlay/inner/deny.yaml":     lintClaimKind("{whenUnmatched: Deny}"),
 		"overlay/kustomization.yaml":  "resources: [../base]\npatchesStrategicMerge: [a-weight.yaml]\npatches: [{path: inner/deny.yaml}, {patch: '[]'}]\n",
 		"overlay/inner/no-patch.yaml": lintClass("b", "classbind.io/weight: much"),
-	} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
-	}
-	c := NewCheckCommand()
-	out, notes := &bytes.Buffer{}, &bytes.Buffer{}
-	c.SetOut(out)
-	c.SetErr(notes)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs([]string{"-f", folder})
-	require.Error(t, c.Execute())
-	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "We should check what is no patch: %s", out)
-	assert.Contains(t, out.String(), "no-patch.yaml:3: error: Class/b")
+	}))
+	got := execute(t, NewCheckCommand(), "", "-f", ".")
+	require.NotZero(t, got.status)
+	assert.Equal(t, 1, strings.Count(got.stdout, "\n"), "We should check what is no patch: %s", got.stdout)
+	assert.Contains(t, got.stdout, "no-patch.yaml:3: error: Class/b")
 	for _, patch := range []string{"a-weight.yaml", "inner/deny.yaml"} {
-		assert.Contains(t, notes.String(), patch+`" is left out: a kustomization uses it as a patch`)
+		assert.Contains(t, got.stderr, patch+`" is left out: a kustomization uses it as a patch`)
 	}
 }
 
@@ -351,11 +261,7 @@ func TestLintSamples(t *testing.T) {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 			continue
 		}
-		c := NewCheckCommand()
-		out := &bytes.Buffer{}
-		c.SetOut(out)
-		c.SilenceErrors, c.SilenceUsage = true, true
-		c.SetArgs([]string{"-f", folder, "--strict"})
-		require.NoError(t, c.Execute(), "%s: %s", folder, out)
+		got := execute(t, NewCheckCommand(), "", "-f", folder, "--strict")
+		require.Zero(t, got.status, "%s: %s", folder, got.stdout)
 	}
 }

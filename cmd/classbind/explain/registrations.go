@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
@@ -25,17 +27,16 @@ import (
 	"github.com/classbind/classbind/selector/near"
 	"github.com/classbind/classbind/selector/openapi"
 	"github.com/classbind/classbind/selector/rules"
+	"github.com/classbind/classbind/selector/truncate"
+	"github.com/classbind/classbind/webhook/capacity"
 )
 
 // resource in the version that the API server prefers, or in which claims are read.
 type resource struct {
 	lookup.Resource
-	// new says that the cluster does not have it, but files that are put on top.
-	new bool
-	// guessed says that the scope is that of the objects that are known.
-	guessed bool
-	// unread is why claims cannot be read: their version is not served.
-	unread error
+	new     bool  // new says that the cluster does not have it, but files that are put on top.
+	guessed bool  // guessed says that the scope is that of the objects that are known.
+	unread  error // unread is why claims cannot be read: their version is not served.
 }
 
 // notServedError is for what is not served by files, or has no schema.
@@ -47,47 +48,51 @@ func notServed(err error) bool {
 
 // registrations are what is registered.
 type registrations struct {
-	*source
-	claimKinds []v1beta1.ClaimKind
-	classKinds []v1beta1.ClassKind
+	source
 
 	own string // namespace of classbind
-	// settings are what --set says. unsettable says that there is no such flag.
-	settings   settings
-	unsettable bool
+	// settings are what --set says. settable says that there is such a flag.
+	settings settings
+	settable bool
 	// What was read for the claims before, by name.
 	resources  map[string]resource // of claim kinds
 	namespaces map[string]map[string]any
 	views      map[string]*view
-	schemas    map[schema.GroupVersionKind]foundSchema
+	schemas    map[schema.GroupVersionKind]func() (*objectSchema, error)
 	ledgers    *ledgers
-}
-
-type foundSchema struct {
-	*objectSchema
-	err error
 }
 
 // view of a claim kind.
 type view struct {
 	*selector.View
-	// all classes, also of class kinds that the View leaves out.
-	all []*inventory.Classes
-	// notes are what people should know of it.
-	notes []string
-	// invalid expressions of the claim kind, and of class kinds that serve it.
-	invalid []InvalidExpression
-	// unknownRoom says of which classes it is not known how much is taken, empty where it is of all.
-	unknownRoom string
+	all                       []*inventory.Classes // all classes, also of class kinds that the View leaves out.
+	notes                     []string             // notes are what people should know of it.
+	invalid                   []InvalidExpression  // invalid expressions of the claim kind, and of class kinds that serve it.
+	pathsReason, pathsProblem string               // pathsProblem, with its reason, is what the schema of the claims does not allow.
+	unknownRoom               string               // unknownRoom says of which classes it is not known how much is taken.
 }
 
-func newRegistrations(ctx context.Context, s *source, own string) (*registrations, error) {
-	claimKinds, classKinds, err := s.registrations(ctx)
+// newRegistrations has none yet. own is the namespace of classbind.
+func newRegistrations(own string) *registrations {
 	return &registrations{
-		source: s, own: own, claimKinds: claimKinds, classKinds: classKinds,
+		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}}, own: own,
 		resources: map[string]resource{}, namespaces: map[string]map[string]any{}, views: map[string]*view{},
-		schemas: map[schema.GroupVersionKind]foundSchema{},
-	}, err
+		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
+	}
+}
+
+// resourceOf the claims of a ClaimKind. It is without a kind, and unread, where it is not served.
+func (r *registrations) resourceOf(ctx context.Context, k *v1beta1.ClaimKind) (resource, error) {
+	if found, ok := r.resources[k.Name]; ok {
+		return found, nil
+	}
+	found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+	if err != nil && !notServed(err) {
+		return found, err
+	}
+	found.unread = err
+	r.resources[k.Name] = found
+	return found, nil
 }
 
 // claimKindsOf a kind.
@@ -97,15 +102,9 @@ func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind)
 		if _, group, _ := strings.Cut(k.Resource(), "."); group != kind.Group {
 			continue
 		}
-		found, ok := r.resources[k.Name]
-		if !ok {
-			var err error
-			found, err = r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-			if err != nil && !notServed(err) {
-				return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
-			}
-			found.unread = err
-			r.resources[k.Name] = found // Without a kind, where it is not served.
+		found, err := r.resourceOf(ctx, k)
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
 		}
 		if found.Kind == kind.Kind {
 			kinds = append(kinds, k)
@@ -114,13 +113,12 @@ func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind)
 	return kinds, nil
 }
 
+// schemaOf a kind, which is read once.
 func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	found, ok := r.schemas[kind]
-	if !ok {
-		found.objectSchema, found.err = r.schema(ctx, kind)
-		r.schemas[kind] = found
+	if r.schemas[kind] == nil {
+		r.schemas[kind] = sync.OnceValues(func() (*objectSchema, error) { return r.schema(ctx, kind) })
 	}
-	return found.objectSchema, found.err
+	return r.schemas[kind]()
 }
 
 // schemaSource has the schemas that are at hand.
@@ -140,8 +138,8 @@ func (r *registrations) schemaSource(ctx context.Context) openapi.Source {
 	}
 }
 
-// stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the
-// paths of its ClaimKind are written, so that the API server converts it, as it does for the webhook.
+// stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the paths of
+// its ClaimKind are written, so that the API server converts it, as it does for the webhook.
 func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {
 	kind, name, _ := strings.Cut(arg, "/")
 	_, found, err := r.named(ctx, kind)
@@ -165,12 +163,12 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 	return d, nil
 }
 
-// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes. Their
-// resource says why it cannot be read.
+// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes. Their resource
+// says why it cannot be read.
 func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.ClaimKind, resource, error) {
-	all := make([]*v1beta1.ClaimKind, len(r.claimKinds))
+	var all []*v1beta1.ClaimKind
 	for i := range r.claimKinds {
-		all[i] = &r.claimKinds[i]
+		all = append(all, &r.claimKinds[i])
 	}
 	resolve := func(k *v1beta1.ClaimKind) resource {
 		of, why := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
@@ -186,7 +184,7 @@ func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.Clai
 	for _, k := range kinds {
 		resources.Insert(k.Resource())
 	}
-	switch resources.Len() {
+	switch len(resources) {
 	case 0:
 		return nil, resource{}, fmt.Errorf("no ClaimKind registers %q%s", word,
 			cmp.Or(near.Meant(word, known), ": name the kind of a claim, or its plural"))
@@ -220,22 +218,26 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 		kind.Use = ""
 		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 	}
-	addRoom(ctx, r, kind, serving, v)
-	paths := r.comparePaths(ctx, kind, v)
+	r.addRoom(ctx, kind, serving, v)
+	s, err := r.schemaOf(ctx, r.resources[kind.Name].GroupVersionKind)
+	if err != nil {
+		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
+	}
+	paths := selector.PathsCheck{} // No kind of Kubernetes' own has the field that is the default.
+	paths.SelectorAbsent = scheme.Scheme.IsGroupRegistered(kind.Resource.Group) && kind.Selector.String() == "spec.classSelector"
+	if s != nil {
+		paths = selector.CheckPaths(kind, s.paths)
+	}
 	kind.SetPaths(paths)
 	v.View = selector.NewView(kind, slices.Clone(v.all))
-	reason, problem := v.PathsProblem(paths)
-	if reason == v1beta1.ReasonReferenceRefused || reason == v1beta1.ReasonAllReferencesRefused {
-		v.note("the registration does not fit the schema of the claims: %s", problem)
+	v.pathsReason, v.pathsProblem = v.PathsProblem(paths)
+	if v.pathsReason == v1beta1.ReasonReferenceRefused || v.pathsReason == v1beta1.ReasonAllReferencesRefused {
+		v.note("the registration does not fit the schema of the claims: %s", v.pathsProblem)
 	}
 	schemas := r.schemaSource(ctx)
-	for _, e := range append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...) {
-		v.invalid = append(v.invalid, newInvalidExpression("claimkind/"+k.Name, e))
-	}
+	v.addInvalid("claimkind/"+k.Name, append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...))
 	for _, ck := range serving {
-		for _, e := range schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, r.claimKinds)) {
-			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
-		}
+		v.addInvalid("classkind/"+ck.Name, schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, r.claimKinds)))
 	}
 	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
 	if err := r.relate(ctx, v); err != nil {
@@ -246,19 +248,6 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 	}
 	r.views[k.Name] = v
 	return v, nil
-}
-
-// comparePaths of a registration with the schema of the claims, as classbind does.
-func (r *registrations) comparePaths(ctx context.Context, kind *selector.ClaimKind, v *view) (check selector.PathsCheck) {
-	s, err := r.schemaOf(ctx, r.resources[kind.Name].GroupVersionKind)
-	if err != nil {
-		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
-	}
-	if s == nil { // No kind of Kubernetes' own has the field that is the default.
-		check.SelectorAbsent = scheme.Scheme.IsGroupRegistered(kind.Resource.Group) && kind.Selector.String() == "spec.classSelector"
-		return check
-	}
-	return selector.CheckPaths(kind, s.paths)
 }
 
 // offered classes of a kind, nil where the server leaves them out.
@@ -285,12 +274,16 @@ func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *v
 	kind := inventory.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, r.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
-		for _, e := range rules.InvalidOfClasses(ck) {
-			v.invalid = append(v.invalid, newInvalidExpression("classkind/"+ck.Name, e))
-		}
-		return nil, nil
+		v.addInvalid("classkind/"+ck.Name, rules.InvalidOfClasses(ck))
+		return nil, nil //nolint:nilerr // It is noted.
 	}
 	return r.classes(ctx, kind, found)
+}
+
+func (v *view) addInvalid(registration string, all []rules.Invalid) {
+	for _, e := range all {
+		v.invalid = append(v.invalid, InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()})
+	}
 }
 
 func (v *view) note(format string, args ...any) {
@@ -312,15 +305,72 @@ func (r *registrations) unselected(ctx context.Context, k *v1beta1.ClaimKind, na
 		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
 	found, known, err := r.namespace(ctx, namespace)
-	if err != nil {
+	has, _, _ := unstructured.NestedStringMap(found, "metadata", "labels")
+	if err != nil || namespaces.Select(namespace, has) {
 		return "", err
-	}
-	if has, _, _ := unstructured.NestedStringMap(found, "metadata", "labels"); namespaces.Select(namespace, has) {
-		return "", nil
 	}
 	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace)
 	if !known {
 		why += ", of whose labels nothing is known"
 	}
 	return why, nil
+}
+
+// ledgers are those of a cluster.
+type ledgers struct {
+	all *capacity.Ledgers
+	of  sets.Set[string] // of has the names of class kinds that have one.
+	err error            // err is why none is known.
+}
+
+// listLedgers lists them once, for a claim kind that needs them.
+func (r *registrations) listLedgers(ctx context.Context) *ledgers {
+	if r.ledgers != nil {
+		return r.ledgers
+	}
+	r.ledgers = &ledgers{of: sets.New[string]()}
+	listed := &v1beta1.LedgerList{}
+	if err := r.cluster.API.List(ctx, listed, client.InNamespace(r.own)); err != nil {
+		r.ledgers.err = fmt.Errorf("cannot list the ledgers of the namespace %q: %w", r.own, truncate.Error(err))
+	}
+	for i := range listed.Items {
+		of, _, _ := strings.Cut(listed.Items[i].Spec.Class, "/")
+		r.ledgers.of.Insert(of)
+	}
+	r.ledgers.all = capacity.Listed(listed.Items)
+	return r.ledgers
+}
+
+// addRoom has a claim kind know how much is taken of each class whose capacity is enforced. A class that files add has no ledger and counts
+// as empty.
+func (r *registrations) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind, v *view) {
+	known, why := sets.New[string](), ""
+	if kind.Hard && r.cluster != nil {
+		l, onTop := r.listLedgers(ctx), len(r.objects) > 0
+		if l.err != nil {
+			why = fmt.Sprintf(" (%v)", l.err)
+		}
+		for _, ck := range serving {
+			if ck.IsHard() && l.err == nil && (!onTop || l.of.Has(ck.Name)) {
+				known.Insert(ck.Name)
+			}
+		}
+		kind.Room = func(namespace string, c *inventory.Class) selector.Room {
+			if !known.Has(c.Kind.Name) || onTop && !l.all.Has(c) {
+				return selector.Room{}
+			}
+			return l.all.Room(namespace, c)
+		}
+	}
+	unknown := sets.New[string]()
+	for _, ck := range serving {
+		if ck.HasCapacity() && !known.Has(ck.Name) {
+			unknown.Insert(ck.Name)
+		}
+	}
+	if len(unknown) > 0 {
+		v.unknownRoom = fmt.Sprintf("how much is taken of each class of %s is not known here%s: each counts as empty",
+			selector.List(sets.List(unknown)), why)
+		v.note("%s", v.unknownRoom)
+	}
 }

@@ -10,19 +10,16 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Version is the version of reports. New fields keep it; any other change needs a new
-// version.
+// Version is the version of reports. New fields keep it; any other change needs a new version.
 const Version = "explain.classbind.io/v1beta1"
 
 // Report is what "classbind explain" prints with -o json or yaml.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
-	// Items are in the order of the claims.
-	Items []Item `json:"items"`
+	Items           []Item `json:"items"` // Items are in the order of the claims.
 }
 
 // Outcome is what happens to a claim.
@@ -30,36 +27,26 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Bound claims get a class.
-	Bound Outcome = "Bound"
-	// Unbound claims are stored without a class. Created now, they would get one.
-	Unbound Outcome = "Unbound"
-	// Unmatched claims get no class, because none matches.
-	Unmatched Outcome = "Unmatched"
-	// LeftAlone claims are not for classbind to bind.
-	LeftAlone Outcome = "LeftAlone"
-	// Malformed claims are refused by classbind, or would not be stored as they are.
-	Malformed Outcome = "Malformed"
-	// Undecided claims have a faulty registration: their failurePolicy decides.
-	Undecided Outcome = "Undecided"
+	Bound     Outcome = "Bound"     // Bound claims get a class.
+	Unbound   Outcome = "Unbound"   // Unbound claims are stored without a class. Created now, they would get one.
+	Unmatched Outcome = "Unmatched" // Unmatched claims get no class, because none matches.
+	LeftAlone Outcome = "LeftAlone" // LeftAlone claims are not for classbind to bind.
+	Malformed Outcome = "Malformed" // Malformed claims are refused by classbind, or would not be stored as they are.
+	Undecided Outcome = "Undecided" // Undecided claims have a faulty registration: their failurePolicy decides.
 )
 
 // Item explains one claim, by one of its ClaimKinds.
 type Item struct {
 	Claim   Claim   `json:"claim"`
 	Outcome Outcome `json:"outcome"`
-	// Reason is the outcome's reason in one word.
-	Reason string `json:"reason"`
-	// Message is the reason for people.
-	Message string `json:"message"`
-	// Do is the command that binds an Unbound claim.
-	Do string `json:"do,omitempty"`
+	Reason  string  `json:"reason"`       // Reason is the outcome's reason in one word.
+	Message string  `json:"message"`      // Message is the reason for people.
+	Do      string  `json:"do,omitempty"` // Do is the command that binds an Unbound claim.
 	// Class of a claim that is Bound, or Unbound; absent if it depends on more than explain knows.
 	Class *selector.ClassName `json:"class,omitempty"`
 	// Has is the class that the claim has already, absent if that is not known.
-	Has *selector.ClassName `json:"has,omitempty"`
-	// Reference is the class reference as it would be written into the claim.
-	Reference any `json:"reference,omitempty"`
+	Has       *selector.ClassName `json:"has,omitempty"`
+	Reference any                 `json:"reference,omitempty"` // Reference is the class reference as it would be written into the claim.
 	// Warning is what the author of the claim gets at admission besides the message.
 	Warning string `json:"warning,omitempty"`
 
@@ -68,22 +55,17 @@ type Item struct {
 	Strategy      v1beta1.Strategy      `json:"strategy,omitempty"`
 	Seed          v1beta1.Seed          `json:"seed,omitempty"`
 	WhenUnmatched v1beta1.WhenUnmatched `json:"whenUnmatched,omitempty"`
-	// OddsDependOn names what the draw depends on and explain does not know. The
-	// candidates have no odds then.
+	// OddsDependOn names what the draw depends on and explain does not know. The candidates have no odds then.
 	OddsDependOn string `json:"oddsDependOn,omitempty"`
 
-	// Explanation has what expressions say of the claim, and the classes.
-	selector.Explanation `json:",inline"`
+	selector.Explanation `json:",inline"` // Explanation has what expressions say of the claim, and the classes.
 
-	// Errors of a Malformed claim.
-	Errors []FieldError `json:"errors,omitempty"`
+	Errors []FieldError `json:"errors,omitempty"` // Errors of a Malformed claim.
 	// InvalidExpressions of its ClaimKind, and of ClassKinds that name that.
 	InvalidExpressions []InvalidExpression `json:"invalidExpressions,omitempty"`
-	// Notes say why the server may decide otherwise.
-	Notes []string `json:"notes,omitempty"`
+	Notes              []string            `json:"notes,omitempty"` // Notes say why the server may decide otherwise.
 
-	// several says that the claim has other ClaimKinds, too, each with its item.
-	several bool
+	several bool // several says that the claim has other ClaimKinds, too, each with its item.
 }
 
 func newItem(d document) *Item {
@@ -99,10 +81,8 @@ type Claim struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
-	// Name is empty if the API server generates it.
-	Name string `json:"name,omitempty"`
-	// Source is the file, and the place in it, or the cluster.
-	Source string `json:"source"`
+	Name       string `json:"name,omitempty"` // Name is empty if the API server generates it.
+	Source     string `json:"source"`         // Source is the file, and the place in it, or the cluster.
 }
 
 // InvalidExpression does not compile, or fails by the schema of what it looks at.
@@ -114,20 +94,17 @@ type InvalidExpression struct {
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
 	Message string `json:"message"`
-	// Caret shows the line with a caret under the place.
-	Caret string `json:"caret"`
+	Caret   string `json:"caret"` // Caret shows the line with a caret under the place.
 }
 
 // FieldError is what is wrong with a field.
 type FieldError struct {
-	// Field is empty if it is the whole claim.
-	Field string `json:"field"`
+	Field string `json:"field"` // Field is empty if it is the whole claim.
 	// Reason in one word: FieldUnknown, KindUnknown, VersionUnknown, or the API server's own.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 
-	// meant is the name that an unknown field must have, if there is one answer.
-	meant string
+	meant string // meant is the name that an unknown field must have, if there is one answer.
 }
 
 func newFieldError(err *field.Error) FieldError {
@@ -144,11 +121,12 @@ const malformedClaim = "MalformedClaim"
 
 func (i *Item) leftAlone(reason, why string) *Item { return i.end(LeftAlone, reason, why) }
 
-func (i *Item) malformed(errs field.ErrorList) *Item {
-	for _, err := range errs {
-		i.Errors = append(i.Errors, newFieldError(err))
+func (i *Item) malformed(problems field.ErrorList) {
+	var errs []FieldError
+	for _, err := range problems {
+		errs = append(errs, newFieldError(err))
 	}
-	return i.end(Malformed, malformedClaim, joined(i.Errors))
+	i.mistaken(malformedClaim, errs...)
 }
 
 func (i *Item) note(format string, args ...any) {
@@ -159,22 +137,16 @@ func (i *Item) note(format string, args ...any) {
 func (i *Item) addDecision() {
 	d := &i.Decision
 	if d.Claim.Selector != nil {
-		text := d.Claim.Selector.String()
-		i.Selector = &text
+		i.Selector = new(d.Claim.Selector.String())
 	}
 	i.Warning, i.OddsDependOn = d.Warning(), d.View.Kind.Strategy.Depends
 	if d.Class == nil || i.OddsDependOn != "" && len(i.Candidates) > 1 {
 		return
 	}
-	class := selector.NameOf(d.Class)
-	i.Class, i.Reference = &class, d.View.Kind.Reference(d.Class.Target())
+	i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reference(d.Class.Target())
 	for n := range i.Candidates {
 		i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
 	}
-}
-
-func newInvalidExpression(registration string, e rules.Invalid) InvalidExpression {
-	return InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()}
 }
 
 // exit returns an error unless every claim is bound or left alone, by all of its ClaimKinds.
@@ -183,8 +155,7 @@ func (r *Report) exit() error {
 	for _, i := range r.Items {
 		claim := i.Claim
 		claim.ClaimKind = ""
-		all.Insert(claim)
-		switch i.Outcome {
+		switch all.Insert(claim); i.Outcome {
 		case Malformed, Undecided:
 			undecided.Insert(claim)
 		case Unmatched, Unbound:

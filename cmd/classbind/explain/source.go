@@ -3,40 +3,79 @@ package explain
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
+	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/connect"
+	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// registrations of the cluster and of the files. Those of the same name keep all but their spec, such as their status.
-func (s *source) registrations(ctx context.Context) (claimKinds []v1beta1.ClaimKind, classKinds []v1beta1.ClassKind, err error) {
-	if s.cluster != nil {
-		claimKinds, classKinds, err = connect.Registrations(ctx, s.cluster.API)
+// source of registrations and classes: files, or a cluster, or a cluster as it would be if files were applied to it.
+type source struct {
+	// cluster is nil if none is asked. authorizer is that of the cluster.
+	cluster    *connect.Cluster
+	authorizer *authorizer
+	// objectNamespace is that of objects that name none, and claimNamespace that of claims.
+	objectNamespace, claimNamespace string
+
+	claimKinds []v1beta1.ClaimKind
+	classKinds []v1beta1.ClassKind
+	// crds by name, objects and claims are of files. objects are all of --classes or --with; claims are those to explain.
+	crds            map[string]CRD
+	objects, claims []document
+	removals        []*removal // removals are what is there and does not count.
+}
+
+// kindOf a registration.
+func kindOf(registration string) schema.GroupKind {
+	return v1beta1.GroupVersion.WithKind(registration).GroupKind()
+}
+
+var crdKind = apiextensionsv1.Kind("CustomResourceDefinition")
+
+// nameable is an object of a type.
+type nameable[T any] interface {
+	*T
+	metav1.Object
+}
+
+// connect to a cluster, on top of which the registrations of the files come. Those of the same name keep all but their spec, such as their
+// status.
+func (s *source) connect(ctx context.Context, config *rest.Config) (err error) {
+	if s.cluster, err = connect.New(config); err != nil {
+		return err
 	}
-	claimKinds = replace(claimKinds, s.claimKinds, func(old *v1beta1.ClaimKind, next v1beta1.ClaimKind) { old.Spec = next.Spec })
-	classKinds = replace(classKinds, s.classKinds, func(old *v1beta1.ClassKind, next v1beta1.ClassKind) { old.Spec = next.Spec })
-	return without(s, "claimkind", claimKinds), without(s, "classkind", classKinds), err
+	if s.authorizer, err = newAuthorizer(config); err != nil {
+		return err
+	}
+	claimKinds, classKinds, err := connect.Registrations(ctx, s.cluster.API)
+	s.claimKinds = replace(claimKinds, s.claimKinds, func(old *v1beta1.ClaimKind, next v1beta1.ClaimKind) { old.Spec = next.Spec })
+	s.classKinds = replace(classKinds, s.classKinds, func(old *v1beta1.ClassKind, next v1beta1.ClassKind) { old.Spec = next.Spec })
+	return err
 }
 
 // replace returns all with next. Those of the same name keep all but what change takes of the next one.
-func replace[T any, P interface {
-	*T
-	metav1.Object
-}](all, next []T, change func(P, T)) []T {
+func replace[T any, P nameable[T]](all, next []T, change func(P, T)) []T {
 	for _, t := range next {
-		i := slices.IndexFunc(all, func(old T) bool { return P(&old).GetName() == P(&t).GetName() })
-		if i >= 0 {
+		if i := slices.Index(namesOf[T, P](all), P(&t).GetName()); i >= 0 {
 			change(P(&all[i]), t)
 		} else {
 			all = append(all, t)
@@ -45,34 +84,220 @@ func replace[T any, P interface {
 	return all
 }
 
-// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one if that is empty; a
-// notServedError where there is none.
-func (s *source) resolve(ctx context.Context, name, version string, verbs ...string) (resource, error) {
+func namesOf[T any, P nameable[T]](all []T) []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = P(&all[i]).GetName()
+	}
+	return names
+}
+
+// addAll reads objects as the API server would if they were applied. What it reads must not be there twice. Other objects, such as the
+// parts of a kustomization, may be.
+func (s *source) addAll(ctx context.Context, objects []document) error {
+	s.objects = objects
+	seen := places{}
+	for i := range objects {
+		d := &objects[i]
+		used, err := s.add(ctx, d)
+		if used && err == nil {
+			err = seen.add(d, "")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.where, err)
+		}
+	}
+	return nil
+}
+
+// places of objects, by their id.
+type places map[string]string
+
+// add an object, which must not be there already.
+func (p places) add(d *document, namespace string) error {
+	key := id(d.GroupVersionKind().GroupKind(), namespace, d.GetName())
+	if place, twice := p[key]; twice {
+		return fmt.Errorf("%s %q is there already, in %s: leave out one of the two", d.GetKind(), d.GetName(), place)
+	}
+	p[key] = d.where
+	return nil
+}
+
+func id(kind schema.GroupKind, namespace, name string) string {
+	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
+}
+
+// add reports whether the object is a registration or a CRD.
+func (s *source) add(ctx context.Context, d *document) (used bool, err error) {
+	switch d.GroupVersionKind().GroupKind() {
+	case kindOf("ClaimKind"):
+		k := v1beta1.ClaimKind{}
+		if err = decode(ctx, d, &k); err == nil {
+			s.claimKinds = append(s.claimKinds, k)
+		}
+		return true, err
+	case kindOf("ClassKind"):
+		k := v1beta1.ClassKind{}
+		if err = decode(ctx, d, &k); err == nil {
+			s.classKinds = append(s.classKinds, k)
+		}
+		return true, err
+	case crdKind:
+		s.crds[d.GetName()], err = readCRD(d)
+		return true, err
+	}
+	return false, nil
+}
+
+// decode a registration as the API server would. It drops the status and the time of creation, which describe a cluster and not these
+// files.
+func decode(ctx context.Context, d *document, into runtime.Object) error {
+	schemas, err := ownSchemas()
+	if err != nil {
+		return err
+	}
+	s := schemas[d.GroupVersionKind()]
+	if s == nil {
+		return fmt.Errorf("apiVersion %q is not served", d.GetAPIVersion())
+	}
+	object := d.DeepCopy().Object
+	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(object, "status")
+	errs := s.decode(object)
+	for _, err := range s.validate(ctx, object) {
+		errs = append(errs, newFieldError(err))
+	}
+	if errs = errs[:min(len(errs), v1beta1.MaxErrors)]; len(errs) > 0 {
+		return &refusedError{fmt.Sprintf("%s %q", d.GetKind(), d.GetName()), errs}
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err != nil {
+		return fmt.Errorf("cannot read the %s %q: %w", d.GetKind(), d.GetName(), err)
+	}
+	return nil
+}
+
+// refusedError says that the API server would refuse an object, and why.
+type refusedError struct {
+	object string
+	errs   []FieldError
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("the API server would refuse the %s: %s", e.object, joined(e.errs))
+}
+
+// CRD of files: what the API server would say about its resource, in the version that it prefers, and the CRD as JSON.
+type CRD struct {
+	lookup.Resource
+	Name   string
+	JSON   []byte
+	served []string // served are the versions.
+}
+
+func readCRD(d *document) (CRD, error) {
+	text, err := d.MarshalJSON()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err == nil {
+		err = json.Unmarshal(text, crd)
+	}
+	if err != nil {
+		return CRD{}, fmt.Errorf("cannot read the CRD %q: %w", d.GetName(), err)
+	}
+	spec, r := &crd.Spec, CRD{Name: d.GetName(), JSON: text}
+	r.Group, r.Kind, r.Namespaced = spec.Group, spec.Names.Kind, spec.Scope == apiextensionsv1.NamespaceScoped
+	r.Aliases = strings.Join(append(spec.Names.ShortNames, spec.Names.Singular), ",")
+	for _, v := range spec.Versions {
+		if v.Served {
+			r.served = append(r.served, v.Name)
+		}
+	}
+	r.Version = preferred(r.served)
+	for _, f := range [][2]string{
+		{r.Kind, "spec.names.kind"}, {string(spec.Scope), "spec.scope"}, {r.Version, "version in spec.versions that is served"},
+	} {
+		if f[0] == "" {
+			return CRD{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), f[1])
+		}
+	}
+	return r, nil
+}
+
+// ReadCRDs of files, and of folders with all folders in them; - is standard input. Other objects are left out.
+func ReadCRDs(in io.Reader, progress io.Writer, paths []string) ([]CRD, error) {
+	objects, err := ReadManifests(in, progress, paths)
+	if err != nil {
+		return nil, err
+	}
+	r := newRegistrations("")
+	err = r.addAll(context.Background(), objects)
+	return slices.Collect(maps.Values(r.crds)), err
+}
+
+// preferred returns the version that the API server prefers, empty if there is none.
+func preferred(versions []string) string {
+	if len(versions) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings)
+}
+
+// isOf reports whether a resource, <plural>.<group>, may be that of a kind: English has three plurals.
+func isOf(resource string, kind schema.GroupVersionKind) bool {
+	plural, group, _ := strings.Cut(resource, ".")
+	name := strings.ToLower(kind.Kind)
+	stem, y := strings.CutSuffix(name, "y")
+	return group == kind.Group && (plural == name || plural == name+"s" || plural == name+"es" || y && plural == stem+"ies")
+}
+
+// resolve a resource by its name, <plural>.<group>, in a version, or in the preferred one if that is empty; a notServedError where there is
+// none. Where its CRD does not serve the version, it is in the preferred one, with an error.
+func (s *source) resolve(ctx context.Context, name, version string, verbs ...string) (found resource, err error) {
 	definition, defined := s.crds[name]
 	switch {
 	case s.cluster != nil:
-		found, err := s.cluster.Resolve(ctx, name, version, verbs...)
+		found.Resource, err = s.cluster.Resolve(ctx, name, version, verbs...)
 		if !defined || !notServed(err) {
-			return resource{Resource: found}, err
+			return found, err
 		}
-		added, err := definition.resolve(name, version)
-		added.new = found.Kind == ""
-		return added, err
-	case defined:
-		return definition.resolve(name, version)
+	case !defined:
+		return s.guess(name, version), nil
 	}
-	return s.guess(name, version), nil
+	found = resource{Resource: definition.Resource, new: s.cluster != nil && found.Kind == ""}
+	if version != "" && !slices.Contains(definition.served, version) {
+		return found, notServedError{fmt.Errorf("the CRD %q does not serve the version for which the paths are written, %q, but %s: "+
+			"write the paths for one of these, and set spec.claims.version to it", name, version, strings.Join(definition.served, ", "))}
+	}
+	found.Version = cmp.Or(version, found.Version)
+	return found, nil
 }
 
-// schema of a kind, nil where none is at hand; a notServedError where the version is not served. In a cluster, it is that of
-// the CRD, for those who may read it, and else that of the OpenAPI document, which every user may read. It lacks what a
-// CRD says of the metadata.
+// guess a resource without a CRD from the first object, so that a typing error in a later one does not count. A kind without any object
+// counts as installed, and has no classes.
+func (s *source) guess(name, version string) resource {
+	r := resource{guessed: true}
+	_, r.Group, _ = strings.Cut(name, ".")
+	var versions []string
+	for _, d := range slices.Concat(s.objects, s.claims) {
+		gvk := d.GroupVersionKind()
+		if !isOf(name, gvk) || r.Kind != "" && gvk.Kind != r.Kind { // Kinds of one plural differ in case alone.
+			continue
+		}
+		r.Kind = gvk.Kind
+		r.Namespaced = r.Namespaced || d.GetNamespace() != ""
+		versions = append(versions, gvk.Version)
+	}
+	r.Version = cmp.Or(version, preferred(versions))
+	return r
+}
+
+// schema of a kind, nil where none is at hand; a notServedError where the version is not served. In a cluster, it is that of the CRD, for
+// those who may read it, and else that of the OpenAPI document, which every user may read. It lacks what a CRD says of the metadata.
 func (s *source) schema(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
 	for name, c := range s.crds {
-		switch {
-		case c.GroupKind() != kind.GroupKind():
+		if c.GroupKind() != kind.GroupKind() {
 			continue
-		case !slices.Contains(c.served, kind.Version):
+		}
+		if !slices.Contains(c.served, kind.Version) {
 			return nil, notServedError{fmt.Errorf("the CRD %q does not serve the version %q", name, kind.Version)}
 		}
 		return schemaOfCRD(c.JSON, kind.Version)
@@ -98,17 +323,33 @@ func (s *source) schema(ctx context.Context, kind schema.GroupVersionKind) (*obj
 	return schemaOfOpenAPI(document, kind)
 }
 
-// classes of the cluster, with those of the files.
-func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of resource) (*inventory.Classes, error) {
-	added, err := s.classList(kind)
-	if err != nil {
-		return nil, err
+// classes of the cluster, with those of the files, and without those that are removed.
+func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of resource) (classes *inventory.Classes, err error) {
+	var added []*inventory.Class
+	seen := places{}
+	for i := range s.objects {
+		d := &s.objects[i]
+		if d.GroupVersionKind().GroupKind() != kind.GroupVersionKind.GroupKind() {
+			continue
+		}
+		c := d.DeepCopy()
+		if c.GetName() == "" {
+			return nil, fmt.Errorf("%s: this class has no metadata.name: give it one", d.where)
+		}
+		namespace := ""
+		if kind.Namespaced {
+			namespace = cmp.Or(c.GetNamespace(), s.objectNamespace)
+		}
+		c.SetNamespace(namespace)
+		if err := seen.add(d, namespace); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.where, err)
+		}
+		added = append(added, kind.NewClass(c, c.Object))
 	}
 	if s.cluster == nil || of.new {
 		return s.remove(inventory.NewClasses(kind, added), of), nil
 	}
-	classes, err := s.cluster.Classes(ctx, kind)
-	if err != nil {
+	if classes, err = s.cluster.Classes(ctx, kind); err != nil {
 		return nil, err
 	}
 	for _, c := range added {
@@ -120,7 +361,7 @@ func (s *source) classes(ctx context.Context, kind *inventory.ClassKind, of reso
 // object of a resource; nil where there is none, or nothing is known of it.
 func (s *source) object(ctx context.Context, of resource, namespace, name string) (map[string]any, error) {
 	for n, d := range slices.Concat(s.objects, s.claims) {
-		in := cmp.Or(d.GetNamespace(), s.namespace)
+		in := cmp.Or(d.GetNamespace(), s.objectNamespace)
 		if n >= len(s.objects) {
 			in = cmp.Or(d.GetNamespace(), s.claimNamespace)
 		}
@@ -134,8 +375,7 @@ func (s *source) object(ctx context.Context, of resource, namespace, name string
 	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(of.GroupVersionKind)
-	err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
-	if err != nil {
+	if err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
 		return nil, truncate.Error(client.IgnoreNotFound(err))
 	}
 	return found.Object, nil

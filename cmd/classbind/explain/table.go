@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -20,17 +21,19 @@ import (
 // maxRows limits the rows of dropped classes and of near misses.
 const maxRows = 5
 
-// absent is the value of a field that an expression saw and that is not there.
-const absent = "absent"
-
 // table returns the report for people.
 func (r *Report) table() string {
+	return tables(r.Items, func(i *Item, out *strings.Builder) { itemTable{i, out}.write() })
+}
+
+// tables of items, with an empty line between them.
+func tables[T any](items []T, write func(*T, *strings.Builder)) string {
 	var out strings.Builder
-	for n := range r.Items {
+	for n := range items {
 		if n > 0 {
 			out.WriteString("\n")
 		}
-		itemTable{&r.Items[n], &out}.write()
+		write(&items[n], &out)
 	}
 	return out.String()
 }
@@ -43,11 +46,11 @@ type itemTable struct {
 }
 
 func (t itemTable) write() {
-	by := ""
+	who := t.Claim.String()
 	if t.several {
-		by = ", by " + t.Claim.ClaimKind
+		who += ", by " + t.Claim.ClaimKind
 	}
-	fmt.Fprintln(t.out, truncate.Printable(fmt.Sprintf("%s%s: %s", t.Claim, by, t.headline())))
+	fmt.Fprintln(t.out, truncate.Printable(who+": "+t.Headline()))
 	t.line("Because", t.Message)
 	t.line("Warning", t.Warning)
 	t.line("Do", t.Do)
@@ -56,8 +59,9 @@ func (t itemTable) write() {
 	}
 	t.facts()
 	for _, e := range t.InvalidExpressions {
-		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n%s\n",
-			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), indented(e.Caret))
+		caret := strings.ReplaceAll(strings.TrimRight(e.Caret, "\n"), "\t", " ") // In both lines, so the caret stays.
+		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n    %s\n",
+			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), strings.ReplaceAll(caret, "\n", "\n    "))
 	}
 	name := t.namer()
 	t.candidates(name)
@@ -89,12 +93,9 @@ func (t itemTable) facts() {
 		}
 		t.line("Related", text)
 	}
-	for _, e := range []struct {
-		what       string
-		evaluation *selector.Evaluation
-	}{{"Bind when", t.BindWhen}, {"Selector", t.SelectorFrom}, {"Partition", t.Partition}, {"Usage", t.Usage}} {
-		if e.evaluation != nil && t.Reason != claim.NotYet { // Then it is the message.
-			t.line(e.what, EvaluationText(e.evaluation))
+	for n, e := range []*selector.Evaluation{t.BindWhen, t.SelectorFrom, t.Partition, t.Usage} {
+		if e != nil && t.Reason != claim.NotYet { // Then it is the message.
+			t.line([]string{"Bind when", "Selector", "Partition", "Usage"}[n], EvaluationText(e))
 		}
 	}
 }
@@ -115,7 +116,7 @@ func sawText(saw []expression.Saw) string {
 	texts := make([]string, len(saw))
 	for n, s := range saw {
 		texts[n] = s.Field + " = " + s.Value
-		if s.Value == absent {
+		if s.Value == "absent" {
 			texts[n] = "no " + s.Field
 		}
 	}
@@ -134,11 +135,6 @@ func asJSON(value any) string {
 	return string(text)
 }
 
-func indented(text string) string {
-	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\t", " ") // In both lines, so the caret stays.
-	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
-}
-
 func (t itemTable) candidates(name func(selector.ClassName) string) {
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
 	scored := slices.ContainsFunc(t.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
@@ -147,19 +143,23 @@ func (t itemTable) candidates(name func(selector.ClassName) string) {
 	}
 	var rows [][]string
 	for _, c := range t.Candidates {
-		mark := " "
+		mark := "  "
 		if c.Chosen {
-			mark = "*"
+			mark = "* "
 		}
-		row := []string{mark + " " + name(c.ClassName), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
+		row := []string{mark + name(c.ClassName), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
 		if scored {
 			row = slices.Insert(row, 1, asJSON(c.Score))
 		}
 		rows = append(rows, row)
 	}
 	t.section(header, rows, len(rows))
-	if t.OddsDependOn != "" && len(t.Candidates) > 1 {
-		fmt.Fprintf(t.out, "  The odds depend on %s.\n", t.OddsDependOn)
+	t.oddsDependOn(t.OddsDependOn)
+}
+
+func (t itemTable) oddsDependOn(what string) {
+	if what != "" && len(t.Candidates) > 1 {
+		fmt.Fprintf(t.out, "  The odds depend on %s.\n", what)
 	}
 }
 
@@ -182,12 +182,18 @@ func (t itemTable) dropped(name func(selector.ClassName) string) {
 
 // others counts the classes that have no row.
 func (t itemTable) others() {
-	more := len(t.Candidates)+len(t.Dropped)+len(t.NearMisses) > 0
-	if t.FarMisses > 0 {
-		fmt.Fprintf(t.out, "\n  %s kept out by more than one requirement.\n", classesAre(t.FarMisses, more))
+	more := ""
+	if len(t.Candidates)+len(t.Dropped)+len(t.NearMisses) > 0 {
+		more = " more"
 	}
-	if t.NotDefault > 0 {
-		fmt.Fprintf(t.out, "\n  %s not marked default.\n", classesAre(t.NotDefault, more))
+	for n, why := range []string{"kept out by more than one requirement", "not marked default"} {
+		count, are := []int{t.FarMisses, t.NotDefault}[n], "classes are"
+		if count == 1 {
+			are = "class is"
+		}
+		if count > 0 {
+			fmt.Fprintf(t.out, "\n  %d%s %s %s.\n", count, more, are, why)
+		}
 	}
 }
 
@@ -198,16 +204,14 @@ func (t itemTable) line(what, text string) {
 }
 
 // Headline says what happens to the claim.
-func (i *Item) Headline() string { return itemTable{i, nil}.headline() }
-
-func (t itemTable) headline() string {
-	switch t.Outcome {
+func (i *Item) Headline() string {
+	switch i.Outcome {
 	case Bound, Unbound:
-		class := fmt.Sprintf("one of %d classes", len(t.Candidates))
-		if t.Class != nil {
-			class = t.namer()(*t.Class)
+		class := fmt.Sprintf("one of %d classes", len(i.Candidates))
+		if i.Class != nil {
+			class = i.namer()(*i.Class)
 		}
-		if t.Outcome == Unbound {
+		if i.Outcome == Unbound {
 			return "stored without a class; created now, it would get " + class
 		}
 		return "bound to " + class
@@ -216,7 +220,7 @@ func (t itemTable) headline() string {
 	case LeftAlone:
 		return "left alone"
 	case Malformed:
-		if t.Reason != malformedClaim {
+		if i.Reason != malformedClaim {
 			return "mistaken"
 		}
 		return "malformed, refused"
@@ -225,18 +229,17 @@ func (t itemTable) headline() string {
 	}
 }
 
-// namer returns a function that names a class by its kind, or by its resource if two
-// kinds have the same name.
-func (t itemTable) namer() func(selector.ClassName) string {
+// namer returns a function that names a class by its kind, or by its resource if two kinds have the same name.
+func (i *Item) namer() func(selector.ClassName) string {
 	resources := map[string]sets.Set[string]{} // by kind
 	note := func(c selector.ClassName) { resources[c.Kind] = resources[c.Kind].Union(sets.New(c.ClassKind)) }
-	for _, c := range t.Candidates {
+	for _, c := range i.Candidates {
 		note(c.ClassName)
 	}
-	for _, c := range t.Dropped {
+	for _, c := range i.Dropped {
 		note(c.ClassName)
 	}
-	for _, c := range t.NearMisses {
+	for _, c := range i.NearMisses {
 		note(c.ClassName)
 	}
 	return func(c selector.ClassName) string {
@@ -252,10 +255,7 @@ func (t itemTable) namer() func(selector.ClassName) string {
 }
 
 func (c Claim) String() string {
-	name := c.Name
-	if name == "" {
-		name = "(generated)"
-	}
+	name := cmp.Or(c.Name, "(generated)")
 	if c.Namespace != "" {
 		name = c.Namespace + "/" + name
 	}
@@ -269,8 +269,7 @@ func weightText(weight int64, malformed string) string {
 	return fmt.Sprint(weight)
 }
 
-// Percentage of odds, or a question mark where they are unknown. It never rounds
-// to 0 % or to 100 %.
+// Percentage of odds, or a question mark where they are unknown. It never rounds to 0 % or to 100 %.
 func Percentage(o selector.Odds) string {
 	if o.Total == 0 {
 		return "?"
@@ -286,8 +285,7 @@ func Percentage(o selector.Odds) string {
 	return text + "%"
 }
 
-// section prints at most limit rows, and how many more there are. Without rows, it
-// prints nothing.
+// section prints at most limit rows, and how many more there are. Without rows, it prints nothing.
 func (t itemTable) section(header []string, rows [][]string, limit int) {
 	if len(rows) == 0 {
 		return
@@ -296,16 +294,4 @@ func (t itemTable) section(header []string, rows [][]string, limit int) {
 	if more := len(rows) - limit; more > 0 {
 		fmt.Fprintf(t.out, "  and %d more: see -o json\n", more)
 	}
-}
-
-// classesAre returns the start of a sentence, such as "4 more classes are".
-func classesAre(n int, more bool) string {
-	count, classes := fmt.Sprint(n), "classes are"
-	if more {
-		count += " more"
-	}
-	if n == 1 {
-		classes = "class is"
-	}
-	return count + " " + classes
 }

@@ -1,21 +1,20 @@
 package explain
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -28,83 +27,67 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Manifests are objects that were read.
-type Manifests struct{ all []document }
-
-// ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
-func ReadManifests(in io.Reader, progress io.Writer, paths []string) (m Manifests, err error) {
-	m.all, err = (&options{classes: paths}).objects(in, progress)
-	return m, err
-}
-
-// ParseManifests reads YAML or JSON.
-func ParseManifests(text []byte) (m Manifests, err error) {
-	m.all, err = readDocuments(bytes.NewReader(text), "the change", nil)
-	return m, err
-}
-
 // Change is what differs in a World from what is there.
 type Change struct {
-	// Manifests are added, or take the place of objects of the same name.
-	Manifests
+	Manifests // Manifests are added, or take the place of objects of the same name.
 	// Remove names what is not there, each KIND/NAME or KIND/NAMESPACE/NAME. KIND is claimkind, classkind, or a kind of classes.
 	Remove []string
 }
 
 // IsEmpty reports whether nothing changes.
-func (c *Change) IsEmpty() bool { return len(c.all)+len(c.Remove) == 0 }
+func (c *Change) IsEmpty() bool { return len(c.Manifests)+len(c.Remove) == 0 }
 
-// World decides on claims by registrations and classes as they are, or as they would be after a change.
+// World explains claims, and decides on them, by registrations and classes as they were when a kind was first asked for, or as they would
+// be after a change. It is for one caller at a time.
 type World struct {
-	r *registrations
-	// views of the claim kinds that were asked for, which count their claims.
-	views selector.Snapshot
-	kinds map[string]*Kind
+	*registrations
+	// counted are the views of the claim kinds that were asked for, which count their claims.
+	counted selector.Snapshot
+	kinds   map[string]*Kind
 }
 
-// NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects
-// that name none.
+// NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects that
+// name none.
 func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, namespace string, change Change) (*World, error) {
-	objects := change.all
+	r := newRegistrations(own)
+	r.objectNamespace = cmp.Or(namespace, r.objectNamespace)
+	r.claimNamespace = r.objectNamespace
+	objects := change.Manifests
 	if config == nil {
-		objects = onTop(files.all, change.all, cmp.Or(namespace, metav1.NamespaceDefault))
+		objects = onTop(files, objects, r.objectNamespace)
 	}
-	s, err := newSource(ctx, objects, nil)
-	if err != nil {
+	if err := r.addAll(ctx, objects); err != nil {
 		return nil, err
 	}
-	s.namespace = cmp.Or(namespace, s.namespace)
-	s.claimNamespace = s.namespace
 	for _, text := range change.Remove {
-		rm, err := newRemoval(text)
-		if err != nil {
-			return nil, err
+		parts := strings.Split(text, "/")
+		if len(parts) == 2 {
+			parts = slices.Insert(parts, 1, r.objectNamespace)
 		}
-		s.removals = append(s.removals, rm)
+		if len(parts) != 3 || slices.Contains(parts, "") {
+			return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
+		}
+		r.removals = append(r.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
 	}
 	if config != nil {
-		if err := s.connect(config); err != nil {
+		if err := r.connect(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	r, err := newRegistrations(ctx, s, own)
-	if err != nil {
-		return nil, err
-	}
-	r.unsettable = true
-	return &World{r: r, views: selector.Snapshot{}, kinds: map[string]*Kind{}}, nil
+	r.claimKinds, r.classKinds = without(r, "claimkind", r.claimKinds), without(r, "classkind", r.classKinds)
+	return &World{registrations: r, counted: selector.Snapshot{}, kinds: map[string]*Kind{}}, nil
 }
 
 // onTop has the objects of base that no object of change replaces, and those of change. namespace is that of objects that name none.
-func onTop(base, change []document, namespace string) []document {
-	id := func(d document) string {
-		return fmt.Sprintf("%s %s/%s", d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), namespace), d.GetName())
+func onTop(base, change Manifests, namespace string) Manifests {
+	idOf := func(d document) string {
+		return id(d.GroupVersionKind().GroupKind(), cmp.Or(d.GetNamespace(), namespace), d.GetName())
 	}
-	replaced := map[string]bool{}
+	replaced := sets.New[string]()
 	for _, d := range change {
-		replaced[id(d)] = true
+		replaced.Insert(idOf(d))
 	}
-	kept := slices.DeleteFunc(slices.Clone(base), func(d document) bool { return replaced[id(d)] })
+	kept := slices.DeleteFunc(slices.Clone(base), func(d document) bool { return replaced.Has(idOf(d)) })
 	return append(kept, change...)
 }
 
@@ -114,25 +97,10 @@ type removal struct {
 	done                        bool
 }
 
-func newRemoval(text string) (*removal, error) {
-	parts := strings.Split(text, "/")
-	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
-		return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
-	}
-	rm := &removal{text: text, kind: parts[0], name: parts[len(parts)-1]}
-	if len(parts) == 3 {
-		rm.namespace = parts[1]
-	}
-	return rm, nil
-}
-
 // without the registrations of a kind that are removed.
-func without[T any, P interface {
-	*T
-	metav1.Object
-}](s *source, kind string, all []T) []T {
+func without[T any, P nameable[T]](r *registrations, kind string, all []T) []T {
 	return slices.DeleteFunc(all, func(t T) bool {
-		return slices.ContainsFunc(s.removals, func(rm *removal) bool {
+		return slices.ContainsFunc(r.removals, func(rm *removal) bool {
 			is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == P(&t).GetName()
 			rm.done = rm.done || is
 			return is
@@ -148,7 +116,7 @@ func (s *source) remove(from *inventory.Classes, of resource) *inventory.Classes
 		}
 		namespace := ""
 		if from.Kind.Namespaced {
-			namespace = cmp.Or(rm.namespace, s.namespace)
+			namespace = rm.namespace
 		}
 		if from.Find(namespace, rm.name) != nil {
 			from, rm.done = from.Without(namespace, rm.name), true
@@ -157,60 +125,98 @@ func (s *source) remove(from *inventory.Classes, of resource) *inventory.Classes
 	return from
 }
 
-// ClaimKinds are the names of all, sorted.
-func (w *World) ClaimKinds() []string {
-	names := make([]string, len(w.r.claimKinds))
-	for i := range w.r.claimKinds {
-		names[i] = w.r.claimKinds[i].Name
-	}
-	slices.Sort(names)
-	return names
-}
+// Registered are the ClaimKinds.
+func (w *World) Registered() []v1beta1.ClaimKind { return w.claimKinds }
 
-// Check that a change has an effect: else its simulation would find no difference, whatever was meant. It returns the objects
-// that matter to no claim, and an error if none matters, or if what is to be removed is not there.
+// ClaimKinds are the names of all, sorted.
+func (w *World) ClaimKinds() []string { return slices.Sorted(slices.Values(namesOf(w.claimKinds))) }
+
+// Check that a change has an effect: else its simulation would find no difference, whatever was meant. It returns the objects that matter
+// to no claim, and an error if none matters, or if what is to be removed is not there.
 func (w *World) Check(ctx context.Context, change Change) (unused []string, err error) {
-	matters := map[schema.GroupKind]bool{
-		{Group: v1beta1.GroupVersion.Group, Kind: "ClaimKind"}:            true,
-		{Group: v1beta1.GroupVersion.Group, Kind: "ClassKind"}:            true,
-		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true,
-		namespaces.GroupKind(): true,
-	}
-	resources := map[string]bool{}
-	for i := range w.r.classKinds {
-		resources[w.r.classKinds[i].Name] = true
-		if len(w.r.removals) > 0 {
-			if _, err := w.r.offered(ctx, &w.r.classKinds[i], &view{}); err != nil {
+	matters := sets.New(kindOf("ClaimKind"), kindOf("ClassKind"), crdKind, namespaces.GroupKind())
+	resources := sets.New(namesOf(w.classKinds)...)
+	for i := range w.classKinds {
+		if len(w.removals) > 0 {
+			if _, err := w.offered(ctx, &w.classKinds[i], &view{}); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for i := range w.r.claimKinds {
-		for _, related := range w.r.claimKinds[i].Spec.Classes.Related {
-			resources[related.Resource] = true
+	for i := range w.claimKinds {
+		for _, related := range w.claimKinds[i].Spec.Classes.Related {
+			resources.Insert(related.Resource)
 		}
 	}
 	for name := range resources {
-		of, err := w.r.resolve(ctx, name, "")
+		of, err := w.resolve(ctx, name, "")
 		if err != nil && !notServed(err) {
 			return nil, fmt.Errorf("cannot find the kind of %q: %w", name, err)
 		}
-		matters[of.GroupKind()] = true
+		matters.Insert(of.GroupKind())
 	}
-	for _, d := range change.all {
-		if !matters[d.GroupVersionKind().GroupKind()] {
+	for _, d := range change.Manifests {
+		if !matters.Has(d.GroupVersionKind().GroupKind()) {
 			unused = append(unused, fmt.Sprintf("%s/%s in %s", d.GetKind(), d.GetName(), d.where))
 		}
 	}
-	for _, rm := range w.r.removals {
+	for _, rm := range w.removals {
 		if !rm.done {
 			return nil, fmt.Errorf("--remove=%q: there is no such registration, and no such class of a registered kind", rm.text)
 		}
 	}
-	if len(unused) > 0 && len(unused) == len(change.all) && len(change.Remove) == 0 {
+	if len(unused) > 0 && len(unused) == len(change.Manifests) && len(change.Remove) == 0 {
 		return nil, fmt.Errorf("the change has no registration, and no object of a registered kind, but %s", selector.List(unused))
 	}
 	return unused, nil
+}
+
+// View of a claim kind, with notes. With an error, claims of the kind cannot be bound, and the view may be nil.
+func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*selector.View, []string, error) {
+	v, _, err := w.viewOf(ctx, k)
+	if v == nil {
+		return nil, nil, err
+	}
+	return v.View, v.notes, err
+}
+
+// Explain a stored claim, as it is or as if it had no class.
+func (w *World) Explain(ctx context.Context, claimKind, namespace, name string, unbound bool) (*Item, error) {
+	d, err := w.stored(ctx, claimKind+"/"+name, namespace)
+	if err != nil {
+		return nil, err
+	}
+	items, err := (&options{unbound: unbound, fresh: rand.Uint64}).answers(ctx, w.registrations, d, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(items, func(i *Item) bool { return i.Claim.ClaimKind == claimKind }); i >= 0 {
+		return items[i], nil
+	}
+	return nil, fmt.Errorf("no ClaimKind %q registers the claim", claimKind)
+}
+
+// Claims among the objects of files, as JSON, by the names of their ClaimKinds.
+func (w *World) Claims(ctx context.Context, files Manifests) (map[string][][]byte, error) {
+	claims := map[string][][]byte{}
+	for _, d := range files {
+		kinds, err := w.claimKindsOf(ctx, d.GroupVersionKind().GroupKind())
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range kinds {
+			object, of := d.DeepCopy(), w.resources[k.Name]
+			if object.GetNamespace() == "" && (of.Namespaced || of.guessed) {
+				object.SetNamespace(w.claimNamespace)
+			}
+			raw, err := object.MarshalJSON()
+			if err != nil {
+				return nil, fmt.Errorf("%s: cannot encode the claim: %w", d.where, err)
+			}
+			claims[k.Name] = append(claims[k.Name], raw)
+		}
+	}
+	return claims, nil
 }
 
 // Kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
@@ -218,12 +224,12 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	if k, ok := w.kinds[name]; ok {
 		return k, nil
 	}
-	i := slices.IndexFunc(w.r.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Name == name })
+	i := slices.Index(namesOf(w.claimKinds), name)
 	if i < 0 {
 		return nil, nil
 	}
-	spec := &w.r.claimKinds[i]
-	v, found, err := viewOf(ctx, w.r, spec)
+	spec := &w.claimKinds[i]
+	v, found, err := w.viewOf(ctx, spec)
 	if fault := (*inventory.Fault)(nil); err != nil && (v == nil || !errors.As(err, &fault)) {
 		if !errors.Is(err, found.unread) && cluster.CheckBindable(spec) == nil {
 			return nil, err
@@ -232,11 +238,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
 		}}
 	}
-	k := &Kind{
-		View: v.View, Resource: found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource),
-		Namespaced: found.Namespaced, Notes: v.notes,
-		spec: spec, registrations: w.r, read: map[[3]string]*expression.Object{},
-	}
+	k := newKind(w.registrations, spec, v, found)
 	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
 		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
@@ -244,7 +246,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 	v.MakeIndex() // There are many claims to decide on.
 	v.Kind.Tally = &selector.Tally{}
 	if v.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
-		v.Kind.Room = w.views.Room
+		v.Kind.Room = w.counted.Room
 		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
 	}
 	if v.Fault != nil {
@@ -257,41 +259,103 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String)))
 		}
 	}
-	w.views[name], w.kinds[name] = v.View, k
+	w.counted[name], w.kinds[name] = v.View, k
 	return k, nil
 }
 
-// Claims among the objects of files, as JSON, by the names of their ClaimKinds.
-func (w *World) Claims(ctx context.Context, files Manifests) (map[string][][]byte, error) {
-	claims := map[string][][]byte{}
-	for _, d := range files.all {
-		kinds, err := w.r.claimKindsOf(ctx, d.GroupVersionKind().GroupKind())
-		if err != nil {
-			return nil, err
-		}
-		for _, k := range kinds {
-			object := d.DeepCopy()
-			if object.GetNamespace() == "" && (w.r.resources[k.Name].Namespaced || w.r.resources[k.Name].guessed) {
-				object.SetNamespace(w.r.claimNamespace)
-			}
-			raw, err := object.MarshalJSON()
-			if err != nil {
-				return nil, fmt.Errorf("%s: cannot encode the claim: %w", d.where, err)
-			}
-			claims[k.Name] = append(claims[k.Name], raw)
-		}
+// Kind decides on the claims of a ClaimKind that a cluster stores, by what explain reads of the cluster.
+type Kind struct {
+	*selector.View
+	// Resource of the claims, in the version for which the paths are written.
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	Notes      []string // Notes say why the server may decide otherwise.
+
+	spec          *v1beta1.ClaimKind
+	registrations *registrations
+	// read are related objects, by the name of the relation, the namespace and their name, in a World.
+	read map[[3]string]*expression.Object
+}
+
+func newKind(r *registrations, spec *v1beta1.ClaimKind, v *view, found resource) *Kind {
+	return &Kind{
+		View: v.View, Resource: found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource),
+		Namespaced: found.Namespaced, Notes: v.notes, spec: spec, registrations: r, read: map[[3]string]*expression.Object{},
 	}
-	return claims, nil
+}
+
+// Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them cannot bind claims
+// that are stored. own is the namespace of classbind.
+func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
+	r, named, err := registered(ctx, config, own, word)
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range named {
+		v, found, err := r.viewOf(ctx, spec)
+		switch {
+		case err != nil:
+		case v.Kind.UsesRequest():
+			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
+		case v.unknownRoom != "":
+			err = errors.New(v.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)
+		}
+		kinds = append(kinds, newKind(r, spec, v, found))
+	}
+	return kinds, nil
+}
+
+// registered in a cluster are the claim kinds that a word names.
+func registered(ctx context.Context, config *rest.Config, own, word string) (*registrations, []*v1beta1.ClaimKind, error) {
+	r := newRegistrations(own)
+	if err := r.connect(ctx, config); err != nil {
+		return nil, nil, err
+	}
+	named, found, err := r.named(ctx, word)
+	if err = cmp.Or(err, found.unread); err == nil {
+		_, err = r.claimKindsOf(ctx, found.GroupKind()) // It finds the version of each.
+	}
+	return r, named, err
+}
+
+// viewOf a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.
+func (r *registrations) viewOf(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
+	found, err := r.resourceOf(ctx, k)
+	if err != nil {
+		return nil, found, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
+	}
+	if err := cmp.Or(found.unread, cluster.CheckBindable(k)); err != nil {
+		return nil, found, err
+	}
+	v, err := r.view(ctx, k)
+	if err == nil && v.Fault != nil {
+		err = v.Fault
+	}
+	return v, found, err
+}
+
+// Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
+func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
+	decider := k.registrations.decider(rand.Uint64, &Item{})
+	decider.Now, decider.Patient = time.Now, true
+	return decider.Decide(ctx, k.View, in, selector.Later)
+}
+
+// Excluded says why the claims of a namespace are not bound, empty where they are.
+func (k *Kind) Excluded(ctx context.Context, namespace string) (why string, err error) {
+	return k.registrations.unselected(ctx, k.spec, namespace)
 }
 
 // Selectors that exist are those of the labels of each class of the kind, each once, sorted.
 func (k *Kind) Selectors() []string {
-	all := map[string]bool{}
+	all := sets.New[string]()
 	for _, classes := range k.Classes {
-		classes.Each(func(c *inventory.Class) { all[labels.Set(c.Labels.Set()).String()] = true })
+		classes.Each(func(c *inventory.Class) { all.Insert(labels.Set(c.Labels.Set()).String()) })
 	}
-	delete(all, "") // It asks for any class.
-	return slices.Sorted(maps.Keys(all))
+	return sets.List(all.Delete("")) // It asks for any class.
 }
 
 // SelectorAnnotation is the annotation of a claim that has its class selector.
@@ -326,10 +390,8 @@ type Recreated struct {
 
 	kind *Kind
 	in   claim.Intake
-	// excluded says why claims of its namespace are not bound, empty if they are.
-	excluded string
-	// unreadable says why the claim cannot be read, empty if it can.
-	unreadable string
+	// outcome is that of a claim that cannot be read, or is in a namespace whose claims are not bound; why says it for people.
+	outcome, why string
 }
 
 // Read a claim of the kind, from JSON. A claim whose name the API server made up is drawn afresh, as then.
@@ -348,7 +410,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	r.in.Name = m.Name
 	object, err := k.Kind.DecodeValid(raw)
 	if err != nil { // The server refuses such a claim.
-		r.unreadable = truncate.Error(err).Error()
+		r.outcome, r.why = Refused, truncate.Error(err).Error()
 		return r, nil
 	}
 	if k.Kind.HasReference(object) {
@@ -361,8 +423,10 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
 		}
 	}
-	why, err := k.Excluded(ctx, m.Namespace)
-	if r.excluded = why; err != nil || why != "" || k.Fault != nil {
+	if r.why, err = k.Excluded(ctx, m.Namespace); r.why != "" {
+		r.outcome = Ignored
+	}
+	if err != nil || r.why != "" || k.Fault != nil {
 		return r, err
 	}
 	name := m.Name
@@ -391,19 +455,15 @@ const (
 	Ignored      = "LeftAlone"    // not for classbind to bind
 )
 
-// Decide on the claim. The outcome is empty if it gets a class, and why says it for people. It is an error if nobody knows, as
-// where a right is missing.
+// Decide on the claim. The outcome is empty if it gets a class, and why says it for people. It is an error if nobody knows, as where a
+// right is missing.
 func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
+	if r.outcome != "" {
+		return nil, r.outcome, r.why, nil
+	}
 	k := r.kind
-	switch {
-	case r.excluded != "":
-		return nil, Ignored, r.excluded, nil
-	case r.unreadable != "":
-		return nil, Refused, r.unreadable, nil
-	}
-	decider := selector.Decider{
-		Fresh: func() uint64 { return fresh }, Related: k.related, Gates: k.registrations.gates(), Patient: true,
-	}
+	decider := k.registrations.decider(func() uint64 { return fresh }, &Item{})
+	decider.Related, decider.Patient = k.related, true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
 	fault := (*inventory.Fault)(nil)
 	switch {

@@ -61,7 +61,7 @@ type snapshot struct {
 	kinds  []*kind
 
 	mu        sync.Mutex // Guards what follows.
-	cluster   explain.Cluster
+	cluster   *explain.World
 	explained map[claimName]*explanation
 }
 
@@ -173,10 +173,10 @@ func (c *cache) read(ctx context.Context) (*snapshot, error) {
 	if s.status, err = status.Read(ctx, c.config, c.own, io.Discard); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = explain.NewCluster(ctx, c.config, c.own); err != nil {
+	if s.cluster, err = explain.NewWorld(ctx, c.config, nil, c.own, "", explain.Change{}); err != nil {
 		return nil, err
 	}
-	kinds := s.cluster.ClaimKinds()
+	kinds := s.cluster.Registered()
 	for i := range kinds {
 		s.kinds = append(s.kinds, c.kind(ctx, s, &kinds[i]))
 	}

@@ -3,26 +3,180 @@ package explain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
+	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
+	"github.com/classbind/classbind/webhook"
 )
 
-// TestExplainAgreesOnExpressions compares explain with the server on 1,000 generated registrations with
-// expressions, their classes, related objects and claims.
+// TestExplainAgreesWithTheServer compares explain with the server on 1,000 generated claims and classes, from the object of a claim to the
+// reference that is patched into it, or the answer that its author gets.
+func TestExplainAgreesWithTheServer(t *testing.T) {
+	outcomes := map[Outcome]int{}
+	for i := range 1000 {
+		g := rand.New(rand.NewPCG(13, uint64(i))) //nolint:gosec // It has to be reproducible.
+		one := func(of ...string) string { return of[g.IntN(len(of))] }
+		registrations := []string{
+			fmt.Sprintf(`{"apiVersion": "classbind.io/v1beta1", "kind": "ClaimKind", "metadata": {"name": "databases.example.org"}, "spec": {"reference": %s, "selector": {"whenAbsent": %q}, "choice": {"strategy": %q, "seed": %q}, "whenUnmatched": %q}}`, one(
+				`{"path": ".spec.classRef"}`, `{"path": ".spec.classRef", "whenEmpty": "Bind"}`, `{"path": ".spec.classRef", "form": "TypedObjectReference"}`,
+				`{"path": ".spec.classRef", "form": "TypedLocalObjectReference"}`, `{"path": ".spec.classRef", "form": "GroupKindReference", "whenEmpty": "Bind"}`,
+				`{"path": ".spec.classRef", "form": "KindReference"}`, `{"path": ".spec.classRef", "form": "NamespacedReference"}`,
+				`{"path": ".spec.classRef", "form": "LocalObjectReference", "whenParentAbsent": "LeaveAlone"}`, `{"path": ".spec.classRef", "form": "Name", "whenEmpty": "Bind"}`,
+				`{"label": "example.org/class", "form": "Name"}`, `{"annotation": "example.org/class", "form": "Name", "whenEmpty": "Bind"}`),
+				one("Default", "Default", "Any", "LeaveAlone"), one("Random", "WeightedRandom", "HighestWeight"), one("Claim", "Request"), one("Admit", "Deny")),
+			classKind, `{"apiVersion": "classbind.io/v1beta1", "kind": "ClassKind", "metadata": {"name": "slowclasses.example.org"}, "spec": {"claimKinds": [{"name": "` + one("databases.example.org", "others.example.org") + `"}], "weight": {"path": ".weight"}}}`,
+		}
+		for n := range g.IntN(12) {
+			kind := one("FastClass", "SlowClass")
+			registrations = append(registrations, fmt.Sprintf(
+				`{"apiVersion": "example.org/v1", "kind": %q, "weight": %s, "metadata": {"name": "class-%d", "labels": {"tier": %q, "region": %q}, "annotations": {"resourceclass.crossplane.io/weight": %q, "resourceclass.crossplane.io/is-default-class": %q, "classbind.io/cordoned": %q}}}`,
+				kind, one("0", "1", "7", "-1"), n, one("gold", "silver"), one("eu", "us"), one("0", "1", "7", "much"), one("true", "false", "false", "false"), one("true", "false", "false", "false")))
+		}
+		d := documentsOf(t, fmt.Sprintf(`{"apiVersion": "example.org/v1", "kind": "Database", "metadata": {"namespace": "team", %s%s}%s}`,
+			one(fmt.Sprintf(`"name": "claim-%d"`, i), fmt.Sprintf(`"name": "claim-%d"`, i), `"generateName": "claim-"`),
+			one("", "", "", `, "labels": {"example.org/class": "mine"}`, `, "annotations": {"example.org/class": ""}`), one("",
+				`, "spec": {"classSelector": {}}`,
+				`, "spec": {"classSelector": {"matchLabels": {"tier": "gold"}}}`,
+				`, "spec": {"classSelector": {"matchLabels": {"tier": "gold", "region": "eu"}}}`,
+				`, "spec": {"classSelector": {"matchLabels": {"tier": "bronze"}}}`,
+				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["gold"]}]}}`,
+				`, "spec": {"classSelector": {"matchExpressions": [{"key": "tier", "operator": "Foo"}]}}`,
+				`, "spec": {"classSelector": "gold"}`, `, "spec": {"classRef": "a"}`, `, "spec": {"classRef": ""}`,
+				`, "spec": {"classRef": {"kind": "FastClass"}, "classSelector": {}}`, `, "spec": {"classRef": {"kind": "FastClass", "name": ""}}`, `, "spec": {"resourceRef": {}}`)))[0]
+
+		outcomes[answeredAlike(t, g, registrations, nil, d, v1beta1.Seed(one("", string(v1beta1.SeedClaim), "Day"))).Outcome]++
+	}
+	for _, o := range []Outcome{Bound, Unmatched, LeftAlone, Malformed, Undecided} {
+		assert.GreaterOrEqual(t, outcomes[o], 50, "We should reach %s often enough to compare it: %v", o, outcomes)
+	}
+}
+
+// assertAnswered compares an item with what the server answers jane, who asks.
+func assertAnswered(t *testing.T, inv *selector.Inventory, related readRelated, reference v1beta1.Place, d document, got *Item) {
+	t.Helper()
+	binder := &webhook.Binder{
+		Snapshot: inv.Snapshot,
+		Decider: &selector.Decider{
+			Live:  func(_ context.Context, v *selector.View, _ claim.Claim) (*selector.View, error) { return v, nil },
+			Fresh: func() uint64 { return 7 }, Now: time.Now, Related: related,
+		},
+	}
+	raw, err := json.Marshal(d.Object)
+	require.NoError(t, err)
+	want, err := review(t, binder, &admissionv1.AdmissionRequest{
+		UserInfo:  authenticationv1.UserInfo{Username: "jane", Groups: []string{"red", "green"}},
+		Operation: admissionv1.Create, Namespace: d.GetNamespace(), Name: d.GetName(), Object: runtime.RawExtension{Raw: raw},
+		Kind:     metav1.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Database"},
+		Resource: metav1.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "databases"},
+	})
+	if err != nil {
+		require.Equal(t, Undecided, got.Outcome, "The server has no answer: %v", err)
+		require.Contains(t, got.Message, err.Error())
+		return
+	}
+	require.Equal(t, want.AuditAnnotations["reason"], got.Reason, "%s", raw)
+	switch got.Outcome {
+	case Bound:
+		patch, err := jsonpatch.DecodePatch(want.Patch)
+		require.NoError(t, err)
+		patched, err := patch.Apply(raw)
+		require.NoError(t, err)
+		var bound map[string]any
+		require.NoError(t, json.Unmarshal(patched, &bound))
+		written, _, err := unstructured.NestedFieldNoCopy(bound, reference.Names()...)
+		require.NoError(t, err)
+		require.JSONEq(t, encode(t, written), encode(t, got.Reference), "We should print the reference that the claim has then: %s", want.Patch)
+		require.Equal(t, want.AuditAnnotations["candidates"], fmt.Sprint(len(got.Candidates)))
+		require.Equal(t, strings.Join(want.Warnings, "\n"), got.Warning)
+	case Unmatched:
+		message := ""
+		if want.Allowed {
+			message = want.Warnings[0]
+		} else { // The API server puts the claim before it.
+			_, message, _ = strings.Cut(want.Result.Message, ": ")
+		}
+		require.Equal(t, message, got.Message[:strings.LastIndex(got.Message, "; ")], "We should print what the author of the claim gets")
+	case LeftAlone:
+		require.True(t, want.Allowed)
+		require.Empty(t, want.Patch)
+	case Malformed:
+		require.False(t, want.Allowed)
+		for _, e := range got.Errors {
+			require.Contains(t, want.Result.Message, e.Field+": "+e.Message)
+		}
+	default:
+		require.Fail(t, "The server has an answer", "%s", got.Outcome)
+	}
+}
+
+// review asks the server by HTTP, as the API server does.
+func review(t *testing.T, binder *webhook.Binder, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	t.Helper()
+	request.UID = "1"
+	question := encode(t, admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	r := httptest.NewRequest(http.MethodPost, v1beta1.BindPath+"databases.example.org", strings.NewReader(question))
+	r.Header.Set("Content-Type", "application/json")
+	r.SetPathValue("name", "databases.example.org")
+	w := httptest.NewRecorder()
+	(&webhook.Handler{Review: binder.Review, Log: logr.Discard()}).ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		status := metav1.Status{}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &status), w.Body)
+		return nil, errors.New(strings.TrimPrefix(status.Message, "classbind cannot answer: "))
+	}
+	answer := admissionv1.AdmissionReview{}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	return answer.Response, nil
+}
+
+func documentsOf(t *testing.T, texts ...string) []document {
+	t.Helper()
+	var all []document
+	for _, text := range texts {
+		var content map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &content), text)
+		all = append(all, document{Unstructured: unstructured.Unstructured{Object: content}, where: "generated"})
+	}
+	return all
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// TestExplainAgreesOnExpressions compares explain with the server on 1,000 generated registrations with expressions, their classes, related
+// objects and claims.
 func TestExplainAgreesOnExpressions(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 1000 {
@@ -66,23 +220,34 @@ func answeredAlike(t *testing.T, g *rand.Rand, registered, related []string, d d
 	t.Helper()
 	what := func() string { return strings.Join(append(registered, encode(t, d.Object)), "\n") }
 	objects := documentsOf(t, registered...)
-	s, err := newSource(t.Context(), append(objects, documentsOf(t, related...)...), []document{d})
-	require.NoError(t, err, what())
-	k := &s.claimKinds[0]
+	r := newRegistrations("classbind-system")
+	require.NoError(t, r.addAll(t.Context(), append(objects, documentsOf(t, related...)...)), what())
+	r.claims = []document{d}
+	k := &r.claimKinds[0]
 	k.Spec.Choice.Seed = cmp.Or(seed, k.Spec.Choice.Seed) // The CRD would not let through each.
-	r, err := newRegistrations(t.Context(), s, "classbind-system")
-	require.NoError(t, err)
 	r.settings.request = map[string]any{"userInfo": map[string]any{"username": "jane", "groups": []any{"red", "green"}}}
 	o := &options{fresh: func() uint64 { return 7 }}
 	items, err := o.answers(t.Context(), r, d, "default")
 	require.NoError(t, err, what())
 	require.Len(t, items, 1)
 
-	compiled := selector.NewClaimKind(k, rules.Serving(k, s.classKinds)...)
+	compiled := selector.NewClaimKind(k, rules.Serving(k, r.classKinds)...)
 	inv := selector.NewInventory()
 	inv.Open()
 	inv.SetClaimKind(compiled)
-	known := objectsOf(t, compiled, documentsOf(t, related...))
+	known := map[rules.Key]map[types.NamespacedName]*expression.Object{} // as the claim kind sees them
+	for _, kind := range compiled.RelatedKinds() {
+		known[kind.Key()] = map[types.NamespacedName]*expression.Object{}
+		for _, d := range documentsOf(t, related...) {
+			if !isOf(kind.Resource, d.GroupVersionKind()) {
+				continue
+			}
+			if kind.Resource == "namespaces" {
+				d.SetLabels(map[string]string{"kubernetes.io/metadata.name": d.GetName(), "tenant": d.GetLabels()["tenant"]})
+			}
+			known[kind.Key()][types.NamespacedName{Namespace: d.GetNamespace(), Name: d.GetName()}] = kind.Fields.Project(d.Object)
+		}
+	}
 	read := func(_ context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 		objects, ok := known[kind.Key()]
 		if !ok {
@@ -97,11 +262,11 @@ func answeredAlike(t *testing.T, g *rand.Rand, registered, related []string, d d
 		}
 		inv.SetRelated(inventory.NewObjects(kind, kind.Resource == "plans.example.org", objects))
 	}
-	for n := range s.classKinds {
-		ck := &s.classKinds[n]
+	for n := range r.classKinds {
+		ck := &r.classKinds[n]
 		kind := map[string]string{"fastclasses.example.org": "FastClass", "slowclasses.example.org": "SlowClass"}[ck.Name]
 		gvk := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}
-		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, s.claimKinds)...)
+		compiled := inventory.NewClassKind(ck, gvk, false, rules.Served(ck, r.claimKinds)...)
 		if compiled.Fault != nil {
 			continue
 		}
@@ -122,24 +287,6 @@ func answeredAlike(t *testing.T, g *rand.Rand, registered, related []string, d d
 		assertAnswered(t, inv, read, k.Spec.Reference.Place, d, items[0])
 	})
 	return items[0]
-}
-
-// objectsOf are the related objects of a claim kind, as it sees them.
-func objectsOf(t *testing.T, k *selector.ClaimKind, related []document) map[rules.Key]map[types.NamespacedName]*expression.Object {
-	t.Helper()
-	all := map[rules.Key]map[types.NamespacedName]*expression.Object{}
-	for _, kind := range k.RelatedKinds() {
-		all[kind.Key()] = map[types.NamespacedName]*expression.Object{}
-		for _, d := range related {
-			if isPlural(strings.Split(kind.Resource, ".")[0], d.GetKind()) {
-				if kind.Resource == "namespaces" {
-					d.SetLabels(map[string]string{"kubernetes.io/metadata.name": d.GetName(), "tenant": d.GetLabels()["tenant"]})
-				}
-				all[kind.Key()][types.NamespacedName{Namespace: d.GetNamespace(), Name: d.GetName()}] = kind.Fields.Project(d.Object)
-			}
-		}
-	}
-	return all
 }
 
 // expressions generates registrations with them, and what they look at.
