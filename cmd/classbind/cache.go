@@ -51,8 +51,7 @@ func cacheOptions(namespace string) cache.Options {
 	return o
 }
 
-// leaderCacheOptions adds the named Secret, to notice its changes, and, if a
-// ClaimKind selects namespaces, the labels of namespaces.
+// leaderCacheOptions adds the named Secret, to notice its changes, and, if a ClaimKind selects namespaces, the labels of namespaces.
 func leaderCacheOptions(namespace, secret string) cache.Options {
 	o := cacheOptions(namespace)
 	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: byName(secret).Field}}}

@@ -13,14 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// clients decides which clients the webhook server answers. With --client-ca-file,
-// these are only clients with a certificate of that CA for one of the names. The
-// zero value answers everybody.
+// clients decides which clients the webhook server answers. With --client-ca-file, these are only clients with a certificate of that CA for
+// one of the names. The zero value answers everybody.
 //
-// A replica also connects to itself: every 2 s for its readiness, and as the leader
-// before it writes an entry. It has no certificate of that CA, and presents the one
-// that it serves. The handshake lets it in, and the handler refuses it like every
-// other name.
+// A replica also connects to itself: every 2 s for its readiness, and as the leader before it writes an entry. It has no certificate of
+// that CA, and presents the one that it serves. The handshake lets it in, and the handler refuses it like every other name.
 type clients struct {
 	names []string
 	// ownCertificate returns the certificate that this replica serves.
@@ -88,9 +85,8 @@ func (c *clients) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// handler refuses a client whose certificate is for none of the names, before it
-// reads a body. The answer closes the connection; otherwise the server would first
-// read the rest of the body.
+// handler refuses a client whose certificate is for none of the names, before it reads a body. The answer closes the connection; otherwise
+// the server would first read the rest of the body.
 func (c *clients) handler(next http.Handler) http.Handler {
 	if c.ca == nil {
 		return next
@@ -105,8 +101,7 @@ func (c *clients) handler(next http.Handler) http.Handler {
 	})
 }
 
-// nameAllowed reports whether the common name or a DNS name of a certificate is one of
-// the names.
+// nameAllowed reports whether the common name or a DNS name of a certificate is one of the names.
 func (c *clients) nameAllowed(chain []*x509.Certificate) bool {
 	return len(chain) > 0 && slices.ContainsFunc(c.names, func(name string) bool {
 		return name == chain[0].Subject.CommonName || slices.Contains(chain[0].DNSNames, name)

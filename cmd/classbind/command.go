@@ -19,8 +19,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/ui"
 )
 
-// kubectl finds the command as a plugin, and the completion of its arguments,
-// under these names: kubectl classbind.
+// kubectl finds the command as a plugin, and the completion of its arguments, under these names: kubectl classbind.
 const (
 	plugin           = "kubectl-classbind"
 	pluginCompletion = "kubectl_complete-classbind"

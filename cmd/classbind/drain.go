@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// drain lets a replica end without losing a request. When the replica is told to
-// end, it is no longer ready but keeps answering for a while, because the API
-// servers notice later. Each answer then closes its connection, so in the end no
-// connection is left that could carry another request.
+// drain lets a replica end without losing a request. When the replica is told to end, it is no longer ready but keeps answering for a
+// while, because the API servers notice later. Each answer then closes its connection, so in the end no connection is left that could carry
+// another request.
 type drain struct {
 	// started is cancelled when the drain starts, and finished when it is over.
 	started, finished context.Context

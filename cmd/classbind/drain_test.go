@@ -89,8 +89,7 @@ func until(t *testing.T, reason string, enough func() bool) {
 	require.Eventually(t, enough, 3*time.Minute, time.Millisecond, reason)
 }
 
-// TestDrainLosesNoRequest calls without a pause while a replica ends, as API servers
-// do through a Service that replaces it by another.
+// TestDrainLosesNoRequest calls without a pause while a replica ends, as API servers do through a Service that replaces it by another.
 func TestDrainLosesNoRequest(t *testing.T) {
 	const callers = 8
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {

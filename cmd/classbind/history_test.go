@@ -17,8 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// versions are those of the API server's answers, in turn, and the last for ever. An empty
-// one is no answer.
+// versions are those of the API server's answers, in turn, and the last for ever. An empty one is no answer.
 type versions struct {
 	client.Reader
 	t       *testing.T

@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	// termInterval is the pause before a replica that lost the leadership runs for it
-	// again.
+	// termInterval is the pause before a replica that lost the leadership runs for it again.
 	termInterval = time.Second
 
 	// serviceDelay gives the kubelet time to see that a replica is ready (deploy/ has
@@ -37,9 +36,8 @@ const (
 	serviceDelay = 5 * time.Second
 )
 
-// leadership runs everything that writes to the cluster while this replica leads,
-// term after term. Each term has its own manager: a manager ends when it loses its
-// Lease, but this replica must keep answering.
+// leadership runs everything that writes to the cluster while this replica leads, term after term. Each term has its own manager: a manager
+// ends when it loses its Lease, but this replica must keep answering.
 type leadership struct {
 	*server
 	// opened is closed once this replica knows all classes.

@@ -23,15 +23,13 @@ import (
 )
 
 const (
-	// allowedTTL is how long a token that may read the metrics is let in before the API
-	// server is asked again.
+	// allowedTTL is how long a token that may read the metrics is let in before the API server is asked again.
 	allowedTTL = time.Minute
 	// reviewTimeout limits both reviews of one token together.
 	reviewTimeout = 10 * time.Second
 )
 
-// metricsServer serves /metrics to everybody, or, with --metrics-secure, over TLS to
-// those whom the API server allows to read it.
+// metricsServer serves /metrics to everybody, or, with --metrics-secure, over TLS to those whom the API server allows to read it.
 func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) metricsserver.Options {
 	if !o.metricsSecure {
 		return metricsserver.Options{BindAddress: o.metricsAddress}
@@ -44,9 +42,8 @@ func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Cer
 	}
 }
 
-// readers lets in requests for the metrics whose token the API server knows and
-// allows to get the path. controller-runtime's filter does the same, but lets
-// made-up tokens cost as many reviews as they come, and imports gRPC and OpenTelemetry.
+// readers lets in requests for the metrics whose token the API server knows and allows to get the path. controller-runtime's filter does
+// the same, but lets made-up tokens cost as many reviews as they come, and imports gRPC and OpenTelemetry.
 type readers struct {
 	// unknownReviews are for new tokens, knownReviews for known ones.
 	unknownReviews, knownReviews kubernetes.Interface
@@ -72,8 +69,7 @@ func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter,
 	}, nil
 }
 
-// newReviewer returns a client for reviews with a rate limit of its own, because every
-// made-up token costs a review.
+// newReviewer returns a client for reviews with a rate limit of its own, because every made-up token costs a review.
 func newReviewer(config *rest.Config, client *http.Client) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1beta1.MaxTokenReviewRate, 2*v1beta1.MaxTokenReviewRate)

@@ -130,13 +130,11 @@ func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return w.Result(), err
 }
 
-// TestReadersFlooded floods readers with made-up tokens for longer than the answers
-// of the API server are remembered.
+// TestReadersFlooded floods readers with made-up tokens for longer than the answers of the API server are remembered.
 func TestReadersFlooded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		// patience is how long the attacker waits for an answer, and pause the time
-		// before its next request.
+		// patience is how long the attacker waits for an answer, and pause the time before its next request.
 		patience, pause time.Duration
 	}{
 		"Waits":   {reason: "We should let in known tokens while made-up ones wait for their review.", patience: time.Hour, pause: 100 * time.Millisecond},

@@ -160,8 +160,7 @@ func (s *server) addManager() (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
 	}
-	// No client-side rate limit: claims wait for these requests. The API server
-	// protects itself better, by priority and fairness.
+	// No client-side rate limit: claims wait for these requests. The API server protects itself better, by priority and fairness.
 	s.cluster.QPS = -1
 	if s.clients, err = o.newClients(s.ownCertificate); err != nil {
 		return err

@@ -41,8 +41,7 @@ func ownBuild() build {
 	return buildOf(releaseVersion, releaseCommit, info)
 }
 
-// buildOf a release, or else of what the go command stamped, if it stamped anything: the tag of the commit or a
-// pseudo-version of it.
+// buildOf a release, or else of what the go command stamped, if it stamped anything: the tag of the commit or a pseudo-version of it.
 func buildOf(version, commit string, info *debug.BuildInfo) build {
 	info = cmp.Or(info, &debug.BuildInfo{})
 	b := build{version: cmp.Or(version, info.Main.Version, "(devel)"), commit: commit}

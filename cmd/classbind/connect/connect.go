@@ -1,5 +1,4 @@
-// Package connect finds the cluster that kubectl would use, and reads what is registered
-// there, for the commands that people run.
+// Package connect finds the cluster that kubectl would use, and reads what is registered there, for the commands that people run.
 package connect
 
 import (
@@ -30,8 +29,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// requestTimeout is for each request: an API server that accepts it may never answer.
-// No command watches, which takes longer.
+// requestTimeout is for each request: an API server that accepts it may never answer. No command watches, which takes longer.
 const requestTimeout = 30 * time.Second
 
 // Flags name the cluster, and namespaces in it.
@@ -156,9 +154,8 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1beta1.ClaimKind,
 	return claimKinds.Items, classKinds.Items, nil
 }
 
-// LeftOut returns the condition for which the server leaves out the classes of a kind, nil
-// if it offers them. Where a reference is ambiguous, that depends on the claim kind, and
-// its View knows.
+// LeftOut returns the condition for which the server leaves out the classes of a kind, nil if it offers them. Where a reference is
+// ambiguous, that depends on the claim kind, and its View knows.
 func LeftOut(k *v1beta1.ClassKind) *metav1.Condition {
 	ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
 	switch {

@@ -1,6 +1,5 @@
-// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their
-// schemas. kind finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the
-// registrations.
+// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their schemas. kind
+// finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the registrations.
 package register
 
 import (

@@ -83,8 +83,7 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	return slices.Compact(found), nil
 }
 
-// findClassKind finds the kind of a class that is to become the default of the claim
-// kinds.
+// findClassKind finds the kind of a class that is to become the default of the claim kinds.
 func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, error) {
 	found, known := lookup.Find(c.kind, r.classKinds, (*classKind).String,
 		func(k *classKind) (string, lookup.Resource) { return k.Name, k.found })

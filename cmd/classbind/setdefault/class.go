@@ -33,8 +33,7 @@ func (c *storedClass) serves(claimKind string) bool {
 // claimKinds returns the claim kinds that the class serves, sorted.
 func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
 
-// mark has a value for each place where a class may be marked as the default, nil for none. An
-// empty one says that the class is not.
+// mark has a value for each place where a class may be marked as the default, nil for none. An empty one says that the class is not.
 type mark []any
 
 // defaultMark is the mark of a class that becomes the default.
@@ -54,8 +53,7 @@ func (c *storedClass) mark() (present mark) {
 	return present
 }
 
-// set the mark in a merge patch. An empty mark removes what is in any place, and another
-// leaves the places alone that it does not have.
+// set the mark in a merge patch. An empty mark removes what is in any place, and another leaves the places alone that it does not have.
 func (c *storedClass) set(patch map[string]any, to mark) error {
 	places := c.Kind.DefaultMark.Places()
 	if len(to) == 0 {
@@ -69,8 +67,7 @@ func (c *storedClass) set(patch map[string]any, to mark) error {
 	return nil
 }
 
-// markPatch returns a merge patch that sets the mark of the class, at the version
-// that was read.
+// markPatch returns a merge patch that sets the mark of the class, at the version that was read.
 func (c *storedClass) markPatch(to mark) ([]byte, error) {
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": c.object.GetResourceVersion()}}
 	if err := c.set(patch, to); err != nil {

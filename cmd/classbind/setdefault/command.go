@@ -1,6 +1,5 @@
-// Package setdefault is the command that moves the default of a claim kind from
-// one class to another: args resolves the arguments, plan says what has to change,
-// move changes it, undo puts it back, and wait waits for classbind to confirm it.
+// Package setdefault is the command that moves the default of a claim kind from one class to another: args resolves the arguments, plan
+// says what has to change, move changes it, undo puts it back, and wait waits for classbind to confirm it.
 package setdefault
 
 import (

@@ -19,8 +19,7 @@ const (
 	// maxRetries limits the retries after a conflict with somebody else's write, or
 	// after a write without an answer while there may be no default.
 	maxRetries = 5
-	// retryInterval is much shorter than the guard advises. The guard assumes the
-	// worst case; writes in flight are mostly stored soon.
+	// retryInterval is much shorter than the guard advises. The guard assumes the worst case; writes in flight are mostly stored soon.
 	retryInterval = 500 * time.Millisecond
 )
 
@@ -106,8 +105,7 @@ func (m *mover) retry(ctx context.Context, do func() error, again func(error) st
 	}
 }
 
-// attempt does the whole move, from reading to marking. move repeats it from the
-// start if something changed meanwhile.
+// attempt does the whole move, from reading to marking. move repeats it from the start if something changed meanwhile.
 func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	p, err := m.plan(ctx)
 	if err != nil {
@@ -152,9 +150,8 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.printResult(unmarkedLine(d))
 	}
 	if p.mark {
-		// A dry run first: if anything but the guard refuses the mark, it should do so
-		// here. Once the guard has admitted the target, it holds back all others for a
-		// while, the former default included.
+		// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
+		// holds back all others for a while, the former default included.
 		if err := m.mark(ctx, p.target, true); err != nil {
 			return nil, err
 		}
@@ -229,9 +226,8 @@ func (m *mover) check(ctx context.Context, p *plan) error {
 		return nil
 	}
 	err := m.mark(ctx, p.target, true)
-	// A refusal because of the present default is no obstacle. It proves that the
-	// request reached the guard: the user has the permission, and the schema and the
-	// policies, which come before webhooks, accept it.
+	// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the permission,
+	// and the schema and the policies, which come before webhooks, accept it.
 	if len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err) {
 		return nil
 	}

@@ -43,8 +43,7 @@ type fault struct {
 	err    error
 }
 
-// TestMove moves the default from old to new while answers of the API server get
-// lost, which a real one does not do on demand.
+// TestMove moves the default from old to new while answers of the API server get lost, which a real one does not do on demand.
 func TestMove(t *testing.T) {
 	interrupt := func(cancel func(), _ clienttesting.ObjectTracker) { cancel() }
 	moved := []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}

@@ -9,8 +9,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// progressInterval, plus one retryInterval, is less than the 2 s after which people
-// wonder what happens.
+// progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
 const progressInterval = 1400 * time.Millisecond
 
 // progressWriter reports what the command waits for.

@@ -15,8 +15,7 @@ import (
 // plan says what to write to move a default.
 type plan struct {
 	target *storedClass
-	// claimKinds are those whose default the target is to become, sorted; seats has
-	// the seat of each.
+	// claimKinds are those whose default the target is to become, sorted; seats has the seat of each.
 	claimKinds []string
 	seats      []inventory.Seat
 	// unmark are the classes that must lose their mark before the target gets it.
@@ -32,13 +31,11 @@ type plan struct {
 // done says that there is nothing to write.
 func (p *plan) done() bool { return !p.mark && len(p.unmark) == 0 }
 
-// newPlan makes the target the only default of its seat for each of the claim kinds;
-// its kind must serve all of them. defaults are the other classes that are marked
-// and not being deleted, of every kind related to the target's.
+// newPlan makes the target the only default of its seat for each of the claim kinds; its kind must serve all of them. defaults are the
+// other classes that are marked and not being deleted, of every kind related to the target's.
 //
-// A mark counts for each claim kind that the kind of its class serves. So the target
-// may also replace the default of other claim kinds, and others may lose theirs. The
-// plan is refused unless claimKinds names the former and without names the latter.
+// A mark counts for each claim kind that the kind of its class serves. So the target may also replace the default of other claim kinds, and
+// others may lose theirs. The plan is refused unless claimKinds names the former and without names the latter.
 func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKinds, without []string) (*plan, error) {
 	if target.Terminating {
 		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
@@ -89,8 +86,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	return p, p.checkAgreement(r, defaults, claimKinds, without)
 }
 
-// findLosers finds the seats that are left without a default: none of the classes that are kept
-// takes them.
+// findLosers finds the seats that are left without a default: none of the classes that are kept takes them.
 func (p *plan) findLosers(r *registry, kept []*storedClass) error {
 	for _, d := range p.unmark {
 		if text := d.Kind.DefaultMark.Expression; text != "" {
@@ -126,8 +122,7 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 	return nil
 }
 
-// checkAgreement returns an error that lists the changes that the user did not name,
-// and the command that agrees to them.
+// checkAgreement returns an error that lists the changes that the user did not name, and the command that agrees to them.
 func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
 	change := func(seat inventory.Seat, after string) {
@@ -178,8 +173,7 @@ func (r *registry) claimKind(name string) *selector.ClaimKind {
 	return selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// faultOf is why claims of a kind are offered no class of a class kind that serves it,
-// nil if they are.
+// faultOf is why claims of a kind are offered no class of a class kind that serves it, nil if they are.
 func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *inventory.Fault {
 	k := r.claimKinds[claimKind]
 	if k == nil {

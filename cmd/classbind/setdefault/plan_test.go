@@ -226,8 +226,7 @@ func TestNewPlan(t *testing.T) {
 	}
 }
 
-// TestNewPlanOfPartitions moves the default of a zone to the class "new", from others whose
-// names are their zones.
+// TestNewPlanOfPartitions moves the default of a zone to the class "new", from others whose names are their zones.
 func TestNewPlanOfPartitions(t *testing.T) {
 	claims := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Spec: v1beta1.ClaimKindSpec{
 		Classes: v1beta1.Classes{Partition: &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}, Fits: []v1beta1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}}},

@@ -123,8 +123,7 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 	return defaults, nil
 }
 
-// errMarkReverted says that the API server accepted the write, but stored the mark as
-// it was before.
+// errMarkReverted says that the API server accepted the write, but stored the mark as it was before.
 var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
 	"see spec.default of the ClassKind")
 
@@ -151,8 +150,7 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryR
 	return err
 }
 
-// inFlight says that the guard refused a mark because another class may still become
-// the default.
+// inFlight says that the guard refused a mark because another class may still become the default.
 func inFlight(err error) bool {
 	seconds, wait := apierrors.SuggestsClientDelay(err)
 	return apierrors.IsForbidden(err) && wait && seconds > 0
@@ -164,8 +162,7 @@ func refusedByGuard(err error, kind *inventory.ClassKind) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), denial)
 }
 
-// unanswered says that the outcome of a request is unknown, or that the API server
-// may accept it soon.
+// unanswered says that the outcome of a request is unknown, or that the API server may accept it soon.
 func unanswered(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == http.StatusTooManyRequests

@@ -13,9 +13,8 @@ import (
 // putBackTimeout is longer than the guard can hold back the former default.
 const putBackTimeout = 2 * time.Minute
 
-// putBack restores the taken marks after a failure, and returns the failure with the
-// outcome. It returns nil if the target is the default after all, because an answer
-// got lost.
+// putBack restores the taken marks after a failure, and returns the failure with the outcome. It returns nil if the target is the default
+// after all, because an answer got lost.
 func (m *mover) putBack(ctx context.Context, failure error) error {
 	if !m.started.mark { // The target had its mark before, and is still the default.
 		return failure

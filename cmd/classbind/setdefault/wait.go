@@ -20,10 +20,9 @@ import (
 
 const confirmInterval = 200 * time.Millisecond
 
-// confirm waits until the status of every claim kind names the new default. It does
-// not wait for the default of a single namespace or partition: there may be thousands,
-// and the status does not name them. It ends at once if somebody else took the mark of the
-// new default meanwhile: the status would never name it.
+// confirm waits until the status of every claim kind names the new default. It does not wait for the default of a single namespace or
+// partition: there may be thousands, and the status does not name them. It ends at once if somebody else took the mark of the new default
+// meanwhile: the status would never name it.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
 	m.progress.last = time.Now() // It usually takes less than a second.
 	var missing []string
@@ -87,8 +86,7 @@ func (m *mover) successor(ctx context.Context, p *plan) string {
 	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", list(now))
 }
 
-// unconfirmed returns, for each claim kind without the new default, what its status
-// says instead.
+// unconfirmed returns, for each claim kind without the new default, what its status says instead.
 func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 	var missing []string
 	for _, seat := range p.seats {

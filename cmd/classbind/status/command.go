@@ -1,6 +1,5 @@
-// Package status is the command that reports whether an installation of classbind works:
-// installation reads what all sections need, each other file checks one or two sections,
-// and report prints what they found.
+// Package status is the command that reports whether an installation of classbind works: installation reads what all sections need, each
+// other file checks one or two sections, and report prints what they found.
 package status
 
 import (

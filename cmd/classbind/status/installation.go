@@ -38,8 +38,7 @@ type installation struct {
 	reader reader
 	own    string // namespace of classbind
 	now    time.Time
-	// renewal is the pause between two looks at a Lease that seems to be held no more,
-	// which progress reports.
+	// renewal is the pause between two looks at a Lease that seems to be held no more, which progress reports.
 	renewal  time.Duration
 	progress io.Writer
 
@@ -53,8 +52,7 @@ type installation struct {
 
 	deployments    []appsv1.Deployment
 	deploymentsErr error
-	// leader is the holder of the Lease, empty without one, and leads says that it still
-	// holds it.
+	// leader is the holder of the Lease, empty without one, and leads says that it still holds it.
 	leader    string
 	leads     bool
 	leaderErr error

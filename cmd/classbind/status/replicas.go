@@ -53,8 +53,7 @@ func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 	return lease
 }
 
-// issuer says who issues the certificates, as --certs of the Deployment does. It is empty
-// if there is no Deployment that can be read.
+// issuer says who issues the certificates, as --certs of the Deployment does. It is empty if there is no Deployment that can be read.
 func (i *installation) issuer() string {
 	switch {
 	case len(i.deployments) == 0:
@@ -155,8 +154,7 @@ func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string
 	return state
 }
 
-// unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at
-// a time.
+// unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at a time.
 const unavailable = 1
 
 // isStuck says that the Deployment's controller gave a rollout up.
@@ -166,8 +164,7 @@ func isStuck(d *appsv1.Deployment) bool {
 	})
 }
 
-// waiting is the reason why a container of the pods does not run, with a colon before it.
-// A pod that is being made has none.
+// waiting is the reason why a container of the pods does not run, with a colon before it. A pod that is being made has none.
 func waiting(pods []corev1.Pod) string {
 	usual := []string{"", "ContainerCreating", "PodInitializing"}
 	for n := range pods {

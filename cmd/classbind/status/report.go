@@ -13,8 +13,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Version is the version of reports. New fields keep it; any other change needs a new
-// version.
+// Version is the version of reports. New fields keep it; any other change needs a new version.
 const Version = "status.classbind.io/v1beta1"
 
 // Report is what "classbind status" prints with -o json or yaml.

@@ -1,6 +1,5 @@
-// Package ui is the command that shows a cluster in a browser. cache reads the cluster, once for all who look. guard lets in only
-// the person who ran the command. pages has a handler for each screen, list searches and pages what is long, and assets has the
-// templates.
+// Package ui is the command that shows a cluster in a browser. cache reads the cluster, once for all who look. guard lets in only the
+// person who ran the command. pages has a handler for each screen, list searches and pages what is long, and assets has the templates.
 package ui
 
 import (
