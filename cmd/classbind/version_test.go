@@ -30,18 +30,10 @@ func TestBuildOf(t *testing.T) {
 		info            *debug.BuildInfo
 		want            build
 	}{
-		"Release": {
-			reason:  "We should name a release as it was named, whatever the go command found.",
-			version: "v0.1.0", commit: "fedcba", info: stamped,
-			want: build{version: "v0.1.0", commit: "fedcba"},
-		},
-		"Commit": {reason: "We should name the commit where there is no release.", info: stamped, want: build{version: "v0.0.0-20260101000000-0123456789ab", commit: "0123456789abcdef"}},
-		"Devel":  {reason: "We should keep what the go command says of a folder without git.", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: build{version: "(devel)"}},
-		"Archive": {
-			reason:  "We should take the version of a package that is built from an archive of the source.",
-			version: "v0.1.0", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
-			want: build{version: "v0.1.0"},
-		},
+		"Release": {reason: "We should name a release as it was named, whatever the go command found.", version: "v0.1.0", commit: "fedcba", info: stamped, want: build{version: "v0.1.0", commit: "fedcba"}},
+		"Commit":  {reason: "We should name the commit where there is no release.", info: stamped, want: build{version: "v0.0.0-20260101000000-0123456789ab", commit: "0123456789abcdef"}},
+		"Devel":   {reason: "We should keep what the go command says of a folder without git.", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: build{version: "(devel)"}},
+		"Archive": {reason: "We should take the version of a package that is built from an archive of the source.", version: "v0.1.0", info: &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, want: build{version: "v0.1.0"}},
 		"Nothing": {reason: "We should have a version even where the go command stamped none.", want: build{version: "(devel)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -86,24 +86,16 @@ func TestPrint(t *testing.T) {
 				file(ingress + "clusterrole.yaml"), file(ingress + "claimkinds.yaml"), file(ingress + "classkinds.yaml"),
 			},
 		},
-		"Examples": {
-			reason: "We should print classes before claims, and no registration.",
-			args:   []string{"gateway-api", "--examples"},
-			want:   []string{file(gateways + "example/classes.yaml"), file(gateways + "example/claims.yaml")},
-		},
+		"Examples": {reason: "We should print classes before claims, and no registration.", args: []string{"gateway-api", "--examples"}, want: []string{file(gateways + "example/classes.yaml"), file(gateways + "example/claims.yaml")}},
 		"ExamplesWithRelated": {
 			reason: "We should print what claims name before the claims.",
 			args:   []string{"service-fabrik", "--examples"},
-			want: []string{
-				file("service-fabrik/example/classes.yaml"), file("service-fabrik/example/related.yaml"), file("service-fabrik/example/claims.yaml"),
-			},
+			want:   []string{file("service-fabrik/example/classes.yaml"), file("service-fabrik/example/related.yaml"), file("service-fabrik/example/claims.yaml")},
 		},
 		"Needed": {
 			reason: "We should print what another needs before it.",
 			args:   []string{"kueue", "jobset", "kueue-queues"},
-			want: []string{
-				file("kueue-queues/clusterrole.yaml"), file("kueue-queues/classkinds.yaml"), file("jobset/claimkinds.yaml"), file("kueue/claimkinds.yaml"),
-			},
+			want:   []string{file("kueue-queues/clusterrole.yaml"), file("kueue-queues/classkinds.yaml"), file("jobset/claimkinds.yaml"), file("kueue/claimkinds.yaml")},
 		},
 		"ExamplesOfNeeded": {
 			reason: "We should print the classes that the claims of another get.",
@@ -125,16 +117,10 @@ func TestNotes(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Alone": {reason: "We should say nothing of a preset that needs no other.", args: []string{"ingress"}},
-		"Needs": {
-			reason: "We should name what it needs, and what becomes of that.", args: []string{"kueue"},
-			want: "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n",
-		},
-		"Needed": {
-			reason: "We should name those that need it.", args: []string{"kueue-queues", "kueue"},
-			want: "note: kueue-queues is also for jobset: delete it last\n",
-		},
-		"Whole": {reason: "We should say nothing where all are printed.", args: []string{"kueue-queues", "kueue", "jobset"}},
+		"Alone":  {reason: "We should say nothing of a preset that needs no other.", args: []string{"ingress"}},
+		"Needs":  {reason: "We should name what it needs, and what becomes of that.", args: []string{"kueue"}, want: "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n"},
+		"Needed": {reason: "We should name those that need it.", args: []string{"kueue-queues", "kueue"}, want: "note: kueue-queues is also for jobset: delete it last\n"},
+		"Whole":  {reason: "We should say nothing where all are printed.", args: []string{"kueue-queues", "kueue", "jobset"}},
 	} {
 		_, notes, err := execute(t, NewCommand(), tc.args...)
 		require.NoError(t, err)

@@ -59,34 +59,17 @@ func TestMove(t *testing.T) {
 		out     []string
 		err     []string // its parts; none for success
 	}{
-		"NoFault": {reason: "We should move the default.", marked: "new", out: moved},
-		"LostUnmark": {
-			reason: "We should go on where the answer to the first write was lost, although it was stored.",
-			faults: map[string][]fault{"old": {{stored: true, err: errLost}}},
-			marked: "new", out: moved,
-		},
-		"LostMark": {
-			reason: "We should succeed where the answer to the last write was lost, although it was stored.",
-			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
-			marked: "new", out: moved,
-		},
-		"ShortlyUnavailable": {
-			reason: "We should try again rather than leave the claim kind without a default.",
-			faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}},
-			marked: "new", out: moved,
-		},
+		"NoFault":            {reason: "We should move the default.", marked: "new", out: moved},
+		"LostUnmark":         {reason: "We should go on where the answer to the first write was lost, although it was stored.", faults: map[string][]fault{"old": {{stored: true, err: errLost}}}, marked: "new", out: moved},
+		"LostMark":           {reason: "We should succeed where the answer to the last write was lost, although it was stored.", faults: map[string][]fault{"new": {{stored: true, err: errLost}}}, marked: "new", out: moved},
+		"ShortlyUnavailable": {reason: "We should try again rather than leave the claim kind without a default.", faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}}, marked: "new", out: moved},
 		"Unavailable": {
 			reason: "We should put the former default back where the new one cannot be marked.",
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
 			marked: "old", out: putBack,
 			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
-		"Refused": {
-			reason: "We should not try again what was refused.",
-			faults: map[string][]fault{"new": {{err: errRefused}}},
-			marked: "old", out: putBack,
-			err: []string{"not this one\nas.test/old is the default again"},
-		},
+		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", out: putBack, err: []string{"not this one\nas.test/old is the default again"}},
 		"UnmarkRefused": {
 			reason: "We should change nothing where the mark cannot be taken.",
 			faults: map[string][]fault{"old": {{err: errRefused}}},

@@ -66,24 +66,12 @@ func TestNewPlan(t *testing.T) {
 		without  []string
 		want     want
 	}{
-		"NoDefault": {reason: "We should mark the class where there is no default.", target: target(a), want: want{mark: true}},
-		"OneDefault": {
-			reason: "We should take the mark from the default of another kind.",
-			target: target(a), defaults: []*storedClass{old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}},
-		},
-		"SeveralDefaults": {
-			reason: "We should take the mark from all of several.",
-			target: target(a), defaults: []*storedClass{old(a), old(b)}, want: want{mark: true, unmark: []string{"as.test/old", "bs.test/old"}},
-		},
-		"Already": {reason: "We should have nothing to do for the only default.", target: class(a, "new", true)},
-		"AlreadyOneOfSeveral": {
-			reason: "We should take the mark from another where the class is a default, too.",
-			target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}},
-		},
-		"Unrelated": {
-			reason: "We should leave alone the default of a claim kind that the class does not serve.",
-			target: target(a), defaults: []*storedClass{class(only, "x", true)}, want: want{mark: true},
-		},
+		"NoDefault":           {reason: "We should mark the class where there is no default.", target: target(a), want: want{mark: true}},
+		"OneDefault":          {reason: "We should take the mark from the default of another kind.", target: target(a), defaults: []*storedClass{old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}}},
+		"SeveralDefaults":     {reason: "We should take the mark from all of several.", target: target(a), defaults: []*storedClass{old(a), old(b)}, want: want{mark: true, unmark: []string{"as.test/old", "bs.test/old"}}},
+		"Already":             {reason: "We should have nothing to do for the only default.", target: class(a, "new", true)},
+		"AlreadyOneOfSeveral": {reason: "We should take the mark from another where the class is a default, too.", target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}}},
+		"Unrelated":           {reason: "We should leave alone the default of a claim kind that the class does not serve.", target: target(a), defaults: []*storedClass{class(only, "x", true)}, want: want{mark: true}},
 		"BothNamed": {
 			reason: "We should move the default of two claim kinds.",
 			target: target(wide), defaults: []*storedClass{old(wide)}, named: []string{"claims.test", "others.test"}, want: want{mark: true, unmark: []string{"wides.test/old"}},
@@ -93,10 +81,7 @@ func TestNewPlan(t *testing.T) {
 			target: target(wide), defaults: []*storedClass{old(a), class(fakeKind("O", "os.test", false, "others.test"), "old", true)}, named: []string{"claims.test", "others.test"},
 			want: want{mark: true, unmark: []string{"as.test/old", "os.test/old"}},
 		},
-		"Gains": {
-			reason: "We should say that a claim kind gets its first default.",
-			target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}},
-		},
+		"Gains":             {reason: "We should say that a claim kind gets its first default.", target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}}},
 		"GainsUnregistered": {reason: "We should not speak of a claim kind that nobody registered.", target: target(free), want: want{mark: true}},
 		"TakesAnother": {
 			reason: "We should refuse to replace the default of a claim kind that was not named.",
@@ -123,19 +108,13 @@ func TestNewPlan(t *testing.T) {
 			target: target(a), defaults: []*storedClass{old(wide)}, without: []string{"others.test"},
 			want: want{mark: true, unmark: []string{"wides.test/old"}, lose: []string{"others.test"}},
 		},
-		"LeavesWithoutNothing": {
-			reason: "We should accept the agreement even if nothing loses its default, so that a command can be run again.",
-			target: target(a), without: []string{"others.test"}, want: want{mark: true},
-		},
+		"LeavesWithoutNothing": {reason: "We should accept the agreement even if nothing loses its default, so that a command can be run again.", target: target(a), without: []string{"others.test"}, want: want{mark: true}},
 		"LeavesAnother": {
 			reason: "We should take one of two defaults of a claim kind that was not named.",
 			target: target(a), defaults: []*storedClass{old(wide), class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
 			want: want{mark: true, unmark: []string{"wides.test/old"}},
 		},
-		"LeavesUnregistered": {
-			reason: "We should not ask about a claim kind that nobody registered.",
-			target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}},
-		},
+		"LeavesUnregistered": {reason: "We should not ask about a claim kind that nobody registered.", target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}}},
 		"TakesUnregistered": {
 			reason: "We should say that a claim kind has to be registered before it can be named: its default is guarded already.",
 			target: target(free), defaults: []*storedClass{class(only, "old", true)},
@@ -181,10 +160,7 @@ func TestNewPlan(t *testing.T) {
 				`the classes of "lasts.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", whose name comes first`,
 			}},
 		},
-		"LeftOutOfAnother": {
-			reason: "We should leave alone the default of a claim kind that is not offered the class.",
-			target: target(last), defaults: []*storedClass{old(first)}, want: want{mark: true},
-		},
+		"LeftOutOfAnother": {reason: "We should leave alone the default of a claim kind that is not offered the class.", target: target(last), defaults: []*storedClass{old(first)}, want: want{mark: true}},
 		"FirstByName": {
 			reason: "We should mark a class that claims are offered, and leave alone the mark of one that they are not.",
 			target: target(first), defaults: []*storedClass{old(last)}, named: []string{"exclusive.test"}, want: want{mark: true},

@@ -65,18 +65,12 @@ func TestStatus(t *testing.T) {
 			reason:    "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
 			classKind: []string{"Ready=False/NotSynced: no", "Guarded=False/NotConfigured", "ClaimKindsRegistered=False/NotRegistered: others"},
 			change:    func(w *world) { w.classes.Webhooks = nil },
-			want: []string{
-				"kinds: classkind/golds.example.org: Ready is False (NotSynced): no",
-				"kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others",
-			},
+			want:      []string{"kinds: classkind/golds.example.org: Ready is False (NotSynced): no", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others"},
 		},
 		"NotReadyForAnotherReason": {
 			reason:    "We should not take for a consequence what has a cause of its own.",
 			claimKind: []string{"Ready=False/TooLarge: no room", "ClassKindsRead=False/NotPermitted: no right"},
-			want: []string{
-				"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room",
-				"kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right",
-			},
+			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room", "kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right"},
 		},
 		"Conditions": {
 			reason:    "We should find each condition that is not met, once.",
@@ -101,11 +95,7 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
 			want:   []string{"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold"},
 		},
-		"NeverLookedAt": {
-			reason: "We should not take silence for a good sign.",
-			change: func(w *world) { w.claimKind.Status.Conditions = nil },
-			want:   []string{"kinds: claimkind/databases.example.org: no leader has looked at it"},
-		},
+		"NeverLookedAt": {reason: "We should not take silence for a good sign.", change: func(w *world) { w.claimKind.Status.Conditions = nil }, want: []string{"kinds: claimkind/databases.example.org: no leader has looked at it"}},
 		"CRDGone": {
 			reason:    "We should say that a resource is not served, once.",
 			claimKind: []string{"Ready=False/NotInstalled: no such resource"},
@@ -154,15 +144,9 @@ func TestStatus(t *testing.T) {
 			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
 			want: []string{"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
 		},
-		"DelayedByTheClaim": {
-			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"),
-			want: []string{"1 claim has a class that is gone: team/default"},
-		},
-		"DelayedByTheNamespace": {
-			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"),
-			want: []string{"1 claim has a class that is gone: team/default"},
-		},
-		"Rebound": {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
@@ -188,16 +172,8 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
 		},
-		"NoSecret": {
-			reason: "We should say that there is no certificate at all.",
-			change: func(w *world) { w.secret.Name = "others" },
-			want:   []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"},
-		},
-		"SecretMalformed": {
-			reason: "We should say that a Secret holds no certificate.",
-			change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) },
-			want:   []string{"its ca.crt cannot be read"},
-		},
+		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *world) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"}},
+		"SecretMalformed": {reason: "We should say that a Secret holds no certificate.", change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) }, want: []string{"its ca.crt cannot be read"}},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
 			change: func(w *world) {
@@ -234,15 +210,8 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
-		"OutsideTheCluster": {
-			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
-			change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} },
-		},
-		"ScaledToNone": {
-			reason: "We should say that it is scaled to 0.",
-			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) },
-			want:   []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"},
-		},
+		"OutsideTheCluster": {reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.", change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} }},
+		"ScaledToNone":      {reason: "We should say that it is scaled to 0.", change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) }, want: []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"}},
 		"EntryGone": {
 			reason: "We should miss an entry.",
 			change: func(w *world) { w.claims.Webhooks, w.classes.Webhooks = w.claims.Webhooks[1:], nil },
@@ -326,10 +295,7 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.rival(metav1.ConditionFalse, v1beta1.ReasonNotPermitted) },
 			want:   []string{"kinds: classkind/a-irons.example.org: Ready is False (NotPermitted)"},
 		},
-		"ClassOfAKindThatIsLeftOut": {
-			reason: "We should find a class that is there, and is offered to no claim any more.",
-			change: func(w *world) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) },
-		},
+		"ClassOfAKindThatIsLeftOut": {reason: "We should find a class that is there, and is offered to no claim any more.", change: func(w *world) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

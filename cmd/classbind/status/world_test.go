@@ -79,10 +79,7 @@ func newWorld(t *testing.T) *world {
 			}}},
 			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
-		lease: &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
-		},
+		lease:     &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now}},
 		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
 		claimKind: &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
 		pvcKind:   &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
