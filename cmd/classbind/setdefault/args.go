@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/klog/v2"
+
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
@@ -27,12 +29,7 @@ func parseClassName(arg string) (className, error) {
 	return c, nil
 }
 
-func (c className) String() string {
-	if c.namespace == "" {
-		return c.kind + "/" + c.name
-	}
-	return c.kind + "/" + c.namespace + "/" + c.name
-}
+func (c className) String() string { return c.kind + "/" + klog.KRef(c.namespace, c.name).String() }
 
 // registry holds all registrations.
 type registry struct {
@@ -64,10 +61,9 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	all := slices.Sorted(maps.Keys(r.claimKinds))
 	var found []string
 	for _, text := range texts {
-		named, known := lookup.Find(text, all, func(name string) string { return name },
-			func(name string) (string, lookup.Resource) {
-				return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
-			})
+		named, known := lookup.Find(text, all, func(name string) string { return name }, func(name string) (string, lookup.Resource) {
+			return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
+		})
 		switch {
 		case len(all) == 0:
 			return nil, fmt.Errorf("--%s=%q: no claim kind is registered: create a ClaimKind", flag, text)
@@ -135,11 +131,13 @@ func (r *registry) related(claimKinds []string) []*classKind {
 
 func (k *classKind) String() string { return k.Name }
 
-// list is a text of classes or kinds.
-func list[T fmt.Stringer](all []T) string {
+// list of classes or kinds.
+func list[T fmt.Stringer](all []T) string { return listFunc(all, T.String) }
+
+func listFunc[T any](all []T, text func(T) string) string {
 	texts := make([]string, len(all))
 	for i, one := range all {
-		texts[i] = one.String()
+		texts[i] = text(one)
 	}
 	return strings.Join(texts, ", ")
 }

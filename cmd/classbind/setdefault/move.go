@@ -3,6 +3,7 @@ package setdefault
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -120,7 +122,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.printResult(m.started.lines()...)
 		return p, nil
 	case p.done():
-		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, seatTexts(p.seats)))
+		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, listFunc(p.seats, seatText)))
 		return p, nil
 	}
 	if err := m.check(ctx, p); err != nil {
@@ -246,4 +248,127 @@ func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
 		return fmt.Errorf("cannot mark %s as the default: %w", c, err)
 	}
 	return nil
+}
+
+// putBackTimeout is longer than the guard can hold back the former default.
+const putBackTimeout = 2 * time.Minute
+
+// putBack restores the taken marks after a failure, and returns the failure with the outcome. It returns nil if the target is the default
+// after all, because an answer got lost.
+func (m *mover) putBack(ctx context.Context, failure error) error {
+	if !m.started.mark { // The target had its mark before, and is still the default.
+		return failure
+	}
+	// The failure may be a timeout or an interrupt, so ctx may have ended.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), putBackTimeout, fmt.Errorf("timed out after %s", putBackTimeout))
+	defer cancel()
+	target := m.started.target
+	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
+	if err == nil && now.Default && sameObject(now, target) {
+		m.progress.printf("%v; but it was stored", failure)
+		m.printResult(m.started.lines()...)
+		return nil
+	}
+	var outcome []string
+	for _, c := range m.unmarked {
+		text, err := m.putBackOne(ctx, c)
+		if err != nil {
+			text = fmt.Sprintf("%s did not get its mark back: %v", c, err)
+			if !refusedByGuard(err, c.Kind) { // The guard would refuse that command too; its error names one that works.
+				text += "; to give it back, run: " + c.markCommand()
+			}
+		}
+		if text != "" {
+			outcome = append(outcome, text)
+		}
+	}
+	if len(outcome) == 0 {
+		outcome = append(outcome, "nothing was changed")
+	}
+	return fmt.Errorf("%w\n%s", failure, strings.Join(outcome, "\n"))
+}
+
+// putBackOne returns what it did, empty if nothing was necessary.
+func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, err error) {
+	tried, waited := false, false
+	err = m.retry(ctx, func() error {
+		now, err := m.class(ctx, c.Kind, c.Namespace, c.Name)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && (!sameObject(now, c) || now.Terminating):
+			return errors.New("it was deleted meanwhile")
+		case err != nil:
+			return err
+		case now.Default && !tried: // It was never taken.
+			return nil
+		case !now.Default:
+			tried = true
+			if err = m.setMark(ctx, now, c.mark(), false); err != nil {
+				return err
+			}
+		}
+		m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+		text = fmt.Sprintf("%s is the default again", c)
+		return nil
+	}, func(err error) string {
+		if !inFlight(err) && !unanswered(err) && !apierrors.IsConflict(err) {
+			return ""
+		}
+		if !waited {
+			waited = true
+			m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
+				c, c.markCommand())
+		}
+		return "waiting"
+	})
+	return text, err
+}
+
+func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.GetUID() }
+
+// progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
+const progressInterval = 1400 * time.Millisecond
+
+// progressWriter reports what the command waits for.
+type progressWriter struct {
+	out  io.Writer
+	last time.Time
+}
+
+func (p *progressWriter) printf(format string, args ...any) {
+	p.last = time.Now()
+	_, _ = fmt.Fprintln(p.out, truncate.Printable(fmt.Sprintf(format, args...)))
+}
+
+// waiting prints at most one line every two seconds, however often it is called.
+func (p *progressWriter) waiting(format string, args ...any) {
+	if time.Since(p.last) >= progressInterval {
+		p.printf(format, args...)
+	}
+}
+
+func unmarkedLine(c *storedClass) string {
+	return fmt.Sprintf("%s: no longer the default for %s", c, strings.Join(c.claimKinds(), ", "))
+}
+
+// lines returns the results of the plan, except for the classes that lose their mark.
+func (p *plan) lines() []string {
+	target := fmt.Sprintf("%s: the default for %s", p.target, listFunc(p.seats, seatText))
+	if len(p.gain) > 0 {
+		target += fmt.Sprintf(", and for %s, which had none", strings.Join(p.gain, ", "))
+	}
+	lines := []string{target}
+	for _, seat := range p.lose {
+		lines = append(lines, seatText(seat)+": no longer has a default")
+	}
+	return lines
+}
+
+// printResult prints what was done.
+func (m *mover) printResult(lines ...string) {
+	for _, line := range lines {
+		if m.options.dryRun {
+			line += " (dry run)"
+		}
+		_, _ = fmt.Fprintln(m.out, truncate.Printable(line))
+	}
 }

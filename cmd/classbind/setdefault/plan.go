@@ -125,23 +125,20 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 // checkAgreement returns an error that lists the changes that the user did not name, and the command that agrees to them.
 func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
-	change := func(seat inventory.Seat, after string) {
-		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
-		if r.claimKinds[seat.ClaimKind] == nil {
-			text += " (it is not registered: create its ClaimKind first)"
-		}
-		changes = append(changes, text)
-	}
-	for _, seat := range p.seats {
-		if !slices.Contains(claimKinds, seat.ClaimKind) {
-			change(seat, p.target.String())
-		}
-	}
-	for _, seat := range p.lose {
-		if !slices.Contains(without, seat.ClaimKind) {
-			change(seat, "no default")
+	change := func(seats []inventory.Seat, named []string, after string) {
+		for _, seat := range seats {
+			if slices.Contains(named, seat.ClaimKind) {
+				continue
+			}
+			text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
+			if r.claimKinds[seat.ClaimKind] == nil {
+				text += " (it is not registered: create its ClaimKind first)"
+			}
+			changes = append(changes, text)
 		}
 	}
+	change(p.seats, claimKinds, p.target.String())
+	change(p.lose, without, "no default")
 	if len(changes) == 0 {
 		return nil
 	}
@@ -202,14 +199,6 @@ func (r *registry) takers(classes []*storedClass, seats ...inventory.Seat) []*st
 }
 
 func seatText(s inventory.Seat) string { return s.ClaimKind + s.In() }
-
-func seatTexts(seats []inventory.Seat) string {
-	texts := make([]string, len(seats))
-	for i, s := range seats {
-		texts[i] = seatText(s)
-	}
-	return strings.Join(texts, ", ")
-}
 
 func contains(classes []*storedClass, c *storedClass) bool {
 	return slices.ContainsFunc(classes, func(o *storedClass) bool { return o.String() == c.String() })

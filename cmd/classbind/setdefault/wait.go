@@ -65,7 +65,7 @@ func (m *mover) overtaken(ctx context.Context, p *plan) error {
 		did = "it was deleted"
 	}
 	return &exit.Error{Status: exit.Overtaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
-		target, seatTexts(p.seats), did, m.successor(ctx, p))}
+		target, listFunc(p.seats, seatText), did, m.successor(ctx, p))}
 }
 
 // successor tells which classes are the default now where the target was.
