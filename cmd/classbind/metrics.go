@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,11 +58,8 @@ type readers struct {
 // newReaders returns a filter for controller-runtime's metrics server.
 func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	unknown, err := newReviewer(config, client)
-	if err != nil {
-		return nil, err
-	}
-	known, err := newReviewer(config, client)
-	if err != nil {
+	known, other := newReviewer(config, client)
+	if err := errors.Join(err, other); err != nil {
 		return nil, err
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
@@ -141,7 +140,17 @@ func (r *readers) status(request *http.Request, api kubernetes.Interface) (int, 
 		r.known.Remove(hash)
 		return http.StatusUnauthorized, nil
 	}
-	access, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, accessReview(&identity.Status.User), metav1.CreateOptions{})
+	user := &identity.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, value := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(value)
+	}
+	access, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+		},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review the rights of a token: %w", err)
 	}
@@ -153,27 +162,15 @@ func (r *readers) status(request *http.Request, api kubernetes.Interface) (int, 
 	return http.StatusOK, nil
 }
 
-func accessReview(user *authenticationv1.UserInfo) *authorizationv1.SubjectAccessReview {
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, value := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(value)
-	}
-	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
-	}}
-}
-
 // limitConcurrency answers at most n requests at once and refuses all others.
-func limitConcurrency(n int, next http.Handler) http.Handler {
-	slots := make(chan struct{}, n)
+func limitConcurrency(n int64, next http.Handler) http.Handler {
+	slots := semaphore.NewWeighted(n)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			next.ServeHTTP(w, r)
-		default:
+		if !slots.TryAcquire(1) {
 			http.Error(w, fmt.Sprintf("%d requests are being answered already: try again", n), http.StatusTooManyRequests)
+			return
 		}
+		defer slots.Release(1)
+		next.ServeHTTP(w, r)
 	})
 }

@@ -279,7 +279,7 @@ func (s *server) addRunnables() error {
 		return nil
 	})
 	ledgers := manager.RunnableFunc(func(ctx context.Context) error { return s.ledgers.Watch(ctx, s.mgr.GetCache()) })
-	for name, runnable := range map[string]manager.Runnable{
+	return addAll(s.mgr, map[string]manager.Runnable{
 		"certificates":     s.source,
 		"certificate gate": s.gate,
 		"clients":          s.clients,
@@ -288,8 +288,13 @@ func (s *server) addRunnables() error {
 		"ledgers":          loop.Everywhere(ledgers),
 		"history":          s.history,
 		"roles":            s.roles,
-	} {
-		if err := s.mgr.Add(runnable); err != nil {
+	})
+}
+
+// addAll to a manager, by what they are.
+func addAll(mgr ctrl.Manager, runnables map[string]manager.Runnable) error {
+	for name, runnable := range runnables {
+		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
 		}
 	}
@@ -326,4 +331,35 @@ func (o *options) certificates(cluster *rest.Config) (certs.Source, error) {
 		return certs.NewCertManager(o.certDir)
 	}
 	return certs.NewSelfSigned(cluster, o.namespace, o.certDuration, o.caDuration, o.certificateNames()...), nil
+}
+
+// drain lets a replica end without losing a request. When the replica is told to end, it is no longer ready but keeps answering for a
+// while, because the API servers notice later. Each answer then closes its connection, so in the end no connection is left that could carry
+// another request.
+type drain struct {
+	// started is cancelled when the drain starts, and finished when it is over.
+	started, finished context.Context
+}
+
+// newDrain returns a drain that starts when the context ends, and takes a duration.
+func newDrain(ctx context.Context, duration time.Duration) *drain {
+	finished, finish := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(duration, finish) })
+	return &drain{started: ctx, finished: finished}
+}
+
+func (d *drain) ready(*http.Request) error {
+	if d.started.Err() != nil {
+		return errors.New("this replica is about to end")
+	}
+	return nil
+}
+
+func (d *drain) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.started.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
