@@ -13,8 +13,13 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-const (
-	long = `List the presets, which register the kinds of known projects, or print some of them for
+// NewCommand returns the command kinds.
+func NewCommand() *cobra.Command {
+	example := false
+	c := &cobra.Command{
+		Use:   "kinds [NAME...]",
+		Short: "List or print presets, which register the kinds of known projects",
+		Long: `List the presets, which register the kinds of known projects, or print some of them for
 kubectl. A preset has ClaimKinds, ClassKinds, and the ClusterRole that lets classbind
 read the classes. It is a folder of deploy/kinds, whose README says what is bound,
 what is not, and why. The command needs no cluster.
@@ -26,9 +31,8 @@ a preset that others need after you have deleted all of these.
 With --examples, the command prints the example of each preset instead: classes, objects
 that claims name, and claims that get the classes. Apply an example when the preset is
 ready, in a cluster for tests: its classes name drivers and controllers that do not
-exist, and some are defaults.`
-
-	usage = `  # Which presets are there?
+exist, and some are defaults.`,
+		Example: `  # Which presets are there?
   classbind kinds
 
   # Bind Gateways:
@@ -41,17 +45,7 @@ exist, and some are defaults.`
   classbind kinds kueue | kubectl delete -f -
 
   # Print classes and claims to try it out:
-  classbind kinds gateway-api --examples`
-)
-
-// NewCommand returns the command kinds.
-func NewCommand() *cobra.Command {
-	example := false
-	c := &cobra.Command{
-		Use:               "kinds [NAME...]",
-		Short:             "List or print presets, which register the kinds of known projects",
-		Long:              long,
-		Example:           usage,
+  classbind kinds gateway-api --examples`,
 		ValidArgsFunction: complete,
 		RunE: func(c *cobra.Command, names []string) error {
 			if example && len(names) == 0 {

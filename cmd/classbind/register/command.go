@@ -12,29 +12,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
-const (
-	long = `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
-ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
-the cluster has is left out.
-
-Name kinds as in kubectl. The command finds the field with the reference, and its form,
-in the schemas of the cluster, or in the CRDs in files. If the result is a guess, a
-comment says so and names the other fields. Read the output before you apply it. The
-command changes nothing.
-
-A schema does not list labels or annotations. If the reference is in one, set
-spec.reference yourself.`
-
-	examples = `  # Bind Certificates to ClusterIssuers only:
-  classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
-
-  # Without a cluster, from the CRDs in a folder:
-  classbind register Backup BackupStorageLocation -f velero/crds
-
-  # Name the field yourself:
-  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`
-)
-
 // maxClassKinds is how many a ClaimKind may name, by its schema.
 const maxClassKinds = 64
 
@@ -49,11 +26,28 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
-		Use:     "register CLAIM CLASS...",
-		Short:   "Print the registrations of kinds, from their schemas",
-		Long:    long,
-		Example: examples,
-		RunE:    o.run,
+		Use:   "register CLAIM CLASS...",
+		Short: "Print the registrations of kinds, from their schemas",
+		Long: `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
+ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
+the cluster has is left out.
+
+Name kinds as in kubectl. The command finds the field with the reference, and its form,
+in the schemas of the cluster, or in the CRDs in files. If the result is a guess, a
+comment says so and names the other fields. Read the output before you apply it. The
+command changes nothing.
+
+A schema does not list labels or annotations. If the reference is in one, set
+spec.reference yourself.`,
+		Example: `  # Bind Certificates to ClusterIssuers only:
+  classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
+
+  # Without a cluster, from the CRDs in a folder:
+  classbind register Backup BackupStorageLocation -f velero/crds
+
+  # Name the field yourself:
+  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`,
+		RunE: o.run,
 	}
 	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
 		"`file` of CRDs, or folder with all folders in it; - is standard input; may be repeated. The command then needs no cluster")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
@@ -30,13 +31,12 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	}
 	all, unbound := 0, 0
 	var failed []string
-	for n := range i.claimKinds {
-		k := &i.claimKinds[n]
+	for _, k := range i.claimKinds {
 		found := i.served[k.Name]
 		if registry.NotInstalledOrUnsuitable(found.err) {
 			continue // A condition says so.
 		}
-		c, err := i.newClaims(k, namespaces)
+		c, err := i.newClaims(&k, namespaces)
 		if err == nil {
 			err = found.err
 		}
@@ -56,22 +56,16 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		all, unbound = all+c.all, unbound+c.unbound.all
 		c.report(s)
 	}
-	summary := fmt.Sprintf("%d read", all)
+	s.Summary = fmt.Sprintf("%d read", all)
 	if unbound > 0 {
-		summary += fmt.Sprintf(", %d without a class", unbound)
+		s.Summary += fmt.Sprintf(", %d without a class", unbound)
 	}
-	s.Summary = without(failed, all, summary)
-}
-
-// without qualifies a summary of so many objects by the kinds that were not read.
-func without(kinds []string, objects int, summary string) string {
 	switch {
-	case len(kinds) == 0:
-		return summary
-	case objects == 0:
-		return notRead
+	case len(failed) > 0 && all == 0:
+		s.Summary = notRead
+	case len(failed) > 0:
+		s.Summary += ", without those of " + selector.List(failed)
 	}
-	return summary + ", without those of " + selector.List(kinds)
 }
 
 // namespaces returns the labels of all, nil if no registration selects by them.
@@ -87,8 +81,8 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 		return nil, err
 	}
 	all := map[string]labels.Set{}
-	for n := range list.Items {
-		all[list.Items[n].Name] = labels.Merge(list.Items[n].Labels, nil) // Never nil.
+	for _, n := range list.Items {
+		all[n.Name] = labels.Merge(n.Labels, nil) // Never nil.
 	}
 	return all, nil
 }
@@ -146,10 +140,7 @@ func (c *claims) add(object *unstructured.Unstructured) {
 		return
 	}
 	namespace, name := object.GetNamespace(), object.GetName()
-	claim := name
-	if namespace != "" {
-		claim = namespace + "/" + name
-	}
+	claim := klog.KObj(object).String()
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}

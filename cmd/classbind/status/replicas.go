@@ -66,8 +66,8 @@ func (i *installation) issuer() string {
 
 // hasArgument reports whether a container of the Deployments has an argument.
 func (i *installation) hasArgument(argument string) bool {
-	for n := range i.deployments {
-		for _, c := range i.deployments[n].Spec.Template.Spec.Containers {
+	for _, d := range i.deployments {
+		for _, c := range d.Spec.Template.Spec.Containers {
 			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
 			if strings.Contains(arguments, argument) {
 				return true
@@ -88,8 +88,8 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	if err := i.api.List(ctx, pods, client.InNamespace(i.own), ownLabels); err != nil {
 		s.unread("the Pods of "+i.own, err)
 	}
-	for n := range i.deployments {
-		summary = append(summary, deploymentState(&i.deployments[n], pods.Items, s))
+	for _, d := range i.deployments {
+		summary = append(summary, deploymentState(&d, pods.Items, s))
 	}
 	where := "leases/" + i.own + "/" + v1beta1.LeaderLease
 	switch {
@@ -117,8 +117,8 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 
 // ready replicas of all Deployments.
 func (i *installation) ready() (ready int32) {
-	for n := range i.deployments {
-		ready += i.deployments[n].Status.ReadyReplicas
+	for _, d := range i.deployments {
+		ready += d.Status.ReadyReplicas
 	}
 	return ready
 }
@@ -167,10 +167,10 @@ func isStuck(d *appsv1.Deployment) bool {
 // waiting is the reason why a container of the pods does not run, with a colon before it. A pod that is being made has none.
 func waiting(pods []corev1.Pod) string {
 	usual := []string{"", "ContainerCreating", "PodInitializing"}
-	for n := range pods {
-		for _, c := range pods[n].Status.ContainerStatuses {
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
 			if w := c.State.Waiting; w != nil && !slices.Contains(usual, w.Reason) {
-				return fmt.Sprintf(": pod %s: %s", pods[n].Name, w.Reason)
+				return fmt.Sprintf(": pod %s: %s", p.Name, w.Reason)
 			}
 		}
 	}
@@ -179,9 +179,9 @@ func waiting(pods []corev1.Pod) string {
 
 // imageOf classbind, which may have another container beside it.
 func imageOf(containers []corev1.Container) string {
-	for n := range containers {
-		if containers[n].Name == "classbind" || len(containers) == 1 {
-			return containers[n].Image
+	for _, c := range containers {
+		if c.Name == "classbind" || len(containers) == 1 {
+			return c.Image
 		}
 	}
 	return ""

@@ -66,10 +66,9 @@ type Finding struct {
 
 // Unread is something that could not be read.
 type Unread struct {
-	// What could not be read, as in "the Secret".
+	// What could not be read, as in "the Secret", and Why not.
 	What string `json:"what"`
-	// Why not.
-	Why string `json:"why"`
+	Why  string `json:"why"`
 }
 
 // notRead is what a summary says instead of numbers.
@@ -89,17 +88,6 @@ func (s *Section) unread(what string, err error) {
 		s.unanswered = err
 	}
 	s.Unread = append(s.Unread, Unread{What: what, Why: truncate.Error(err).Error()})
-}
-
-func (s *Section) end() {
-	switch {
-	case len(s.Findings) > 0:
-		s.State = Broken
-	case len(s.Unread) > 0:
-		s.State = Unknown
-	default:
-		s.State = OK
-	}
 }
 
 // exit returns an error unless nothing is broken and the cluster answered.

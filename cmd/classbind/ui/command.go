@@ -39,8 +39,13 @@ type options struct {
 	cluster     connect.Flags
 }
 
-const (
-	long = `Show claim kinds, classes and claims in a browser. The pages show what is broken, and
+// NewCommand returns the command ui.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:   "ui",
+		Short: "Show claim kinds, classes and claims in a browser",
+		Long: `Show claim kinds, classes and claims in a browser. The pages show what is broken, and
 the actual and the expected share of each class. They show which claims wait, and why a
 claim got its class. The page "What if" predicts the effect of a change, as classbind
 simulate does.
@@ -54,24 +59,13 @@ keeps its token in a cookie. An address that other machines reach needs
 --allow-remote, and the connection is not encrypted.
 
 While a browser shows the page, the command reads all claims of the registered kinds,
-page by page. It waits longer between two reads than a read takes.`
-
-	examples = `  # Show the cluster of the current context:
+page by page. It waits longer between two reads than a read takes.`,
+		Example: `  # Show the cluster of the current context:
   classbind ui
 
   # On a port that stays the same:
-  classbind ui --port 8080`
-)
-
-// NewCommand returns the command ui.
-func NewCommand() *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
-		Use:     "ui",
-		Short:   "Show claim kinds, classes and claims in a browser",
-		Long:    long,
-		Example: examples,
-		Args:    cobra.NoArgs,
+  classbind ui --port 8080`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(o.validate(), connect.Validate(c.Flags())); err != nil {
 				return err
