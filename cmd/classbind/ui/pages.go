@@ -235,10 +235,9 @@ type kindBody struct {
 }
 
 func (p *pages) kind(s *page, r *http.Request) error {
-	name := r.URL.Query().Get("name")
-	k := s.snapshot.find(name)
-	if k == nil {
-		return notFound(fmt.Sprintf("There is no ClaimKind %q.", truncate.Printable(name)))
+	k, err := s.snapshot.find(r.URL.Query().Get("name"))
+	if err != nil {
+		return err
 	}
 	b := kindBody{
 		kind:  k,
@@ -268,8 +267,8 @@ type claimBody struct {
 func (p *pages) claim(s *page, r *http.Request) error {
 	query := r.URL.Query()
 	name := claimName{query.Get("kind"), strings.TrimSpace(query.Get("namespace")), strings.TrimSpace(query.Get("name"))}
-	if s.snapshot.find(name.Kind) == nil {
-		return notFound(fmt.Sprintf("There is no ClaimKind %q.", truncate.Printable(name.Kind)))
+	if _, err := s.snapshot.find(name.Kind); err != nil {
+		return err
 	}
 	e, err := s.snapshot.explain(r.Context(), name)
 	if err != nil {
@@ -304,15 +303,6 @@ type whatIfBody struct {
 	Err                           error
 }
 
-// made is how many claims to make up, 0 for those that exist.
-func (b *whatIfBody) made() (int, error) {
-	n, err := strconv.Atoi(cmp.Or(strings.TrimSpace(b.Claims), "0"))
-	if err != nil || n < 0 || n > maxMade {
-		return 0, fmt.Errorf("claims to make up: %q: must be a number from 0 to %d", b.Claims, maxMade)
-	}
-	return n, nil
-}
-
 // whatIf predicts a change, and makes none.
 func (p *pages) whatIf(s *page, r *http.Request) error {
 	b := &whatIfBody{
@@ -332,7 +322,10 @@ func (p *pages) whatIf(s *page, r *http.Request) error {
 		return ctx.Err()
 	}
 	in := simulate.Input{Config: p.cache.config, Own: p.cache.own, Namespace: p.namespace}
-	in.Claims, b.Err = b.made()
+	in.Claims, b.Err = strconv.Atoi(cmp.Or(strings.TrimSpace(b.Claims), "0"))
+	if b.Err != nil || in.Claims < 0 || in.Claims > maxMade {
+		b.Err = fmt.Errorf("claims to make up: %q: must be a number from 0 to %d", b.Claims, maxMade)
+	}
 	in.Change.Remove = strings.Fields(b.Remove)
 	if b.Kind != "" {
 		in.ClaimKinds = []string{b.Kind}
