@@ -5,6 +5,7 @@ import (
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
@@ -76,12 +77,7 @@ func (c *Claim) failed(reason string, err error) *Claim {
 	return c.end(Failed, reason, truncate.Error(err).Error())
 }
 
-func (c *Claim) String() string {
-	if c.Namespace == "" {
-		return c.Name
-	}
-	return c.Namespace + "/" + c.Name
-}
+func (c *Claim) String() string { return klog.KRef(c.Namespace, c.Name).String() }
 
 // reporter prints what becomes of claims, one by one, and keeps none.
 type reporter struct {
@@ -109,23 +105,19 @@ func (r *reporter) print(c *Claim) {
 }
 
 func (r *reporter) line(c *Claim) string {
-	text := c.String()
+	text, how := c.String(), "not bound"
 	if r.several {
 		text += ", by " + c.ClaimKind
 	}
-	switch c.Outcome {
-	case Bound:
-		text += ": bound to " + c.class
-		if c.DryRun {
-			text += " (dry run)"
-		}
-		return text
-	case LeftAlone:
-		text += ": left alone"
-	default:
-		text += ": not bound"
+	switch {
+	case c.Outcome == Bound && c.DryRun:
+		return text + ": bound to " + c.class + " (dry run)"
+	case c.Outcome == Bound:
+		return text + ": bound to " + c.class
+	case c.Outcome == LeftAlone:
+		how = "left alone"
 	}
-	return fmt.Sprintf("%s (%s): %s", text, c.Reason, c.Message)
+	return fmt.Sprintf("%s: %s (%s): %s", text, how, c.Reason, c.Message)
 }
 
 // write an object at once: a command that is killed has told what it did.
