@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -31,11 +30,23 @@ const (
 	pluginCompletion = "kubectl_complete-classbind"
 )
 
-func newCommand() *cobra.Command { return newCommandAs(os.Args[0], os.Args[1:]) }
-
-// newCommandAs returns the command for the program name that it was called by.
-func newCommandAs(program string, args []string) *cobra.Command {
-	c := newRootCommand()
+// newCommand returns the command for the program name that it was called by.
+func newCommand(program string, args ...string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "classbind",
+		Short: "Bind claims to classes at admission",
+		Long: `classbind is an admission webhook server for Kubernetes. A claim, such as a
+PostgreSQLInstance, a PersistentVolumeClaim or a Gateway, asks for a class. When
+a claim is created, classbind chooses a class of any registered kind, and writes
+the reference to it into the claim before the API server stores the claim.`,
+		SilenceErrors: true, // main prints them.
+		SilenceUsage:  true,
+	}
+	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	c.AddCommand(
+		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
+		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
+		ui.NewCommand(), newVersionCommand())
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginCompletion:
 		c.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))
@@ -59,25 +70,6 @@ func exitStatus(err error) int {
 		return e.Status
 	}
 	return 1
-}
-
-func newRootCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "classbind",
-		Short: "Bind claims to classes at admission",
-		Long: `classbind is an admission webhook server for Kubernetes. A claim, such as a
-PostgreSQLInstance, a PersistentVolumeClaim or a Gateway, asks for a class. When
-a claim is created, classbind chooses a class of any registered kind, and writes
-the reference to it into the claim before the API server stores the claim.`,
-		SilenceErrors: true, // main prints them.
-		SilenceUsage:  true,
-	}
-	c.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	c.AddCommand(
-		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
-		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
-		ui.NewCommand(), newVersionCommand())
-	return c
 }
 
 // A release sets both with -ldflags=-X: the go command reads a version from a tag, and a release can be built before its

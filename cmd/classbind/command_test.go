@@ -14,7 +14,7 @@ import (
 func run(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	var b strings.Builder
-	c := newCommand()
+	c := newCommand("classbind")
 	c.SetArgs(args)
 	c.SetOut(&b)
 	c.SetErr(&b)
@@ -79,7 +79,7 @@ func TestStopped(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	for _, program := range []string{"kubectl-classbind", "/usr/local/bin/kubectl-classbind", "kubectl-classbind.exe"} {
 		var b strings.Builder
-		c := newCommandAs(program, nil)
+		c := newCommand(program)
 		c.SetArgs([]string{"explain", "--help"})
 		c.SetOut(&b)
 		require.NoError(t, c.ExecuteContext(t.Context()))
@@ -108,7 +108,7 @@ func TestPluginCompletion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			c := newCommandAs("kubectl_complete-classbind", tc.args)
+			c := newCommand("kubectl_complete-classbind", tc.args...)
 			c.SetOut(&b)
 			require.NoError(t, c.ExecuteContext(t.Context()))
 			assert.Contains(t, b.String(), tc.want, "We should complete as kubectl asks us to.")

@@ -82,7 +82,8 @@ func (l *leadership) term(ctx context.Context) error {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	configurator := &webhookconfig.Configurator{
-		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.verifyServing,
+		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Serving:  func(ctx context.Context, ca []byte) error { return l.gate.Verify(ctx, l.options.webhookAddress, ca) },
 		Servable: l.registration.Servable, Offered: l.registration.Offered,
 		Address: webhookconfig.Address{Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service},
 	}
@@ -129,10 +130,9 @@ func (l *leadership) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = addAll(mgr, map[string]manager.Runnable{
+	if err := addAll(mgr, map[string]manager.Runnable{
 		"late binding": binder, "collection of Leases": manager.RunnableFunc(l.guard.CollectLeases), "ledgers": ledgers,
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

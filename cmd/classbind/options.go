@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -67,7 +68,11 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Lookup("kubeconfig").Usage = "kubeconfig `file` of the cluster; without it $KUBECONFIG, then the pod's own ServiceAccount, " +
 		"then ~/.kube/config"
 
-	fs.StringVar(&o.namespace, "namespace", ownNamespace(), "`namespace` of classbind itself, for its Secret and its Leases")
+	own := defaultNamespace
+	if b, err := os.ReadFile(podNamespaceFile); err == nil {
+		own = cmp.Or(strings.TrimSpace(string(b)), own)
+	}
+	fs.StringVar(&o.namespace, "namespace", own, "`namespace` of classbind itself, for its Secret and its Leases")
 	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --namespace")
 	fs.StringVar(&o.webhookURL, "webhook-url", "",
 		"`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, "+
@@ -115,15 +120,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"Behind a Service, set some seconds, until no API server calls this replica")
 	fs.StringVar(&o.logLevel, "log-level", "info", "lowest `level` that is logged: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text for people")
-}
-
-func ownNamespace() string {
-	if b, err := os.ReadFile(podNamespaceFile); err == nil {
-		if ns := strings.TrimSpace(string(b)); ns != "" {
-			return ns
-		}
-	}
-	return defaultNamespace
 }
 
 // validate returns all errors in the flags at once, flag by flag.

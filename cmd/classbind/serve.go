@@ -91,7 +91,7 @@ func serve(ctx context.Context, o *options) error {
 
 	s := &server{options: o, log: log, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
 	for _, add := range []func() error{
-		s.addManager, s.addCertificates, s.addControllers, s.addMetrics, s.addWebhooks, s.addRunnables, s.addChecks,
+		s.addManager, s.addControllers, s.addWebhooks, s.addRunnables, s.addChecks,
 	} {
 		if err := add(); err != nil {
 			return err
@@ -140,11 +140,6 @@ type server struct {
 	ledgers      *capacity.Ledgers
 }
 
-// ownCertificate is asked for once the servers have started, and so after addCertificates.
-func (s *server) ownCertificate(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return s.gate.GetCertificate(h)
-}
-
 func (s *server) addManager() (err error) {
 	o := s.options
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
@@ -162,7 +157,13 @@ func (s *server) addManager() (err error) {
 	}
 	// No client-side rate limit: claims wait for these requests. The API server protects itself better, by priority and fairness.
 	s.cluster.QPS = -1
-	if s.clients, err = o.newClients(s.ownCertificate); err != nil {
+	if s.source, err = o.certificates(s.cluster); err != nil {
+		return err
+	}
+	s.gate = certs.NewGate(s.source, o.certificateNames()[0], func(ctx context.Context) ([][]byte, time.Time, error) {
+		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
+	})
+	if s.clients, err = o.newClients(s.gate.GetCertificate); err != nil {
 		return err
 	}
 	s.mgr, err = ctrl.NewManager(s.cluster, ctrl.Options{
@@ -170,12 +171,9 @@ func (s *server) addManager() (err error) {
 		Logger: s.log,
 		WebhookServer: webhook.NewServer(webhook.ServerOptions{
 			Address: o.webhookAddress, HTTP2: o.http2, Log: s.log,
-			TLSOpts: []func(*tls.Config){
-				func(c *tls.Config) { c.GetCertificate = s.ownCertificate },
-				s.clients.configure,
-			},
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = s.gate.GetCertificate }, s.clients.configure},
 		}),
-		Metrics:                o.metricsServer(s.ownCertificate),
+		Metrics:                o.metricsServer(s.gate.GetCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(o.namespace),
@@ -188,17 +186,6 @@ func (s *server) addManager() (err error) {
 	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
-	return nil
-}
-
-func (s *server) addCertificates() (err error) {
-	if s.source, err = s.options.certificates(s.cluster); err != nil {
-		return err
-	}
-	bundles := func(ctx context.Context) ([][]byte, time.Time, error) {
-		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
-	}
-	s.gate = certs.NewGate(s.source, s.options.certificateNames()[0], bundles)
 	return nil
 }
 
@@ -229,12 +216,11 @@ func (s *server) addControllers() (err error) {
 	if err != nil {
 		return err
 	}
-	return s.claims.SetupWithManager(s.mgr)
-}
-
-func (s *server) addMetrics() error {
+	if err := s.claims.SetupWithManager(s.mgr); err != nil {
+		return err
+	}
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
-	err := errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
+	err = errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
 		s.claims.Metrics.Register(), ownBuild().RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
@@ -245,8 +231,7 @@ func (s *server) addMetrics() error {
 func (s *server) addWebhooks() error {
 	r := s.registration
 	binder := &webhook.Binder{
-		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics,
-		Decider: s.decider, Ledgers: s.ledgers,
+		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics, Decider: s.decider, Ledgers: s.ledgers,
 	}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
@@ -299,11 +284,6 @@ func addAll(mgr ctrl.Manager, runnables map[string]manager.Runnable) error {
 		}
 	}
 	return nil
-}
-
-// verifyServing returns an error unless this replica serves a certificate of the CA.
-func (s *server) verifyServing(ctx context.Context, ca []byte) error {
-	return s.gate.Verify(ctx, s.options.webhookAddress, ca)
 }
 
 func (s *server) addChecks() error {
