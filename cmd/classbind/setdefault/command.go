@@ -87,7 +87,7 @@ The error has the command that names all of them.`,
 			if err != nil {
 				return err
 			}
-			m := &mover{cluster: cluster, options: o, name: name, out: c.OutOrStdout(), progress: &progressWriter{out: c.ErrOrStderr()}}
+			m := &mover{cluster: cluster, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr()}
 			return m.run(c.Context())
 		},
 	}

@@ -28,10 +28,11 @@ const (
 // mover carries out a plan.
 type mover struct {
 	*cluster
-	options  *options
-	name     className
-	out      io.Writer
-	progress *progressWriter
+	options       *options
+	name          className
+	out, progress io.Writer
+	// reported is when progress was written last.
+	reported time.Time
 
 	// planned says that there was a plan.
 	planned bool
@@ -48,14 +49,11 @@ func (m *mover) run(ctx context.Context) error {
 	defer cancel()
 	p, err := m.move(ctx)
 	switch {
-	case err == nil && m.started == nil: // A dry run, or there was nothing to do.
-		return nil
-	case err == nil:
-	case m.started == nil && m.planned:
+	case m.started == nil && m.planned && err != nil:
 		return fmt.Errorf("%w\nnothing was changed", err)
-	case m.started == nil:
+	case m.started == nil: // There was no plan, or a dry run, or nothing to do.
 		return err
-	default:
+	case err != nil:
 		if err := m.putBack(ctx, err); err != nil {
 			return err
 		}
@@ -96,7 +94,7 @@ func (m *mover) retry(ctx context.Context, do func() error, again func(error) st
 			if word == "" {
 				return err
 			}
-			m.progress.waiting("%s: %v", word, err)
+			m.waiting("%s: %v", word, err)
 			obstacle = err
 		}
 		select {
@@ -139,7 +137,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.started = p
 	}
 	for _, d := range p.unmark {
-		err := m.unmark(ctx, d, false)
+		err := m.write(ctx, d, nil, false)
 		if unanswered(err) {
 			m.uncertain = d
 		}
@@ -154,11 +152,10 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	if p.mark {
 		// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
 		// holds back all others for a while, the former default included.
-		if err := m.mark(ctx, p.target, true); err != nil {
-			return nil, err
-		}
-		if err := m.mark(ctx, p.target, false); err != nil {
-			return nil, err
+		for _, dryRun := range []bool{true, false} {
+			if err := m.write(ctx, p.target, p.target.defaultMark(), dryRun); err != nil {
+				return nil, err
+			}
 		}
 	}
 	m.printResult(m.started.lines()...)
@@ -220,14 +217,14 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 // check tests with dry runs whether the plan can be carried out.
 func (m *mover) check(ctx context.Context, p *plan) error {
 	for _, d := range p.unmark {
-		if err := m.unmark(ctx, d, true); err != nil {
+		if err := m.write(ctx, d, nil, true); err != nil {
 			return err
 		}
 	}
 	if !p.mark {
 		return nil
 	}
-	err := m.mark(ctx, p.target, true)
+	err := m.write(ctx, p.target, p.target.defaultMark(), true)
 	// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the permission,
 	// and the schema and the policies, which come before webhooks, accept it.
 	if len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err) {
@@ -236,18 +233,16 @@ func (m *mover) check(ctx context.Context, p *plan) error {
 	return err
 }
 
-func (m *mover) unmark(ctx context.Context, c *storedClass, dryRun bool) error {
-	if err := m.setMark(ctx, c, nil, dryRun); err != nil {
+// write the mark of a class, or take it if it is empty.
+func (m *mover) write(ctx context.Context, c *storedClass, to mark, dryRun bool) error {
+	err := m.setMark(ctx, c, to, dryRun)
+	switch {
+	case err == nil:
+		return nil
+	case len(to) == 0:
 		return fmt.Errorf("cannot take the mark from %s: %w", c, err)
 	}
-	return nil
-}
-
-func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
-	if err := m.setMark(ctx, c, c.defaultMark(), dryRun); err != nil {
-		return fmt.Errorf("cannot mark %s as the default: %w", c, err)
-	}
-	return nil
+	return fmt.Errorf("cannot mark %s as the default: %w", c, err)
 }
 
 // putBackTimeout is longer than the guard can hold back the former default.
@@ -265,7 +260,7 @@ func (m *mover) putBack(ctx context.Context, failure error) error {
 	target := m.started.target
 	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
 	if err == nil && now.Default && sameObject(now, target) {
-		m.progress.printf("%v; but it was stored", failure)
+		m.reportf("%v; but it was stored", failure)
 		m.printResult(m.started.lines()...)
 		return nil
 	}
@@ -315,7 +310,7 @@ func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, er
 		}
 		if !waited {
 			waited = true
-			m.progress.printf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
+			m.reportf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
 				c, c.markCommand())
 		}
 		return "waiting"
@@ -328,21 +323,16 @@ func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.G
 // progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
 const progressInterval = 1400 * time.Millisecond
 
-// progressWriter reports what the command waits for.
-type progressWriter struct {
-	out  io.Writer
-	last time.Time
-}
-
-func (p *progressWriter) printf(format string, args ...any) {
-	p.last = time.Now()
-	_, _ = fmt.Fprintln(p.out, truncate.Printable(fmt.Sprintf(format, args...)))
+// reportf says what the command waits for.
+func (m *mover) reportf(format string, args ...any) {
+	m.reported = time.Now()
+	_, _ = fmt.Fprintln(m.progress, truncate.Printable(fmt.Sprintf(format, args...)))
 }
 
 // waiting prints at most one line every two seconds, however often it is called.
-func (p *progressWriter) waiting(format string, args ...any) {
-	if time.Since(p.last) >= progressInterval {
-		p.printf(format, args...)
+func (m *mover) waiting(format string, args ...any) {
+	if time.Since(m.reported) >= progressInterval {
+		m.reportf(format, args...)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	goruntime "runtime"
 	"slices"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -187,7 +190,7 @@ func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegi
 	return &mover{
 		cluster: &cluster{registrations: registrations, classes: classes, resources: fakeResources{}},
 		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
-		name:    className{kind: "A", name: "new"}, out: out, progress: &progressWriter{out: io.Discard},
+		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
 	}, out
 }
 
@@ -326,4 +329,24 @@ type fakeResources struct{}
 
 func (fakeResources) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
 	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil
+}
+
+// TestSlowWrite has an API server that takes longer for a write than reads may.
+func TestSlowWrite(t *testing.T) {
+	const forReads = 50 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2 * forReads):
+		case <-r.Context().Done():
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion": "test/v1", "kind": "A", "metadata": {"name": "new"}}`))
+	}))
+	t.Cleanup(server.Close)
+	c, err := newCluster(&rest.Config{Host: server.URL, Timeout: forReads})
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{}
+	object.SetName("new")
+	err = c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
+	require.NoError(t, err, "We should know the outcome of a write.")
 }

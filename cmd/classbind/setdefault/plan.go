@@ -78,7 +78,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	slices.SortFunc(p.lose, inventory.Seat.Compare)
 	p.lose = slices.Compact(p.lose)
 	for _, name := range without {
-		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s inventory.Seat) bool { return s.ClaimKind == name }) {
+		if slices.Contains(target.Kind.ClaimKinds, name) && !slices.ContainsFunc(p.lose, func(s inventory.Seat) bool { return s.ClaimKind == name }) {
 			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for",
 				name, target.Kind.Name)
 		}
@@ -188,7 +188,7 @@ func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *invento
 // takes reports whether a class, if marked, is a default of the seat.
 func (r *registry) takes(c *storedClass, seat inventory.Seat) bool {
 	own, offered := r.seat(seat.ClaimKind, c)
-	return c.serves(seat.ClaimKind) && offered && own == seat
+	return slices.Contains(c.Kind.ClaimKinds, seat.ClaimKind) && offered && own == seat
 }
 
 // takers returns the marked classes that are defaults of one of the seats.

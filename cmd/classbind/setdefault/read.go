@@ -183,10 +183,6 @@ func (c *storedClass) String() string {
 	return className{kind: c.Kind.Name, namespace: c.Namespace, name: c.Name}.String()
 }
 
-func (c *storedClass) serves(claimKind string) bool {
-	return slices.Contains(c.Kind.ClaimKinds, claimKind)
-}
-
 // claimKinds returns the claim kinds that the class serves, sorted.
 func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
 

@@ -24,7 +24,7 @@ const confirmInterval = 200 * time.Millisecond
 // partition: there may be thousands, and the status does not name them. It ends at once if somebody else took the mark of the new default
 // meanwhile: the status would never name it.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
-	m.progress.last = time.Now() // It usually takes less than a second.
+	m.reported = time.Now() // It usually takes less than a second.
 	var missing []string
 	err := wait.PollUntilContextCancel(ctx, confirmInterval, true, func(ctx context.Context) (bool, error) {
 		now := m.unconfirmed(ctx, p)
@@ -36,7 +36,7 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 			if err := m.overtaken(ctx, p); err != nil {
 				return false, err
 			}
-			m.progress.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
+			m.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
 		}
 		return len(missing) == 0, nil
 	})
