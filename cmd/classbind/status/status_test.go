@@ -2,12 +2,15 @@ package status
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
@@ -329,4 +333,127 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestImageOfAll(t *testing.T) {
+	w := newWorld(t)
+	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
+		w.deployment.Status.UpdatedReplicas = updated
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
+	}
+}
+
+// TestElsewhere has the wrong namespace in the flag.
+func TestElsewhere(t *testing.T) {
+	const want = "classbind is in namespace classbind-system, where the API server asks it, and not in others: --classbind-namespace classbind-system"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   string
+	}{
+		"Nothing":    {"We should say where classbind is.", func(*world) {}, want},
+		"Unread":     {"We should not say so of what we may not read.", func(w *world) { w.unread = []string{"Lease"} }, ""},
+		"Lease":      {"We should look at a namespace with a Lease.", func(w *world) { w.lease.Namespace = "others" }, ""},
+		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
+		"URL": {"We should not guess where a URL leads.", func(w *world) {
+			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
+			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig = at, at
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			w.namespace = "others"
+			_, err := w.report(t)
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.EqualError(t, err, tc.want, tc.reason)
+		})
+	}
+}
+
+func TestClockAhead(t *testing.T) {
+	for renewed, want := range map[bool]string{true: "the leader is replica-1", false: "no leader"} {
+		w := newWorld(t)
+		w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-16 * time.Second)}
+		w.renewed = renewed
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Contains(t, report.Sections[0].Summary, want, "We should not trust the clock of whoever asks.")
+		assert.Contains(t, w.progress.String(), "looking again", "We should say why it takes so long.")
+	}
+	w := newWorld(t)
+	_, err := w.report(t)
+	require.NoError(t, err)
+	assert.Empty(t, w.progress.String(), "We should not look again at a Lease that is held.")
+}
+
+func TestWithoutLeader(t *testing.T) {
+	w := newWorld(t)
+	w.lease.Spec.HolderIdentity = nil
+	for ready, want := range map[int32]string{
+		0: "3 of 3 ready, as the last leader wrote\n", // Nobody keeps it.
+		2: "3 of 3 ready\n",                           // --leader-elect=false
+	} {
+		w.deployment.Status.ReadyReplicas = ready
+		report, err := w.report(t)
+		require.NoError(t, err)
+		table := report.table()
+		assert.Contains(t, table, want, "We should vouch for no more than a replica does, of %d.", ready)
+	}
+}
+
+// TestUnread has a user who may not read something, or an API server that does not answer.
+func TestUnread(t *testing.T) {
+	for kind, unknown := range map[string]map[string]string{ // parts of the summaries
+		"Deployment": {"replicas": "Deployment not read"}, "Pod": {"replicas": ""}, "Lease": {"replicas": "Lease not read"},
+		"Secret":                         {"certificates": "not read"},
+		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 2 for classes"},
+		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
+		"Classes":                        {"kinds": "3 of 3 ready", "claims": "2 read"},
+		"Database":                       {"claims": "1 read, without those of databases.example.org"},
+		"Namespace":                      {"claims": "2 read"},
+	} {
+		for status, set := range map[int]func(*world){
+			0:           func(w *world) { w.unread = []string{kind} },
+			exit.Failed: func(w *world) { w.down = []string{kind} },
+		} {
+			w := newWorld(t)
+			if kind == "Namespace" {
+				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
+				w.writeEntries(w.secret.Data["ca.crt"])
+			}
+			set(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			assert.Equal(t, status, statusOf(report.exit()), "We should tell what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
+			for _, s := range report.Sections {
+				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
+				summary, is := unknown[s.Name]
+				assert.Equal(t, is, s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+				assert.Contains(t, s.Summary, summary, "We should give no number of what we did not read.")
+			}
+			table := report.table()
+			assert.Equal(t, 1, strings.Count(table, "\nNot read (have somebody run this who may read it, or run it again):\n  "), "We should put together what was not read.")
+		}
+	}
+	w := newWorld(t)
+	w.unread = []string{"ClaimKind"}
+	_, err := w.report(t)
+	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
+}
+
+func TestReportForPrograms(t *testing.T) {
+	w := newWorld(t)
+	w.gold.SetName("silver")
+	report, err := w.report(t)
+	require.NoError(t, err)
+	text, err := json.Marshal(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
+	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }
