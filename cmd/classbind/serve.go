@@ -142,10 +142,8 @@ type server struct {
 
 func (s *server) addManager() (err error) {
 	o := s.options
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(s.scheme); err != nil {
-			return fmt.Errorf("cannot make the scheme: %w", err)
-		}
+	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1beta1.AddToScheme(s.scheme)); err != nil {
+		return fmt.Errorf("cannot make the scheme: %w", err)
 	}
 	s.cluster, err = config.GetConfig()
 	if clientcmd.IsEmptyConfig(err) {

@@ -71,8 +71,6 @@ func (c *Claim) end(o Outcome, reason, message string) *Claim {
 	return c
 }
 
-func (c *Claim) leftAlone(reason, why string) *Claim { return c.end(LeftAlone, reason, why) }
-
 func (c *Claim) failed(reason string, err error) *Claim {
 	return c.end(Failed, reason, truncate.Error(err).Error())
 }
@@ -90,16 +88,8 @@ type reporter struct {
 }
 
 func (r *reporter) print(c *Claim) {
-	switch c.Outcome {
-	case Bound:
-		r.Bound++
-	case Unmatched:
-		r.Unmatched++
-	case LeftAlone:
-		r.LeftAlone++
-	case Failed:
-		r.Failed++
-	}
+	counts := map[Outcome]*int{Bound: &r.Bound, Unmatched: &r.Unmatched, LeftAlone: &r.LeftAlone, Failed: &r.Failed}
+	*counts[c.Outcome]++
 	c.TypeMeta = metav1.TypeMeta{APIVersion: Version, Kind: "Claim"}
 	r.write(c, func() string { return truncate.Printable(r.line(c)) + "\n" })
 }

@@ -203,31 +203,31 @@ func (b *binder) bind(ctx context.Context, namespace, name string, s *latebindin
 func (b *binder) attempt(ctx context.Context, s *latebinding.Stored) (*Claim, error) {
 	c := b.claim(s.Namespace, s.Name)
 	if s.Bound {
-		return c.leftAlone(claim.Settled, "the claim has its class"), nil
+		return c.end(LeftAlone, claim.Settled, "the claim has its class"), nil
 	}
 	why, err := b.kind.Excluded(ctx, s.Namespace)
 	switch {
 	case err != nil:
 		return nil, err
 	case why != "":
-		return c.leftAlone("NamespaceNotSelected", why), nil
+		return c.end(LeftAlone, "NamespaceNotSelected", why), nil
 	}
 	d, err := b.kind.Decide(ctx, s.Intake)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot decide on the claim %s: %w", c, err)
 	case d.Claim.LeftAlone == claim.Settled:
-		return c.leftAlone(claim.Settled, d.Claim.SettledBy+" is set"), nil
+		return c.end(LeftAlone, claim.Settled, d.Claim.SettledBy+" is set"), nil
 	case d.Claim.LeftAlone != "":
-		return c.leftAlone(d.Claim.LeftAlone, "classbind explain shows why"), nil
+		return c.end(LeftAlone, d.Claim.LeftAlone, "classbind explain shows why"), nil
 	case len(d.Claim.Problems) > 0:
 		return c.failed(d.Reason(), errors.New(d.Warning())), nil
 	case d.Unneeded():
-		return c.leftAlone(d.Reason(), "it asks for no class, and none is the default"), nil
+		return c.end(LeftAlone, d.Reason(), "it asks for no class, and none is the default"), nil
 	case d.Class == nil:
 		return c.end(Unmatched, d.Reason(), d.Warning()), nil
 	case d.Given():
-		return c.leftAlone(claim.Settled, "the claim has its class"), nil
+		return c.end(LeftAlone, claim.Settled, "the claim has its class"), nil
 	}
 	class := selector.NameOf(d.Class)
 	c.Class, c.class = &class, d.Class.String()

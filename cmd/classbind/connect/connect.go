@@ -2,7 +2,6 @@
 package connect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +37,6 @@ type Flags struct {
 	Namespace, Own string
 
 	kubeconfig, context string
-	// timeout of a request, for tests; 0 is requestTimeout.
-	timeout time.Duration
 }
 
 // Add the flags to those of a command.
@@ -94,7 +91,7 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
 			"and one of its contexts with --context%s", err, instead)
 	}
-	config.Timeout = cmp.Or(f.timeout, requestTimeout)
+	config.Timeout = requestTimeout
 	config.QPS = -1                // Requests are sequential, and some must follow each other at once.
 	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
@@ -124,11 +121,9 @@ type Cluster struct {
 
 // New returns a reader of a cluster.
 func New(config *rest.Config, add ...func(*runtime.Scheme) error) (*Cluster, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range append(add, v1beta1.AddToScheme) {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("cannot make the scheme: %w", err)
-		}
+	scheme, adders := runtime.NewScheme(), runtime.SchemeBuilder(append(add, v1beta1.AddToScheme))
+	if err := adders.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("cannot make the scheme: %w", err)
 	}
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

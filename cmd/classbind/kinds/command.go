@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -114,6 +113,9 @@ func complete(_ *cobra.Command, named []string, _ string) ([]cobra.Completion, c
 // exampleFiles are in the order in which they are applied. An example has some of them.
 var exampleFiles = []string{"example/classes.yaml", "example/related.yaml", "example/claims.yaml"}
 
+// separator of the documents in a preset.
+const separator = "---\n"
+
 // preset is a folder of deploy/kinds.
 type preset struct {
 	name string
@@ -171,11 +173,11 @@ func readPreset(name string) (preset, error) {
 	if err != nil {
 		return p, err
 	}
-	objects, err := objectsIn(text)
-	if err != nil {
-		return p, err
-	}
-	for _, o := range objects {
+	for document := range bytes.SplitSeq(text, []byte(separator)) {
+		o := registration{}
+		if err := yaml.Unmarshal(document, &o); err != nil {
+			return p, err
+		}
 		switch o.Kind {
 		case "ClaimKind":
 			p.claimKinds = append(p.claimKinds, o.Name)
@@ -279,7 +281,7 @@ func manifestOf(presets []preset, example bool) ([]byte, error) {
 		first := presets[0]
 		return nil, fmt.Errorf("%s has no example of its own: name a preset that needs it, such as %s", first.name, first.users[0])
 	}
-	return bytes.Join(texts, []byte("---\n")), nil
+	return bytes.Join(texts, []byte(separator)), nil
 }
 
 // registration is what presets need of one.
@@ -293,19 +295,4 @@ type registration struct {
 		} `json:"classes"`
 		Default v1beta1.Source `json:"default"`
 	} `json:"spec"`
-}
-
-// objectsIn returns the registrations and roles of a YAML stream.
-func objectsIn(text []byte) ([]registration, error) {
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
-	var objects []registration
-	for {
-		object := registration{}
-		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, err
-		}
-		objects = append(objects, object)
-	}
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,11 +37,10 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		if registry.NotInstalledOrUnsuitable(found.err) {
 			continue // A condition says so.
 		}
-		c, err := i.newClaims(&k, namespaces)
-		if err == nil {
-			err = found.err
-		}
-		if err == nil {
+		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), namespaces: namespaces}
+		c.classes, c.complete = i.classesOf(&k)
+		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
+		if err = cmp.Or(err, found.err); err == nil {
 			err = i.each(ctx, found.GroupVersionKind, c.add)
 		}
 		if err != nil {
@@ -122,16 +122,6 @@ func (m *sample) String() string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// newClaims returns claims to add to, even with an error.
-func (i *installation) newClaims(k *v1beta1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
-	compiled := selector.NewClaimKind(k, rules.Serving(k, i.classKinds)...)
-	c := &claims{kind: k, compiled: compiled, namespaces: namespaces}
-	c.classes, c.complete = i.classesOf(k)
-	var err error
-	c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
-	return c, err
 }
 
 func (c *claims) add(object *unstructured.Unstructured) {

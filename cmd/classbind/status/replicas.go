@@ -55,26 +55,18 @@ func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 
 // issuer says who issues the certificates, as --certs of the Deployment does. It is empty if there is no Deployment that can be read.
 func (i *installation) issuer() string {
-	switch {
-	case len(i.deployments) == 0:
+	if len(i.deployments) == 0 {
 		return ""
-	case i.hasArgument("--certs=" + certManager):
-		return certManager
 	}
-	return selfSigned
-}
-
-// hasArgument reports whether a container of the Deployments has an argument.
-func (i *installation) hasArgument(argument string) bool {
 	for _, d := range i.deployments {
 		for _, c := range d.Spec.Template.Spec.Containers {
 			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
-			if strings.Contains(arguments, argument) {
-				return true
+			if strings.Contains(arguments, "--certs="+certManager) {
+				return certManager
 			}
 		}
 	}
-	return false
+	return selfSigned
 }
 
 // checkReplicas reports whether replicas answer, and one leads.
