@@ -54,10 +54,11 @@ func (h *history) Start(ctx context.Context) error {
 	for {
 		pause := historyInterval
 		version, err := h.version(ctx)
+		order, incomparable := resourceversion.CompareResourceVersion(version, h.newest)
 		switch {
 		case err != nil:
 			pause = historyRetry
-		case h.before(version):
+		case incomparable == nil && order < 0: // Versions that are not numbers have no order; kube-apiserver's are.
 			h.void.Store(true)
 			logf.FromContext(ctx).Error(errHistory, "Ending", "resourceVersion", version, "seen", h.newest)
 			return errHistory
@@ -79,12 +80,6 @@ func (h *history) version(ctx context.Context) (string, error) {
 	list := &v1beta1.ClaimKindList{}
 	err := h.reader.List(ctx, list, client.Limit(1))
 	return list.ResourceVersion, err
-}
-
-// before reports whether a version is older than one that was seen. Versions that are not numbers cannot be compared; kube-apiserver's are.
-func (h *history) before(version string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, h.newest)
-	return err == nil && order < 0
 }
 
 // ready returns an error once what this replica knows is void.

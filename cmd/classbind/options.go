@@ -207,10 +207,7 @@ func (o *options) certificateNames() []string {
 	if host, _ := o.webhookHost(); host != "" {
 		return []string{host}
 	}
-	return []string{
-		fmt.Sprintf("%s.%s.svc", o.service, o.namespace),
-		fmt.Sprintf("%s.%s.svc.cluster.local", o.service, o.namespace),
-	}
+	return []string{fmt.Sprintf("%s.%s.svc", o.service, o.namespace), fmt.Sprintf("%s.%s.svc.cluster.local", o.service, o.namespace)}
 }
 
 // caSecret returns the name of the Secret with the CA. A change of it brings a new CA.
@@ -238,14 +235,10 @@ func checkPort(text string) error {
 
 // logLevels are the values of --log-level. logr's V(1) is zap's debug level. It shows our own details, but not those
 // of every request, which client-go logs at higher numbers.
-var logLevels = map[string]zapcore.Level{
-	"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel,
-}
+var logLevels = map[string]zapcore.Level{"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel}
 
 // logEncoders are the values of --log-format.
-var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{
-	"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder,
-}
+var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder}
 
 // logger of valid options.
 func (o *options) logger(to io.Writer) logr.Logger {

@@ -127,9 +127,7 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 }
 
 func registration(kind, name string, spec map[string]any) map[string]any {
-	return map[string]any{
-		"apiVersion": v1beta1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
-	}
+	return map[string]any{"apiVersion": v1beta1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}
 }
 
 // guesses that the first of the places rests on. With confused, a reference there may mean a class of several kinds.

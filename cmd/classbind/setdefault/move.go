@@ -310,8 +310,7 @@ func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, er
 		}
 		if !waited {
 			waited = true
-			m.reportf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s",
-				c, c.markCommand())
+			m.reportf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s", c, c.markCommand())
 		}
 		return "waiting"
 	})

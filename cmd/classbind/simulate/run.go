@@ -284,7 +284,11 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	}
 	for n := range often {
 		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
-		from, to, why, err := c.decide(ctx, sides, fresh)
+		from, why, err := place(ctx, sides[0], fresh)
+		to := from
+		if c.before != c.after && err == nil {
+			to, why, err = place(ctx, sides[1], fresh)
+		}
 		if err != nil {
 			return err
 		}
@@ -313,16 +317,6 @@ func (c *comparison) has(claim *explain.Recreated) {
 		place = Place{Outcome: explain.WithoutClass}
 	}
 	c.row(place).has++
-}
-
-// decide on a claim on both sides.
-func (c *comparison) decide(ctx context.Context, sides [2]*explain.Recreated, fresh uint64) (from, to Place, why string, err error) {
-	from, why, err = place(ctx, sides[0], fresh)
-	if c.before == c.after || err != nil {
-		return from, from, why, err
-	}
-	to, why, err = place(ctx, sides[1], fresh)
-	return from, to, why, err
 }
 
 // place that a claim gets on one side.

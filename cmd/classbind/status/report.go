@@ -115,7 +115,7 @@ func (r *Report) table() string {
 	for _, s := range r.Sections {
 		rows = append(rows, []string{s.Name, string(s.State), s.Summary})
 	}
-	var out strings.Builder
+	var out, notes, unread strings.Builder
 	out.WriteString(output.Columns(rows...))
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
@@ -124,18 +124,15 @@ func (r *Report) table() string {
 				fmt.Fprintf(&out, "  Do: %s\n", truncate.Printable(f.Do))
 			}
 		}
-	}
-	for _, s := range r.Sections {
 		for _, note := range s.Notes {
-			fmt.Fprintf(&out, "\nNote: %s\n", truncate.Printable(note))
+			fmt.Fprintf(&notes, "\nNote: %s\n", truncate.Printable(note))
 		}
-	}
-	header := "\nNot read (have somebody run this who may read it, or run it again):\n"
-	for _, s := range r.Sections {
 		for _, u := range s.Unread {
-			fmt.Fprintf(&out, "%s  %s\n", header, truncate.Printable(u.What+": "+u.Why))
-			header = ""
+			fmt.Fprintf(&unread, "  %s\n", truncate.Printable(u.What+": "+u.Why))
 		}
 	}
-	return out.String()
+	if unread.Len() > 0 {
+		notes.WriteString("\nNot read (have somebody run this who may read it, or run it again):\n")
+	}
+	return out.String() + notes.String() + unread.String()
 }

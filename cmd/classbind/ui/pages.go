@@ -62,7 +62,12 @@ var functions = template.FuncMap{
 	"share":      func(o selector.Odds) float64 { return 100 * float64(o.Share) / float64(max(o.Total, 1)) },
 	"first":      func(n int, rows []selector.Candidate) []selector.Candidate { return rows[:min(n, len(rows))] },
 	"evaluation": explain.EvaluationText,
-	"estimate":   estimateText,
+	"estimate": func(e simulate.Estimate) string {
+		if e.Low == e.High {
+			return count(e.Low)
+		}
+		return count(int(math.Round(e.Mean)))
+	},
 }
 
 // count is a whole number for people.
@@ -72,13 +77,6 @@ func count(n any) string {
 		text = text[:at] + "," + text[at:]
 	}
 	return text
-}
-
-func estimateText(e simulate.Estimate) string {
-	if e.Low == e.High {
-		return count(e.Low)
-	}
-	return count(int(math.Round(e.Mean)))
 }
 
 func claimURL(c claimName) string {
