@@ -21,7 +21,6 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 )
 
-// byName limits the cache to the object with the name.
 func byName(name string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
@@ -66,7 +65,6 @@ type bothConfigurations struct {
 	first cache.Cache
 }
 
-// newCache is for a manager.
 func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
 	all, err := cache.New(config, o)
 	if err != nil {
@@ -115,7 +113,6 @@ func isConfiguration(o client.Object) bool {
 	return is
 }
 
-// bothInformers are those of the two configurations.
 type bothInformers struct {
 	cache.Informer
 	first cache.Informer

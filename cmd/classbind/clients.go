@@ -26,7 +26,6 @@ type clients struct {
 	ca *dynamiccertificates.DynamicFileCAContent
 }
 
-// newClients reads the CA of --client-ca-file.
 func (o *options) newClients(ownCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*clients, error) {
 	if o.clientCAFile == "" {
 		return &clients{}, nil

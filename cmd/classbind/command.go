@@ -60,7 +60,6 @@ the reference to it into the claim before the API server stores the claim.`,
 	return c
 }
 
-// exitStatus returns the exit status of the program for an error.
 func exitStatus(err error) int {
 	// cobra has no type for it. The status is not 1, by which explain says that a claim has no class.
 	if strings.HasPrefix(err.Error(), "unknown command ") {
@@ -96,7 +95,6 @@ type build struct {
 	commit  string // of git, or "" if nobody told
 }
 
-// ownBuild returns the build of this binary.
 func ownBuild() build {
 	info, _ := debug.ReadBuildInfo()
 	return buildOf(releaseVersion, releaseCommit, info)

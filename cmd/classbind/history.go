@@ -19,8 +19,7 @@ const (
 	// it may come back with another history.
 	historyInterval = 2 * time.Second
 	historyRetry    = 200 * time.Millisecond
-	// historyTimeout limits one look.
-	historyTimeout = 3 * time.Second
+	historyTimeout  = 3 * time.Second
 )
 
 var errHistory = errors.New("the API server's storage is older than what this replica has seen of it: " +

@@ -55,7 +55,6 @@ type readers struct {
 	log   logr.Logger
 }
 
-// newReaders returns a filter for controller-runtime's metrics server.
 func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	unknown, err := newReviewer(config, client)
 	known, other := newReviewer(config, client)
@@ -110,7 +109,6 @@ func (r *readers) authorize(api kubernetes.Interface, next http.Handler) http.Ha
 	})
 }
 
-// bearerToken returns the token of a request, or "".
 func bearerToken(request *http.Request) string {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -28,14 +28,12 @@ import (
 
 const (
 	defaultNamespace = "classbind-system"
-	// podNamespaceFile has the namespace of a pod's ServiceAccount.
 	podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 	selfSigned  = "self-signed"
 	certManager = "cert-manager"
 )
 
-// options are the flags of serve.
 type options struct {
 	namespace      string
 	service        string
@@ -237,10 +235,8 @@ func checkPort(text string) error {
 // of every request, which client-go logs at higher numbers.
 var logLevels = map[string]zapcore.Level{"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel}
 
-// logEncoders are the values of --log-format.
 var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder}
 
-// logger of valid options.
 func (o *options) logger(to io.Writer) logr.Logger {
 	encoder := logEncoders[o.logFormat](zapcore.EncoderConfig{
 		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "msg",

@@ -75,7 +75,6 @@ webhook configurations, all from deploy/.`,
 	return c
 }
 
-// serve runs the server until the context ends.
 func serve(ctx context.Context, o *options) error {
 	// Claims leave many times as much garbage as the heap holds: to collect it less
 	// often saves a tenth of the CPU under full load. GOMEMLIMIT bounds scarce memory.
@@ -303,7 +302,6 @@ func (s *server) addChecks() error {
 	return nil
 }
 
-// certificates returns the source of certificates that --certs selects.
 func (o *options) certificates(cluster *rest.Config) (certs.Source, error) {
 	if o.certs == certManager {
 		return certs.NewCertManager(o.certDir)

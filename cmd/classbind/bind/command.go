@@ -1,5 +1,5 @@
-// Package bind is the command that binds claims that were stored without a class. run goes through the claims
-// of a kind, claim decides on one and writes it, and report prints what became of each.
+// Package bind is the command that binds claims that were stored without a class. run goes through the claims of a kind, decides on each and
+// writes it, and report prints what became of each.
 package bind
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// options are the flags of bind.
 type options struct {
 	all     bool
 	dryRun  bool

@@ -19,7 +19,6 @@ const Version = "bind.classbind.io/v1beta1"
 // Outcome is what became of a claim.
 type Outcome string
 
-// The outcomes.
 const (
 	// Bound claims have got a class, or would without --dry-run.
 	Bound Outcome = "Bound"

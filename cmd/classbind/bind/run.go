@@ -19,7 +19,6 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// binder binds the claims of one ClaimKind.
 type binder struct {
 	*options
 	config *rest.Config
@@ -70,7 +69,6 @@ func (o *options) run(ctx context.Context, word string, names []string, out, pro
 	return end
 }
 
-// run binds the named claims, or all.
 func (b *binder) run(ctx context.Context, namespace string, names []string) error {
 	if !b.kind.Namespaced {
 		namespace = metav1.NamespaceAll

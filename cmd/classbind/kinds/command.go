@@ -1,4 +1,4 @@
-// Package kinds is the command that lists the presets of deploy/kinds, and prints them for kubectl. preset reads them.
+// Package kinds is the command that lists the presets of deploy/kinds, and prints them for kubectl.
 package kinds
 
 import (

@@ -1,4 +1,4 @@
-// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their schemas. kind
+// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their schemas. command
 // finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the registrations.
 package register
 
@@ -26,7 +26,6 @@ import (
 // maxClassKinds is how many a ClaimKind may name, by its schema.
 const maxClassKinds = 64
 
-// options are the flags.
 type options struct {
 	files   []string
 	path    string
@@ -106,7 +105,6 @@ func (o *options) run(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// kind of claims or classes.
 type kind struct {
 	cluster.Resource
 	name string // <plural>.<group>
@@ -195,7 +193,6 @@ func (o *options) filesWorld(c *cobra.Command) (world, error) {
 	return w, nil
 }
 
-// find the kind that a user means.
 func find(w world, arg string) (kind, error) {
 	found, known := cluster.Find(arg, w.kinds, kind.String, func(k kind) (string, cluster.Resource) { return k.name, k.Resource })
 	switch {

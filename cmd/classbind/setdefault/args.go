@@ -14,7 +14,6 @@ import (
 	"github.com/classbind/classbind/selector/near"
 )
 
-// className names a class on the command line.
 type className struct{ kind, namespace, name string }
 
 func parseClassName(arg string) (className, error) {
@@ -31,7 +30,6 @@ func parseClassName(arg string) (className, error) {
 
 func (c className) String() string { return c.kind + "/" + klog.KRef(c.namespace, c.name).String() }
 
-// registry holds all registrations.
 type registry struct {
 	claimKinds map[string]*selector.ClaimKind
 	classKinds []*classKind
@@ -39,7 +37,6 @@ type registry struct {
 	lookUp func(*selector.ClaimKind) lookup.Resource
 }
 
-// classKind is a registered class kind.
 type classKind struct {
 	*inventory.ClassKind
 	found lookup.Resource
@@ -131,7 +128,6 @@ func (r *registry) related(claimKinds []string) []*classKind {
 
 func (k *classKind) String() string { return k.Name }
 
-// list of classes or kinds.
 func list[T fmt.Stringer](all []T) string { return listFunc(all, T.String) }
 
 func listFunc[T any](all []T, text func(T) string) string {

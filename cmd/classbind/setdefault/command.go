@@ -14,7 +14,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
-// options are the flags of set-default.
 type options struct {
 	cluster    connect.Flags
 	claimKinds []string

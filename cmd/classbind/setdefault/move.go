@@ -25,16 +25,13 @@ const (
 	retryInterval = 500 * time.Millisecond
 )
 
-// mover carries out a plan.
 type mover struct {
 	*cluster
 	options       *options
 	name          className
 	out, progress io.Writer
-	// reported is when progress was written last.
-	reported time.Time
+	reported      time.Time
 
-	// planned says that there was a plan.
 	planned bool
 	// started is the plan at the first write; nil before any write.
 	started *plan
@@ -62,7 +59,6 @@ func (m *mover) run(ctx context.Context) error {
 	return m.confirm(ctx, p)
 }
 
-// move attempts the move until it succeeds or cannot.
 func (m *mover) move(ctx context.Context) (p *plan, err error) {
 	retries := 0
 	err = m.retry(ctx, func() (err error) {
@@ -162,7 +158,6 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// plan makes a plan from what the API server has now.
 func (m *mover) plan(ctx context.Context) (*plan, error) {
 	r, err := m.registry(ctx)
 	if err != nil {
@@ -214,7 +209,6 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// check tests with dry runs whether the plan can be carried out.
 func (m *mover) check(ctx context.Context, p *plan) error {
 	for _, d := range p.unmark {
 		if err := m.write(ctx, d, nil, true); err != nil {
@@ -322,7 +316,6 @@ func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.G
 // progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
 const progressInterval = 1400 * time.Millisecond
 
-// reportf says what the command waits for.
 func (m *mover) reportf(format string, args ...any) {
 	m.reported = time.Now()
 	_, _ = fmt.Fprintln(m.progress, truncate.Printable(fmt.Sprintf(format, args...)))
@@ -352,7 +345,6 @@ func (p *plan) lines() []string {
 	return lines
 }
 
-// printResult prints what was done.
 func (m *mover) printResult(lines ...string) {
 	for _, line := range lines {
 		if m.options.dryRun {

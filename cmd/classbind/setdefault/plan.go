@@ -156,7 +156,6 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 		strings.Join(changes, "\n  "), strings.Join(command, " "))
 }
 
-// seat returns the seat that a class takes as a default, false if it takes none.
 func (r *registry) seat(claimKind string, c *storedClass) (inventory.Seat, bool) {
 	seat, offered, _ := r.claimKind(claimKind).SeatOf(c.Class) // A class of no known seat is nobody's default.
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil

@@ -38,7 +38,6 @@ type resolver interface {
 	Resolve(ctx context.Context, name, version string, verbs ...string) (lookup.Resource, error)
 }
 
-// cluster reads and writes registrations and classes, without a cache.
 type cluster struct {
 	registrations client.Reader
 	classes       dynamic.Interface
@@ -59,7 +58,6 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	return c, nil
 }
 
-// registry reads all registrations.
 func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	claimKinds, classKinds, err := connect.Registrations(ctx, c.registrations)
 	if err != nil {
@@ -167,7 +165,6 @@ func unanswered(err error) bool {
 	return errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// storedClass is a class as the API server stores it.
 type storedClass struct {
 	*inventory.Class
 	object *unstructured.Unstructured
@@ -189,7 +186,6 @@ func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values
 // mark has a value for each place where a class may be marked as the default, nil for none. An empty one says that the class is not.
 type mark []any
 
-// defaultMark is the mark of a class that becomes the default.
 func (c *storedClass) defaultMark() mark {
 	if c.Kind.DefaultMark.Path != "" {
 		return mark{true}
@@ -197,7 +193,6 @@ func (c *storedClass) defaultMark() mark {
 	return mark{"true"}
 }
 
-// mark returns the present mark of the class.
 func (c *storedClass) mark() (present mark) {
 	for _, place := range c.Kind.DefaultMark.Places() {
 		value, _, _ := unstructured.NestedFieldCopy(c.object.Object, place.Names()...)

@@ -22,7 +22,6 @@ const html = "html"
 // maxClaims limits how many are made up of each kind: more say nothing new.
 const maxClaims = 1_000_000
 
-// options are the flags of simulate.
 type options struct {
 	changes, remove, classes []string
 	claims                   int

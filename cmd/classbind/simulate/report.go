@@ -159,7 +159,6 @@ func (c *comparison) estimate(n counted) Estimate {
 	return e
 }
 
-// end returns the result.
 func (c *comparison) end() *Kind {
 	k := c.result
 	k.Unpredictable = c.unpredictable
@@ -220,7 +219,6 @@ func (e Estimate) String() string {
 	return fmt.Sprintf("%d to %d", e.Low, e.High)
 }
 
-// spread reports whether numbers of claims change.
 func (k *Kind) spread() bool {
 	return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
 }
@@ -242,7 +240,6 @@ func (k *Kind) Summary() string {
 	return claims + ": none would get another class"
 }
 
-// table returns the report for people.
 func (r *Report) table() string {
 	var out strings.Builder
 	for _, note := range r.Notes {
@@ -321,7 +318,6 @@ var pageText string
 // page shows a Report. It has no script, and a policy that allows none: names in it are those of others.
 var page = template.Must(template.New("page").Parse(pageText))
 
-// writePage writes the report as HTML, in one file.
 func (r *Report) writePage(out io.Writer) error {
 	if err := page.Execute(out, r); err != nil {
 		return fmt.Errorf("cannot print: %w", err)

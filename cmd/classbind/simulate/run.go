@@ -1,6 +1,6 @@
 // Package simulate is the command that predicts which claims a change of registrations or classes moves. run decides on each claim
 // as if it was created now, before and after the change, with the code of the server. report is the result for programs and for
-// people, and page the same as HTML.
+// people, and has the same as HTML.
 package simulate
 
 import (
@@ -47,7 +47,6 @@ type Input struct {
 	Seen func(claim *explain.Recreated, gets Place, why string)
 }
 
-// run has what is compared.
 type run struct {
 	Input
 	before, after *explain.World
@@ -102,7 +101,6 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	return report, nil
 }
 
-// kind simulates the claims of one ClaimKind.
 func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	before, err := r.before.Kind(ctx, name)
 	if err != nil {
@@ -140,7 +138,6 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	return c.end(), nil
 }
 
-// claims adds those to decide on.
 func (r *run) claims(ctx context.Context, c *comparison) error {
 	if r.Claims == 0 {
 		return r.existing(ctx, c, func(raw []byte) error { return c.add(ctx, raw) })
@@ -185,7 +182,6 @@ func (r *run) claims(ctx context.Context, c *comparison) error {
 	return nil
 }
 
-// existing claims of a cluster, or of files.
 func (r *run) existing(ctx context.Context, c *comparison, each func(raw []byte) error) error {
 	if r.Config == nil {
 		for _, raw := range r.files[c.result.ClaimKind] {
@@ -256,7 +252,6 @@ func (c *comparison) either() *explain.Kind {
 	return c.before
 }
 
-// add a claim.
 func (c *comparison) add(ctx context.Context, raw []byte) error {
 	var sides [2]*explain.Recreated
 	predictable := true
@@ -305,7 +300,6 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	return nil
 }
 
-// has counts the class that a claim has.
 func (c *comparison) has(claim *explain.Recreated) {
 	place := Place{Class: claim.Has}
 	switch {
@@ -319,7 +313,6 @@ func (c *comparison) has(claim *explain.Recreated) {
 	c.row(place).has++
 }
 
-// place that a claim gets on one side.
 func place(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
 	if claim == nil {
 		return Place{Outcome: explain.Ignored}, "no ClaimKind registers the claims", nil
@@ -340,7 +333,6 @@ func (c *comparison) row(p Place) *tallied {
 	return t
 }
 
-// moved says that a claim gets something else.
 func (c *comparison) moved(claim *explain.Recreated, from, to Place, why string) {
 	if from == to {
 		return

@@ -24,7 +24,6 @@ import (
 // maxExamples limits what is named of many.
 const maxExamples = 5
 
-// checkClaims reports which claims have a class that is gone, or none.
 func checkClaims(ctx context.Context, i *installation, s *Section) {
 	namespaces, err := i.namespaces(ctx)
 	if err != nil {
@@ -104,7 +103,6 @@ type claims struct {
 	unbound, excluded, unasked, gone sample
 }
 
-// sample of claims.
 type sample struct {
 	all   int
 	first []string

@@ -63,7 +63,6 @@ type installation struct {
 	claimEntriesErr, classEntriesErr error
 }
 
-// served is a resource, or why it is not known.
 type served struct {
 	cluster.Resource
 	err error

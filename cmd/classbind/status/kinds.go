@@ -158,7 +158,6 @@ func checkEntries(_ context.Context, i *installation, s *Section) {
 // isTrue leaves it to the section of kinds to say why a condition is not.
 var isTrue = meta.IsStatusConditionTrue
 
-// known reports whether a webhook configuration was read.
 func known(err error, where string, s *Section) bool {
 	switch {
 	case apierrors.IsNotFound(err):

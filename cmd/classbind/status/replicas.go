@@ -19,7 +19,6 @@ import (
 // ownLabels are those of classbind's Deployment in deploy/, and of its pods.
 var ownLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
 
-// readReplicas reads what reports whether replicas run, and how.
 func (i *installation) readReplicas(ctx context.Context) {
 	deployments := &appsv1.DeploymentList{}
 	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
@@ -69,7 +68,6 @@ func (i *installation) issuer() string {
 	return selfSigned
 }
 
-// checkReplicas reports whether replicas answer, and one leads.
 func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	var summary []string
 	if i.deploymentsErr != nil {
@@ -107,7 +105,6 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	s.Summary = strings.Join(summary, ", ")
 }
 
-// ready replicas of all Deployments.
 func (i *installation) ready() (ready int32) {
 	for _, d := range i.deployments {
 		ready += d.Status.ReadyReplicas
@@ -119,7 +116,6 @@ func (i *installation) ready() (ready int32) {
 // --leader-elect=false, there is no Lease.
 func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
 
-// deploymentState is a summary of a Deployment.
 func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {
 	wanted, ready := ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas
 	where := "deployments/" + d.Namespace + "/" + d.Name

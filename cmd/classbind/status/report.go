@@ -26,7 +26,6 @@ type Report struct {
 // State of a section.
 type State string
 
-// The states.
 const (
 	// OK sections have no findings, and everything in them was read.
 	OK State = "OK"
@@ -109,7 +108,6 @@ func (r *Report) exit() error {
 	return nil
 }
 
-// table returns the report for people.
 func (r *Report) table() string {
 	rows := [][]string{{"SECTION", "STATE", "SUMMARY"}}
 	for _, s := range r.Sections {

@@ -46,7 +46,6 @@ type cache struct {
 	changed chan struct{}
 }
 
-// state is what the pages show.
 type state struct {
 	// version counts the reads.
 	version int
@@ -57,7 +56,6 @@ type state struct {
 	failed time.Time
 }
 
-// snapshot is one read.
 type snapshot struct {
 	at     time.Time
 	status *status.Report
@@ -68,7 +66,6 @@ type snapshot struct {
 	explained map[claimName]*explanation
 }
 
-// kind of claims.
 type kind struct {
 	Name string
 	Spec v1beta1.ClaimKindSpec
@@ -89,7 +86,6 @@ type kind struct {
 	Unread bool
 }
 
-// class that claims are offered, or have.
 type class struct {
 	simulate.Row
 	// Share and Expected are percentages of all claims of the kind.
@@ -103,13 +99,11 @@ type class struct {
 	text     string
 }
 
-// waiting is a claim without a class.
 type waiting struct {
 	Claim     claimName
 	Gets, Why string
 }
 
-// claimName names a claim of a kind.
 type claimName struct{ Kind, Namespace, Name string }
 
 func (c claimName) String() string { return klog.KRef(c.Namespace, c.Name).String() }
@@ -180,7 +174,6 @@ func (c *cache) read(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// kind reads the classes and the claims of a ClaimKind.
 func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) *kind {
 	k := &kind{Name: spec.Name, Spec: spec.Spec, Certain: true}
 	for _, section := range s.status.Sections {
@@ -269,7 +262,6 @@ func (k *kind) seen(claim *explain.Recreated, gets simulate.Place, why string) {
 	}
 }
 
-// find a kind by its name.
 func (s *snapshot) find(name string) (*kind, error) {
 	if i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.Name == name }); i >= 0 {
 		return s.kinds[i], nil

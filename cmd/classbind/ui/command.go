@@ -33,7 +33,6 @@ const (
 	maxStreams = 16
 )
 
-// options are the flags of ui.
 type options struct {
 	address     string
 	port        uint16
@@ -137,7 +136,6 @@ var headers = map[string]string{
 	"X-Frame-Options":              "DENY",
 }
 
-// guard lets in only the person who ran the command.
 type guard struct {
 	port, token string
 	// remote allows other addresses than loopback.

@@ -23,7 +23,6 @@ type list[T any] struct {
 	Others url.Values
 }
 
-// newList of rows that are found by their text.
 func newList[T any](u *url.URL, id, what string, all []T, text func(T) string) list[T] {
 	query := u.Query()
 	search, at := id+"-search", id+"-page"

@@ -83,7 +83,6 @@ func claimURL(c claimName) string {
 	return "/claim?" + url.Values{"kind": {c.Kind}, "namespace": {c.Namespace}, "name": {c.Name}}.Encode()
 }
 
-// pages are the screens.
 type pages struct {
 	http.ServeMux
 
@@ -110,7 +109,6 @@ func newPages(c *cache, namespace string) *pages {
 	return p
 }
 
-// page is what all templates show.
 type page struct {
 	// Screen is the name of a template.
 	Screen, Title string
@@ -167,7 +165,6 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, screen func(*page,
 
 func (s *page) message(title string, m message) { s.Screen, s.Title, s.Body = "message", title, m }
 
-// failed shows an error.
 func (s *page) failed(err error) {
 	s.status = http.StatusBadGateway
 	m := message{Detail: truncate.Error(err).Error(), Do: "kubectl get claimkinds.classbind.io"}
@@ -188,7 +185,6 @@ func (s *page) failed(err error) {
 	}
 }
 
-// kindsBody is the Body of the screen of all kinds.
 type kindsBody struct {
 	Kinds    list[*kind]
 	Sections []*status.Section
@@ -224,7 +220,6 @@ func (k *kind) State() string {
 	return string(status.OK)
 }
 
-// kindBody is the Body of the screen of one kind.
 type kindBody struct {
 	*kind
 	Shown   list[*class]
@@ -251,7 +246,6 @@ func (p *pages) kind(s *page, r *http.Request) error {
 	return nil
 }
 
-// claimBody is the Body of the screen of a claim.
 type claimBody struct {
 	Name claimName
 	*explanation
