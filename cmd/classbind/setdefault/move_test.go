@@ -281,9 +281,7 @@ func TestKilledBetween(t *testing.T) {
 	assert.Equal(t, "as.test/new: the default for claims.test\n", out.String())
 }
 
-func repeat(err error) []fault {
-	return slices.Repeat([]fault{{err: err}}, 1000)
-}
+func repeat(err error) []fault { return slices.Repeat([]fault{{err: err}}, 1000) }
 
 func fakeClass(name string, marked bool) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "test/v1", "kind": "A"}}

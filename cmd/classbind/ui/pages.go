@@ -167,22 +167,21 @@ func (s *page) message(title string, m message) { s.Screen, s.Title, s.Body = "m
 
 func (s *page) failed(err error) {
 	s.status = http.StatusBadGateway
-	m := message{Detail: truncate.Error(err).Error(), Do: "kubectl get claimkinds.classbind.io"}
+	title, m := "Not readable", message{
+		Text:   "The cluster cannot be read. This page tries again.",
+		Detail: truncate.Error(err).Error(), Do: "kubectl get claimkinds.classbind.io",
+	}
 	switch missing := notFound(""); {
 	case errors.As(err, &missing):
 		s.status = http.StatusNotFound
-		s.message("Not found", message{Text: missing.Error()})
+		title, m = "Not found", message{Text: missing.Error()}
 	case apierrors.IsForbidden(err):
-		m.Text, m.Do = "You do not have the rights to read what is registered. Ask an admin of the cluster for them:",
-			"kubectl auth can-i list claimkinds.classbind.io,classkinds.classbind.io"
-		s.message("Not allowed", m)
+		title, m.Text = "Not allowed", "You do not have the rights to read what is registered. Ask an admin of the cluster for them:"
+		m.Do = "kubectl auth can-i list claimkinds.classbind.io,classkinds.classbind.io"
 	case meta.IsNoMatchError(err):
-		m.Text, m.Do = "classbind is not installed in this cluster.", "kubectl apply -k deploy"
-		s.message("Not installed", m)
-	default:
-		m.Text = "The cluster cannot be read. This page tries again."
-		s.message("Not readable", m)
+		title, m.Text, m.Do = "Not installed", "classbind is not installed in this cluster.", "kubectl apply -k deploy"
 	}
+	s.message(title, m)
 }
 
 type kindsBody struct {
