@@ -164,7 +164,8 @@ func (o *options) validate() error {
 	names := strings.Join(o.clientNames, ",")
 	check(o.clientCAFile == "" || len(o.clientNames) > 0, "client-ca-file", o.clientCAFile,
 		"needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
-	check(o.clientCAFile != "" || len(o.clientNames) == 0, "client-name", names, "needs --client-ca-file, the CA that signed the certificate")
+	check(o.clientCAFile != "" || len(o.clientNames) == 0, "client-name", names,
+		"needs --client-ca-file, the CA that signed the certificate")
 	check(!slices.Contains(o.clientNames, ""), "client-name", names, "must not have an empty name")
 	check(o.shutdownDelay >= 0 && o.shutdownDelay <= time.Hour, "shutdown-delay-duration", o.shutdownDelay, "must be from 0s to 1h")
 	_, known := logLevels[o.logLevel]

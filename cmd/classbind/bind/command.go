@@ -1,5 +1,5 @@
-// Package bind is the command that binds claims that were stored without a class. run goes through the claims of a kind, decides on each and
-// writes it, and report prints what became of each.
+// Package bind is the command that binds claims that were stored without a class. run goes through the claims of a kind, decides on each
+// and writes it, and report prints what became of each.
 package bind
 
 import (

@@ -78,7 +78,7 @@ func TestPrint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []string
-			for _, file := range strings.Fields(tc.want) {
+			for file := range strings.FieldsSeq(tc.want) {
 				text, err := kinds.Files.ReadFile(file + ".yaml")
 				require.NoError(t, err)
 				want = append(want, string(text))

@@ -59,7 +59,8 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 			spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}
 			then = ". It counts as no reference."
 		}
-		comments = append(comments, fmt.Sprintf("The schema has a default, %q, which claims have before classbind sees them%s", given, then))
+		comments = append(comments, fmt.Sprintf(
+			"The schema has a default, %q, which claims have before classbind sees them%s", given, then))
 	}
 	if before, ok := strings.CutSuffix(p.path[len(p.path)-1], "Ref"); ok {
 		selectorPath := slices.Concat(p.path[:len(p.path)-1], []string{before + "Selector"})

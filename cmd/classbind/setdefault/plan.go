@@ -78,7 +78,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	slices.SortFunc(p.lose, inventory.Seat.Compare)
 	p.lose = slices.Compact(p.lose)
 	for _, name := range without {
-		if slices.Contains(target.Kind.ClaimKinds, name) && !slices.ContainsFunc(p.lose, func(s inventory.Seat) bool { return s.ClaimKind == name }) {
+		loses := func(s inventory.Seat) bool { return s.ClaimKind == name }
+		if slices.Contains(target.Kind.ClaimKinds, name) && !slices.ContainsFunc(p.lose, loses) {
 			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for",
 				name, target.Kind.Name)
 		}
