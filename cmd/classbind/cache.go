@@ -21,7 +21,6 @@ import (
 	"github.com/classbind/classbind/controller/latebinding"
 )
 
-// byName limits the cache to the object with the name.
 func byName(name string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
@@ -51,8 +50,7 @@ func cacheOptions(namespace string) cache.Options {
 	return o
 }
 
-// leaderCacheOptions adds the named Secret, to notice its changes, and, if a
-// ClaimKind selects namespaces, the labels of namespaces.
+// leaderCacheOptions adds the named Secret, to notice its changes, and, if a ClaimKind selects namespaces, the labels of namespaces.
 func leaderCacheOptions(namespace, secret string) cache.Options {
 	o := cacheOptions(namespace)
 	o.ByObject[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: byName(secret).Field}}}
@@ -67,7 +65,6 @@ type bothConfigurations struct {
 	first cache.Cache
 }
 
-// newCache is for a manager.
 func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
 	all, err := cache.New(config, o)
 	if err != nil {
@@ -116,7 +113,6 @@ func isConfiguration(o client.Object) bool {
 	return is
 }
 
-// bothInformers are those of the two configurations.
 type bothInformers struct {
 	cache.Informer
 	first cache.Informer

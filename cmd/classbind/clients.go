@@ -13,14 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// clients decides which clients the webhook server answers. With --client-ca-file,
-// these are only clients with a certificate of that CA for one of the names. The
-// zero value answers everybody.
+// clients decides which clients the webhook server answers. With --client-ca-file, these are only clients with a certificate of that CA for
+// one of the names. The zero value answers everybody.
 //
-// A replica also connects to itself: every 2 s for its readiness, and as the leader
-// before it writes an entry. It has no certificate of that CA, and presents the one
-// that it serves. The handshake lets it in, and the handler refuses it like every
-// other name.
+// A replica also connects to itself: every 2 s for its readiness, and as the leader before it writes an entry. It has no certificate of
+// that CA, and presents the one that it serves. The handshake lets it in, and the handler refuses it like every other name.
 type clients struct {
 	names []string
 	// ownCertificate returns the certificate that this replica serves.
@@ -29,9 +26,6 @@ type clients struct {
 	ca *dynamiccertificates.DynamicFileCAContent
 }
 
-var errNoClientCertificate = errors.New("the client has no certificate")
-
-// newClients reads the CA of --client-ca-file.
 func (o *options) newClients(ownCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*clients, error) {
 	if o.clientCAFile == "" {
 		return &clients{}, nil
@@ -68,7 +62,7 @@ func (c *clients) configure(config *tls.Config) {
 // verify checks every connection before a request is read.
 func (c *clients) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
-		return errNoClientCertificate
+		return errors.New("the client has no certificate")
 	}
 	leaf := state.PeerCertificates[0]
 	if own, err := c.ownCertificate(nil); err == nil && bytes.Equal(own.Certificate[0], leaf.Raw) {
@@ -88,27 +82,22 @@ func (c *clients) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// handler refuses a client whose certificate is for none of the names, before it
-// reads a body. The answer closes the connection; otherwise the server would first
-// read the rest of the body.
+// handler refuses a client whose certificate is for none of the names, before it reads a body. The answer closes the connection; otherwise
+// the server would first read the rest of the body.
 func (c *clients) handler(next http.Handler) http.Handler {
 	if c.ca == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !c.nameAllowed(r.TLS.PeerCertificates) {
+		named := func(name string) bool {
+			leaf := r.TLS.PeerCertificates[0] // verify wants one.
+			return name == leaf.Subject.CommonName || slices.Contains(leaf.DNSNames, name)
+		}
+		if r.TLS == nil || !slices.ContainsFunc(c.names, named) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the client's certificate is for none of the names of --client-name", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
-	})
-}
-
-// nameAllowed reports whether the common name or a DNS name of a certificate is one of
-// the names.
-func (c *clients) nameAllowed(chain []*x509.Certificate) bool {
-	return len(chain) > 0 && slices.ContainsFunc(c.names, func(name string) bool {
-		return name == chain[0].Subject.CommonName || slices.Contains(chain[0].DNSNames, name)
 	})
 }

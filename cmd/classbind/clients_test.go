@@ -49,8 +49,7 @@ func forName(name string) x509.Certificate {
 	return x509.Certificate{Subject: pkix.Name{CommonName: name}}
 }
 
-// serveClients starts a server for clients of a CA with the name kube-apiserver or
-// api.example.org.
+// serveClients starts a server for clients of a CA with the name kube-apiserver or api.example.org.
 func serveClients(t *testing.T, file string, own *tls.Certificate) (*clients, *httptest.Server) {
 	t.Helper()
 	c, err := parse(t, "--client-ca-file="+file, "--client-name=kube-apiserver,api.example.org").newClients(
@@ -67,8 +66,7 @@ func serveClients(t *testing.T, file string, own *tls.Certificate) (*clients, *h
 	return c, server
 }
 
-// ask sends a request with a certificate or, if nil, without. It resumes sessions from
-// the cache, if there is one.
+// ask sends a request with a certificate or, if nil, without. It resumes sessions from the cache, if there is one.
 func ask(t *testing.T, server *httptest.Server, with *tls.Certificate, sessions tls.ClientSessionCache, body io.Reader) (int, string, error) {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, ClientSessionCache: sessions} //nolint:gosec // The test is about the client's certificate.
@@ -113,11 +111,8 @@ func TestClients(t *testing.T) {
 				Subject: forName("kube-apiserver").Subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			}),
 		},
-		"Expired": {
-			reason: "We should not answer a client with an expired certificate.",
-			with:   ca.issue(t, x509.Certificate{Subject: forName("kube-apiserver").Subject, NotAfter: time.Now().Add(-time.Minute)}),
-		},
-		"Own": {reason: "We should let a replica check that it serves, and refuse its requests.", with: own, want: http.StatusForbidden},
+		"Expired": {reason: "We should not answer a client with an expired certificate.", with: ca.issue(t, x509.Certificate{Subject: forName("kube-apiserver").Subject, NotAfter: time.Now().Add(-time.Minute)})},
+		"Own":     {reason: "We should let a replica check that it serves, and refuse its requests.", with: own, want: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, text, err := ask(t, server, tc.with, nil, strings.NewReader("a review"))

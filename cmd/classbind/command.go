@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
-	"os"
+	"fmt"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/cmd/classbind/bind"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -19,44 +24,14 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/ui"
 )
 
-// kubectl finds the command as a plugin, and the completion of its arguments,
-// under these names: kubectl classbind.
+// kubectl finds the command as a plugin, and the completion of its arguments, under these names: kubectl classbind.
 const (
 	plugin           = "kubectl-classbind"
 	pluginCompletion = "kubectl_complete-classbind"
 )
 
-func newCommand() *cobra.Command { return newCommandAs(os.Args[0], os.Args[1:]) }
-
-// newCommandAs returns the command for the program name that it was called by.
-func newCommandAs(program string, args []string) *cobra.Command {
-	c := newRootCommand()
-	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
-	case pluginCompletion:
-		c.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))
-	case plugin:
-		const name = "kubectl classbind"
-		c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
-		for _, sub := range c.Commands() {
-			sub.Example = strings.ReplaceAll(sub.Example, c.Name()+" "+sub.Name(), name+" "+sub.Name())
-		}
-	}
-	return c
-}
-
-// exitStatus returns the exit status of the program for an error.
-func exitStatus(err error) int {
-	// cobra has no type for it. The status is not 1, by which explain says that a claim has no class.
-	if strings.HasPrefix(err.Error(), "unknown command ") {
-		return 2
-	}
-	if e := (*exit.Error)(nil); errors.As(err, &e) {
-		return e.Status
-	}
-	return 1
-}
-
-func newRootCommand() *cobra.Command {
+// newCommand returns the command for the program name that it was called by.
+func newCommand(program string, args ...string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "classbind",
 		Short: "Bind claims to classes at admission",
@@ -72,5 +47,77 @@ the reference to it into the claim before the API server stores the claim.`,
 		newServeCommand(), bind.NewCommand(), explain.NewCheckCommand(), explain.NewClassesCommand(), explain.NewCommand(),
 		kinds.NewCommand(), register.NewCommand(), setdefault.NewCommand(), simulate.NewCommand(), status.NewCommand(),
 		ui.NewCommand(), newVersionCommand())
+	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
+	case pluginCompletion:
+		c.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args...))
+	case plugin:
+		const name = "kubectl classbind"
+		c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+		for _, sub := range c.Commands() {
+			sub.Example = strings.ReplaceAll(sub.Example, c.Name()+" "+sub.Name(), name+" "+sub.Name())
+		}
+	}
 	return c
+}
+
+func exitStatus(err error) int {
+	// cobra has no type for it. The status is not 1, by which explain says that a claim has no class.
+	if strings.HasPrefix(err.Error(), "unknown command ") {
+		return 2
+	}
+	if e := (*exit.Error)(nil); errors.As(err, &e) {
+		return e.Status
+	}
+	return 1
+}
+
+// A release sets both with -ldflags=-X: the go command reads a version from a tag, and a release can be built before its
+// tag is set and without the history of git. They are empty in any other binary.
+var releaseVersion, releaseCommit string
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of classbind and of the Go that built it",
+		Args:  cobra.NoArgs,
+
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "classbind %s %s %s/%s\n",
+				ownBuild().version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// build is what a binary knows of its origin.
+type build struct {
+	version string
+	commit  string // of git, or "" if nobody told
+}
+
+func ownBuild() build {
+	info, _ := debug.ReadBuildInfo()
+	return buildOf(releaseVersion, releaseCommit, info)
+}
+
+// buildOf a release, or else of what the go command stamped, if it stamped anything: the tag of the commit or a pseudo-version of it.
+func buildOf(version, commit string, info *debug.BuildInfo) build {
+	info = cmp.Or(info, &debug.BuildInfo{})
+	b := build{version: cmp.Or(version, info.Main.Version, "(devel)"), commit: commit}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			b.commit = cmp.Or(commit, setting.Value)
+		}
+	}
+	return b
+}
+
+// RegisterMetrics adds a metric that is always 1, for its labels.
+func (b build) RegisterMetrics() error {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "classbind_build_info",
+		Help: "Always 1. The labels are the version of this replica, its commit, and the version of Go that built it.",
+	}, []string{"version", "revision", "goversion"})
+	info.WithLabelValues(b.version, b.commit, runtime.Version()).Set(1)
+	return metrics.Registry.Register(info)
 }

@@ -15,36 +15,28 @@ import (
 )
 
 const (
-	// historyInterval is how often a replica looks whether time went back, and
-	// historyRetry how often while the API server does not answer: it may come back with
-	// another history.
+	// historyInterval is how often a replica looks whether time went back, and historyRetry how often while the API server does not answer:
+	// it may come back with another history.
 	historyInterval = 2 * time.Second
 	historyRetry    = 200 * time.Millisecond
-	// historyTimeout limits one look.
-	historyTimeout = 3 * time.Second
+	historyTimeout  = 3 * time.Second
 )
 
 var errHistory = errors.New("the API server's storage is older than what this replica has seen of it: " +
 	"etcd was probably restored from a backup, so all that the replica knows is void, and it has to start again")
 
-// history ends this replica when the storage of the API server goes back in time, because
-// etcd was restored from a backup. Then classes, related objects, claims, registrations
-// and all caches are void. Their watches do not notice: a watch from a resourceVersion of
-// the future is silent until the storage gets there, and never tells what differs. Some
-// of the caches, which are controller-runtime's, cannot be emptied. A new process has
-// nothing that is void, and is ready within a second or two, so it is both less code and
-// more certain than to list everything again in each place. Until the process has ended,
-// the replica answers 503.
+// history ends this replica when the storage of the API server goes back in time, because etcd was restored from a backup. Then classes,
+// related objects, claims, registrations and all caches are void. Their watches do not notice: a watch from a resourceVersion of the future
+// is silent until the storage gets there, and never tells what differs. Some of the caches, which are controller-runtime's, cannot be
+// emptied. A new process has nothing that is void, and is ready within a second or two, so it is both less code and more certain than to
+// list everything again in each place. Until the process has ended, the replica answers 503.
 //
-// A false alarm would need an answer that is older than an earlier one. The API server
-// answers a list without a resourceVersion from the newest state of etcd when it asks, or
-// from a cache that has got there. So two API servers, when one is behind, do not
-// take turns in time. ClaimKinds are in the storage of kube-apiserver, never in that of
-// an aggregated API server, and versions are compared of this resource alone. A new
-// process compares with nothing that an older one has seen, so it does not end again.
+// A false alarm would need an answer that is older than an earlier one. The API server answers a list without a resourceVersion from the
+// newest state of etcd when it asks, or from a cache that has got there. So two API servers, when one is behind, do not take turns in time.
+// ClaimKinds are in the storage of kube-apiserver, never in that of an aggregated API server, and versions are compared of this resource
+// alone. A new process compares with nothing that an older one has seen, so it does not end again.
 //
-// The storage must have got less far than at the last look before. A backup of the last
-// seconds before etcd stopped can pass unseen.
+// The storage must have got less far than at the last look before. A backup of the last seconds before etcd stopped can pass unseen.
 type history struct {
 	// reader is of the API server itself, not of a cache.
 	reader client.Reader
@@ -61,10 +53,11 @@ func (h *history) Start(ctx context.Context) error {
 	for {
 		pause := historyInterval
 		version, err := h.version(ctx)
+		order, incomparable := resourceversion.CompareResourceVersion(version, h.newest)
 		switch {
 		case err != nil:
 			pause = historyRetry
-		case h.before(version):
+		case incomparable == nil && order < 0: // Versions that are not numbers have no order; kube-apiserver's are.
 			h.void.Store(true)
 			logf.FromContext(ctx).Error(errHistory, "Ending", "resourceVersion", version, "seen", h.newest)
 			return errHistory
@@ -86,13 +79,6 @@ func (h *history) version(ctx context.Context) (string, error) {
 	list := &v1beta1.ClaimKindList{}
 	err := h.reader.List(ctx, list, client.Limit(1))
 	return list.ResourceVersion, err
-}
-
-// before reports whether a version is older than one that was seen. Versions that are not
-// numbers cannot be compared; kube-apiserver's are.
-func (h *history) before(version string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, h.newest)
-	return err == nil && order < 0
 }
 
 // ready returns an error once what this replica knows is void.

@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	// termInterval is the pause before a replica that lost the leadership runs for it
-	// again.
+	// termInterval is the pause before a replica that lost the leadership runs for it again.
 	termInterval = time.Second
 
 	// serviceDelay gives the kubelet time to see that a replica is ready (deploy/ has
@@ -37,9 +36,8 @@ const (
 	serviceDelay = 5 * time.Second
 )
 
-// leadership runs everything that writes to the cluster while this replica leads,
-// term after term. Each term has its own manager: a manager ends when it loses its
-// Lease, but this replica must keep answering.
+// leadership runs everything that writes to the cluster while this replica leads, term after term. Each term has its own manager: a manager
+// ends when it loses its Lease, but this replica must keep answering.
 type leadership struct {
 	*server
 	// opened is closed once this replica knows all classes.
@@ -84,23 +82,19 @@ func (l *leadership) term(ctx context.Context) error {
 		return fmt.Errorf("cannot connect to the cluster: %w", err)
 	}
 	configurator := &webhookconfig.Configurator{
-		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Serving: l.verifyServing,
+		Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Serving:  func(ctx context.Context, ca []byte) error { return l.gate.Verify(ctx, l.options.webhookAddress, ca) },
 		Servable: l.registration.Servable, Offered: l.registration.Offered,
 		Address: webhookconfig.Address{Namespace: l.options.namespace, URL: l.options.webhookURL, Service: l.options.service},
 	}
 	if l.options.webhookURL == "" {
 		configurator.ServiceDelay = serviceDelay
 	}
-	if err := configurator.SetupWithManager(mgr); err != nil {
-		return err
-	}
 	policies := func(kind webhookconfig.PolicyKind) *webhookconfig.Policies {
 		return &webhookconfig.Policies{Kind: kind, Registration: l.registration, Client: mgr.GetClient(), Live: mgr.GetAPIReader()}
 	}
 	defaults, uses := policies(webhookconfig.DefaultPolicies), policies(webhookconfig.UsePolicies)
-	if err := errors.Join(defaults.SetupWithManager(mgr), uses.SetupWithManager(mgr)); err != nil {
-		return err
-	}
+	memory := &webhookconfig.Memory{Registration: l.registration, Client: mgr.GetClient()}
 	events, err := eventsclient.NewForConfig(l.cluster)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for events: %w", err)
@@ -111,16 +105,11 @@ func (l *leadership) term(ctx context.Context) error {
 	}
 	decider := *l.decider
 	decider.Costly = webhook.LateDecisions()
-	if err := mgr.Add(&latebinding.Binder{
+	binder := &latebinding.Binder{
 		Claims: l.claims, Events: latebinding.NewEvents(events, instance), Namespaces: mgr.GetClient(),
 		Rate: l.options.lateRate, Decider: &decider,
-	}); err != nil {
-		return fmt.Errorf("cannot add the late binding: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(l.guard.CollectLeases)); err != nil {
-		return fmt.Errorf("cannot add the collection of Leases: %w", err)
-	}
-	if err := mgr.Add(&capacity.Leader{
+	ledgers := &capacity.Leader{
 		Ledgers: l.ledgers, Claims: latebinding.Usages{Claims: l.claims}, Snapshot: l.registration.Inventory.Snapshot,
 		Asked: configurator.AskedToReserve,
 		Unknown: func(ctx context.Context, classKind string) (bool, error) {
@@ -129,12 +118,6 @@ func (l *leadership) term(ctx context.Context) error {
 			return err == nil && k.IsHard() && l.registration.Watched(classKind) == nil, client.IgnoreNotFound(err)
 		},
 		Window: l.options.inFlightWindow,
-	}); err != nil {
-		return fmt.Errorf("cannot add the ledgers: %w", err)
-	}
-	memory := &webhookconfig.Memory{Registration: l.registration, Client: mgr.GetClient()}
-	if err := memory.SetupWithManager(mgr); err != nil {
-		return err
 	}
 	writer := &status.Writer{
 		Snapshot: l.registration.Inventory.Snapshot, Registration: l.registration, Claims: l.claims,
@@ -142,7 +125,14 @@ func (l *leadership) term(ctx context.Context) error {
 		Room: l.ledgers.Room, Asked: configurator.AskedToReserve,
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 	}
-	if err := writer.SetupWithManager(mgr); err != nil {
+	err = errors.Join(configurator.SetupWithManager(mgr), defaults.SetupWithManager(mgr), uses.SetupWithManager(mgr),
+		memory.SetupWithManager(mgr), writer.SetupWithManager(mgr))
+	if err != nil {
+		return err
+	}
+	if err := addAll(mgr, map[string]manager.Runnable{
+		"late binding": binder, "collection of Leases": manager.RunnableFunc(l.guard.CollectLeases), "ledgers": ledgers,
+	}); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

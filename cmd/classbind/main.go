@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+	if err := newCommand(os.Args[0], os.Args[1:]...).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", truncate.PrintableLines(err.Error()))
 		os.Exit(exitStatus(err))
 	}

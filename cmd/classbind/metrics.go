@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,15 +25,13 @@ import (
 )
 
 const (
-	// allowedTTL is how long a token that may read the metrics is let in before the API
-	// server is asked again.
+	// allowedTTL is how long a token that may read the metrics is let in before the API server is asked again.
 	allowedTTL = time.Minute
 	// reviewTimeout limits both reviews of one token together.
 	reviewTimeout = 10 * time.Second
 )
 
-// metricsServer serves /metrics to everybody, or, with --metrics-secure, over TLS to
-// those whom the API server allows to read it.
+// metricsServer serves /metrics to everybody, or, with --metrics-secure, over TLS to those whom the API server allows to read it.
 func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) metricsserver.Options {
 	if !o.metricsSecure {
 		return metricsserver.Options{BindAddress: o.metricsAddress}
@@ -44,9 +44,8 @@ func (o *options) metricsServer(certificate func(*tls.ClientHelloInfo) (*tls.Cer
 	}
 }
 
-// readers lets in requests for the metrics whose token the API server knows and
-// allows to get the path. controller-runtime's filter does the same, but lets
-// made-up tokens cost as many reviews as they come, and imports gRPC and OpenTelemetry.
+// readers lets in requests for the metrics whose token the API server knows and allows to get the path. controller-runtime's filter does
+// the same, but lets made-up tokens cost as many reviews as they come, and imports gRPC and OpenTelemetry.
 type readers struct {
 	// unknownReviews are for new tokens, knownReviews for known ones.
 	unknownReviews, knownReviews kubernetes.Interface
@@ -56,14 +55,10 @@ type readers struct {
 	log   logr.Logger
 }
 
-// newReaders returns a filter for controller-runtime's metrics server.
 func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	unknown, err := newReviewer(config, client)
-	if err != nil {
-		return nil, err
-	}
-	known, err := newReviewer(config, client)
-	if err != nil {
+	known, other := newReviewer(config, client)
+	if err := errors.Join(err, other); err != nil {
 		return nil, err
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
@@ -72,8 +67,7 @@ func newReaders(config *rest.Config, client *http.Client) (metricsserver.Filter,
 	}, nil
 }
 
-// newReviewer returns a client for reviews with a rate limit of its own, because every
-// made-up token costs a review.
+// newReviewer returns a client for reviews with a rate limit of its own, because every made-up token costs a review.
 func newReviewer(config *rest.Config, client *http.Client) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(v1beta1.MaxTokenReviewRate, 2*v1beta1.MaxTokenReviewRate)
@@ -115,7 +109,6 @@ func (r *readers) authorize(api kubernetes.Interface, next http.Handler) http.Ha
 	})
 }
 
-// bearerToken returns the token of a request, or "".
 func bearerToken(request *http.Request) string {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -145,7 +138,17 @@ func (r *readers) status(request *http.Request, api kubernetes.Interface) (int, 
 		r.known.Remove(hash)
 		return http.StatusUnauthorized, nil
 	}
-	access, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, accessReview(&identity.Status.User), metav1.CreateOptions{})
+	user := &identity.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, value := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(value)
+	}
+	access, err := api.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+		},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("cannot review the rights of a token: %w", err)
 	}
@@ -157,27 +160,15 @@ func (r *readers) status(request *http.Request, api kubernetes.Interface) (int, 
 	return http.StatusOK, nil
 }
 
-func accessReview(user *authenticationv1.UserInfo) *authorizationv1.SubjectAccessReview {
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, value := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(value)
-	}
-	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
-	}}
-}
-
 // limitConcurrency answers at most n requests at once and refuses all others.
-func limitConcurrency(n int, next http.Handler) http.Handler {
-	slots := make(chan struct{}, n)
+func limitConcurrency(n int64, next http.Handler) http.Handler {
+	slots := semaphore.NewWeighted(n)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			next.ServeHTTP(w, r)
-		default:
+		if !slots.TryAcquire(1) {
 			http.Error(w, fmt.Sprintf("%d requests are being answered already: try again", n), http.StatusTooManyRequests)
+			return
 		}
+		defer slots.Release(1)
+		next.ServeHTTP(w, r)
 	})
 }

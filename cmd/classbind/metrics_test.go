@@ -21,9 +21,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/lru"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -41,12 +39,11 @@ func TestMetricsServer(t *testing.T) {
 }
 
 func TestReaders(t *testing.T) {
-	down := errors.New("the API server is down")
 	for name, tc := range map[string]struct {
 		reason        string
 		authorization string
 		known         bool
-		tokens        error
+		down          bool
 		want          int
 		// asked is the number of reviews for two requests.
 		asked int
@@ -60,28 +57,13 @@ func TestReaders(t *testing.T) {
 		"Revoked":   {reason: "We should forget a revoked token.", authorization: "Bearer made-up", known: true, want: http.StatusUnauthorized, asked: 2},
 		"RightLost": {reason: "We should forget a token whose owner lost the right.", authorization: "Bearer somebody", known: true, want: http.StatusForbidden, asked: 4},
 		"AnyCase":   {reason: "We should take the scheme in any case.", authorization: "bearer prometheus", want: http.StatusOK, asked: 2},
-		"Down":      {reason: "We should let nobody in while we cannot ask.", authorization: "Bearer prometheus", tokens: down, want: http.StatusServiceUnavailable, asked: 2},
+		"Down":      {reason: "We should let nobody in while we cannot ask.", authorization: "Bearer prometheus", down: true, want: http.StatusServiceUnavailable, asked: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clientset := fake.NewClientset()
-			clientset.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
-				review.Status.Authenticated = review.Spec.Token != "made-up"
-				review.Status.User = authenticationv1.UserInfo{
-					Username: review.Spec.Token, UID: "1", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}},
-				}
-				return true, review, tc.tokens
-			})
-			clientset.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-				assert.Equal(t, &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}, review.Spec.NonResourceAttributes)
-				assert.Equal(t, []string{"g"}, review.Spec.Groups, "We should pass on everything that identifies the user.")
-				assert.Equal(t, map[string]authorizationv1.ExtraValue{"k": {"v"}}, review.Spec.Extra)
-				assert.Equal(t, "1", review.Spec.UID)
-				review.Status.Allowed = review.Spec.User == "prometheus"
-				return true, review, nil
-			})
-			r := &readers{unknownReviews: clientset, knownReviews: clientset, known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
+			api := &reviewer{t: t, down: tc.down}
+			client, err := newReviewer(jsonConfig, &http.Client{Transport: api})
+			require.NoError(t, err)
+			r := &readers{unknownReviews: client, knownReviews: client, known: lru.New(v1beta1.MaxScrapes), log: logr.Discard()}
 			_, token, _ := strings.Cut(tc.authorization, " ")
 			hash := sha256.Sum256([]byte(token))
 			if tc.known {
@@ -96,47 +78,61 @@ func TestReaders(t *testing.T) {
 				handler.ServeHTTP(w, request)
 				assert.Equal(t, tc.want, w.Code, tc.reason)
 			}
-			assert.Len(t, clientset.Actions(), tc.asked, tc.reason)
+			assert.EqualValues(t, tc.asked, api.asked.Load(), tc.reason)
 			_, known := r.known.Get(hash)
 			assert.Equal(t, tc.want == http.StatusOK, known, tc.reason)
 		})
 	}
 }
 
-// reviewer is an API server that lets the token "prometheus" read, until it is revoked.
+var jsonConfig = &rest.Config{Host: "https://localhost", ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+
+// reviewer is an API server that knows every token but those made up, and lets "prometheus" read until it is revoked.
 type reviewer struct {
+	t       *testing.T
+	down    bool
 	revoked atomic.Bool
-	// madeUp counts the reviews of other tokens.
-	madeUp atomic.Int64
+	// asked counts the reviews, and madeUp those of made-up tokens.
+	asked, madeUp atomic.Int64
 }
 
 func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	var answer any = &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
+	if r.asked.Add(1); r.down {
+		return nil, errors.New("the API server is down")
+	}
+	var answer any
 	if path.Base(request.URL.Path) == "tokenreviews" {
 		review := &authenticationv1.TokenReview{}
-		if err := json.NewDecoder(request.Body).Decode(review); err != nil {
-			return nil, err
-		}
-		if review.Spec.Token == "prometheus" {
-			review.Status.Authenticated = !r.revoked.Load()
-		} else {
+		require.NoError(r.t, json.NewDecoder(request.Body).Decode(review))
+		token := review.Spec.Token
+		if token == "made-up" {
 			r.madeUp.Add(1)
 		}
+		review.Status.Authenticated = token != "made-up" && (token != "prometheus" || !r.revoked.Load())
+		review.Status.User = authenticationv1.UserInfo{Username: token, UID: "1", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+		answer = review
+	} else {
+		review := &authorizationv1.SubjectAccessReview{}
+		require.NoError(r.t, json.NewDecoder(request.Body).Decode(review))
+		spec := review.Spec
+		review.Status.Allowed = spec.User == "prometheus"
+		assert.Equal(r.t, authorizationv1.SubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+			User:                  spec.User, UID: "1", Groups: []string{"g"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
+		}, spec, "We should pass on everything that identifies the user.")
 		answer = review
 	}
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	err := json.NewEncoder(w).Encode(answer)
 	return w.Result(), err
 }
 
-// TestReadersFlooded floods readers with made-up tokens for longer than the answers
-// of the API server are remembered.
+// TestReadersFlooded floods readers with made-up tokens for longer than the answers of the API server are remembered.
 func TestReadersFlooded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		// patience is how long the attacker waits for an answer, and pause the time
-		// before its next request.
+		// patience is how long the attacker waits for an answer, and pause the time before its next request.
 		patience, pause time.Duration
 	}{
 		"Waits":   {reason: "We should let in known tokens while made-up ones wait for their review.", patience: time.Hour, pause: 100 * time.Millisecond},
@@ -144,8 +140,8 @@ func TestReadersFlooded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := &reviewer{}
-				filter, err := newReaders(&rest.Config{Host: "https://localhost", ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}, &http.Client{Transport: api})
+				api := &reviewer{t: t}
+				filter, err := newReaders(jsonConfig, &http.Client{Transport: api})
 				require.NoError(t, err)
 				handler, err := filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				require.NoError(t, err)

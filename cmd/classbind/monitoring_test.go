@@ -24,13 +24,11 @@ import (
 
 const monitoring = "../../deploy/components/monitoring/"
 
-// query is the expression of an alert or of a panel, with the text beside it, which
-// may use labels.
+// query is the expression of an alert or of a panel, with the text beside it, which may use labels.
 type query struct{ of, expr, text string }
 
-// TestMonitoring proves that the alerts and the dashboard use the names and labels of
-// our metrics, and leave none out. make promql proves that Prometheus can parse them,
-// and e2e that a replica has them.
+// TestMonitoring proves that the alerts and the dashboard use the names and labels of our metrics, and leave none out. make promql proves
+// that Prometheus can parse them, and e2e that a replica has them.
 func TestMonitoring(t *testing.T) {
 	described := ourMetrics(t)
 	used := map[string]bool{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,14 +28,12 @@ import (
 
 const (
 	defaultNamespace = "classbind-system"
-	// podNamespaceFile has the namespace of a pod's ServiceAccount.
 	podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 	selfSigned  = "self-signed"
 	certManager = "cert-manager"
 )
 
-// options are the flags of serve.
 type options struct {
 	namespace      string
 	service        string
@@ -67,7 +66,11 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Lookup("kubeconfig").Usage = "kubeconfig `file` of the cluster; without it $KUBECONFIG, then the pod's own ServiceAccount, " +
 		"then ~/.kube/config"
 
-	fs.StringVar(&o.namespace, "namespace", ownNamespace(), "`namespace` of classbind itself, for its Secret and its Leases")
+	own := defaultNamespace
+	if b, err := os.ReadFile(podNamespaceFile); err == nil {
+		own = cmp.Or(strings.TrimSpace(string(b)), own)
+	}
+	fs.StringVar(&o.namespace, "namespace", own, "`namespace` of classbind itself, for its Secret and its Leases")
 	fs.StringVar(&o.service, "webhook-service", "classbind", "`name` of the Service in front of the webhook server, in --namespace")
 	fs.StringVar(&o.webhookURL, "webhook-url", "",
 		"`URL` at which the API server reaches a webhook server outside the cluster, such as https://localhost:9443, "+
@@ -82,7 +85,21 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"serve /metrics over TLS, with the webhook server's certificate, to clients whose token has the right to get the path /metrics. "+
 			"Without it, /metrics is served over HTTP to everyone")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "", "`host:port` of /debug/pprof; empty does not serve it")
-	o.addCertificateFlags(fs)
+	fs.StringVar(&o.certs, "certs", selfSigned,
+		"`issuer` of the certificates. self-signed: classbind itself, from a CA in the Secret "+v1beta1.CASecret+
+			", which it creates if necessary. cert-manager: cert-manager, in the Secret "+v1beta1.TLSSecret+", mounted at --cert-dir")
+	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
+	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
+		"`time` for which a certificate is valid, with --certs=self-signed. It is renewed after two thirds of that. "+
+			"The last third is a margin, in case the API server does not answer")
+	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
+		"`time` for which the CA is valid, with --certs=self-signed. It is renewed after two thirds of that")
+	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
+		"`file` of the CA, in PEM, of the API servers' client certificates. The webhook server then answers no other clients. "+
+			"It reads the file again when it changes. Needs --client-name")
+	fs.StringSliceVar(&o.clientNames, "client-name", nil,
+		"`name` of the client's certificate, its common name or a DNS name, with --client-ca-file. "+
+			"Separate several by commas, or repeat the flag")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true,
 		"elect one of several replicas to write the webhook configuration and status; "+
 			"every replica answers the API server. Without it, this replica writes them")
@@ -103,37 +120,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.logFormat, "log-format", "json", "`format` of the log: json, or text for people")
 }
 
-func (o *options) addCertificateFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.certs, "certs", selfSigned,
-		"`issuer` of the certificates. self-signed: classbind itself, from a CA in the Secret "+v1beta1.CASecret+
-			", which it creates if necessary. cert-manager: cert-manager, in the Secret "+v1beta1.TLSSecret+", mounted at --cert-dir")
-	fs.StringVar(&o.certDir, "cert-dir", "/etc/classbind/tls", "`folder` of tls.crt and tls.key, with --certs=cert-manager")
-	fs.DurationVar(&o.certDuration, "certificate-duration", 7*24*time.Hour,
-		"`time` for which a certificate is valid, with --certs=self-signed. It is renewed after two thirds of that. "+
-			"The last third is a margin, in case the API server does not answer")
-	fs.DurationVar(&o.caDuration, "ca-duration", 365*24*time.Hour,
-		"`time` for which the CA is valid, with --certs=self-signed. It is renewed after two thirds of that")
-	fs.StringVar(&o.clientCAFile, "client-ca-file", "",
-		"`file` of the CA, in PEM, of the API servers' client certificates. The webhook server then answers no other clients. "+
-			"It reads the file again when it changes. Needs --client-name")
-	fs.StringSliceVar(&o.clientNames, "client-name", nil,
-		"`name` of the client's certificate, its common name or a DNS name, with --client-ca-file. "+
-			"Separate several by commas, or repeat the flag")
-}
-
-func ownNamespace() string {
-	if b, err := os.ReadFile(podNamespaceFile); err == nil {
-		if ns := strings.TrimSpace(string(b)); ns != "" {
-			return ns
-		}
-	}
-	return defaultNamespace
-}
-
 // validate returns all errors in the flags at once, flag by flag.
 func (o *options) validate() error {
 	var errs []error
-	var check checkFlag = func(valid bool, name string, value any, text string) {
+	check := func(valid bool, name string, value any, text string) {
 		if !valid {
 			errs = append(errs, fmt.Errorf("--%s=%q: %s", name, fmt.Sprint(value), text))
 		}
@@ -145,25 +135,6 @@ func (o *options) validate() error {
 	if _, err := o.webhookHost(); err != nil {
 		check(false, "webhook-url", o.webhookURL, err.Error())
 	}
-	o.validateAddresses(check)
-	check(o.inFlightWindow >= time.Second && o.inFlightWindow <= time.Hour && o.inFlightWindow%time.Second == 0,
-		"in-flight-window", o.inFlightWindow, "must be whole seconds, from 1s to 1h")
-	check(o.lateRate >= 1 && o.lateRate <= 100_000, "late-binding-rate", o.lateRate, "must be from 1 to 100000")
-	check(o.lateMemory.CmpInt64(1<<20) >= 0 && o.lateMemory.CmpInt64(1<<40) <= 0,
-		"late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
-	o.validateCertificates(check)
-	o.validateClients(check)
-	check(o.shutdownDelay >= 0 && o.shutdownDelay <= time.Hour, "shutdown-delay-duration", o.shutdownDelay, "must be from 0s to 1h")
-	_, known := logLevels[o.logLevel]
-	check(known, "log-level", o.logLevel, "must be debug, info, warn or error")
-	check(logEncoders[o.logFormat] != nil, "log-format", o.logFormat, "must be json or text")
-	return errors.Join(errs...)
-}
-
-// checkFlag adds an error unless the value of a flag is valid. The text says what it must be.
-type checkFlag func(valid bool, name string, value any, text string)
-
-func (o *options) validateAddresses(check checkFlag) {
 	check(!o.metricsSecure || o.metricsAddress != "0", "metrics-secure", true, "needs --metrics-bind-address, where the metrics are served")
 	for _, a := range []struct {
 		name, value string
@@ -178,26 +149,29 @@ func (o *options) validateAddresses(check checkFlag) {
 			check(a.off, a.name, a.value, err.Error())
 		}
 	}
-}
-
-func (o *options) validateCertificates(check checkFlag) {
+	check(o.inFlightWindow >= time.Second && o.inFlightWindow <= time.Hour && o.inFlightWindow%time.Second == 0,
+		"in-flight-window", o.inFlightWindow, "must be whole seconds, from 1s to 1h")
+	check(o.lateRate >= 1 && o.lateRate <= 100_000, "late-binding-rate", o.lateRate, "must be from 1 to 100000")
+	check(o.lateMemory.CmpInt64(1<<20) >= 0 && o.lateMemory.CmpInt64(1<<40) <= 0,
+		"late-binding-memory", o.lateMemory.String(), "must be from 1Mi to 1Ti")
 	check(o.certs == selfSigned || o.certs == certManager, "certs", o.certs, "must be "+selfSigned+" or "+certManager)
 	check(o.certs != certManager || o.certDir != "", "cert-dir", o.certDir, "must name the folder of tls.crt and tls.key")
 	// The last third of it must be long enough for the API servers to trust the next one.
 	check(o.certDuration >= 30*time.Second, "certificate-duration", o.certDuration, "must be at least 30s")
 	check(o.caDuration/2 >= o.certDuration, "ca-duration", o.caDuration, // Twice the longest duration would overflow.
 		fmt.Sprintf("must be at least twice --certificate-duration, which is %s", o.certDuration))
-}
-
-// validateClients requires a name with a CA. The CA alone would let in every client
-// that it ever signed a certificate for, such as every kubelet with a cluster's CA.
-func (o *options) validateClients(check checkFlag) {
+	// The CA alone would let in every client that it ever signed a certificate for, such as every kubelet with a cluster's CA.
 	names := strings.Join(o.clientNames, ",")
 	check(o.clientCAFile == "" || len(o.clientNames) > 0, "client-ca-file", o.clientCAFile,
 		"needs --client-name, the name that the API servers' certificate is for: else every client of the CA could call")
 	check(o.clientCAFile != "" || len(o.clientNames) == 0, "client-name", names,
 		"needs --client-ca-file, the CA that signed the certificate")
 	check(!slices.Contains(o.clientNames, ""), "client-name", names, "must not have an empty name")
+	check(o.shutdownDelay >= 0 && o.shutdownDelay <= time.Hour, "shutdown-delay-duration", o.shutdownDelay, "must be from 0s to 1h")
+	_, known := logLevels[o.logLevel]
+	check(known, "log-level", o.logLevel, "must be debug, info, warn or error")
+	check(logEncoders[o.logFormat] != nil, "log-format", o.logFormat, "must be json or text")
+	return errors.Join(errs...)
 }
 
 // webhookHost returns the host of --webhook-url, empty without that flag.
@@ -232,10 +206,7 @@ func (o *options) certificateNames() []string {
 	if host, _ := o.webhookHost(); host != "" {
 		return []string{host}
 	}
-	return []string{
-		fmt.Sprintf("%s.%s.svc", o.service, o.namespace),
-		fmt.Sprintf("%s.%s.svc.cluster.local", o.service, o.namespace),
-	}
+	return []string{fmt.Sprintf("%s.%s.svc", o.service, o.namespace), fmt.Sprintf("%s.%s.svc.cluster.local", o.service, o.namespace)}
 }
 
 // caSecret returns the name of the Secret with the CA. A change of it brings a new CA.
@@ -263,16 +234,10 @@ func checkPort(text string) error {
 
 // logLevels are the values of --log-level. logr's V(1) is zap's debug level. It shows our own details, but not those
 // of every request, which client-go logs at higher numbers.
-var logLevels = map[string]zapcore.Level{
-	"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel,
-}
+var logLevels = map[string]zapcore.Level{"debug": zap.DebugLevel, "info": zap.InfoLevel, "warn": zap.WarnLevel, "error": zap.ErrorLevel}
 
-// logEncoders are the values of --log-format.
-var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{
-	"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder,
-}
+var logEncoders = map[string]func(zapcore.EncoderConfig) zapcore.Encoder{"json": zapcore.NewJSONEncoder, "text": zapcore.NewConsoleEncoder}
 
-// logger of valid options.
 func (o *options) logger(to io.Writer) logr.Logger {
 	encoder := logEncoders[o.logFormat](zapcore.EncoderConfig{
 		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "msg",

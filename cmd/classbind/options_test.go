@@ -30,77 +30,37 @@ func TestValidateRefuses(t *testing.T) {
 		arg    string
 		want   string
 	}{
-		"Namespace":   {reason: "We should refuse what cannot be a namespace.", arg: "--namespace=Class_Bind", want: "lower case"},
-		"NoNamespace": {reason: "We should refuse an empty namespace.", arg: "--namespace=", want: "lower case"},
-		"Service":     {reason: "We should refuse what cannot be a Service.", arg: "--webhook-service=class.bind", want: "lower case"},
-		"HTTP": {
-			reason: "We should refuse a URL that the API server does not call.",
-			arg:    "--webhook-url=http://localhost:9443", want: "must begin with https://: the API server calls nothing else",
-		},
-		"NoScheme": {
-			reason: "We should refuse a URL without a scheme.",
-			arg:    "--webhook-url=localhost:9443", want: "must begin with https://: the API server calls nothing else",
-		},
-		"IPv4": {
-			reason: "We should refuse an address, for which there is no certificate.",
-			arg:    "--webhook-url=https://127.0.0.1:9443", want: "must name a host, such as localhost: certificates are issued for names, not for addresses",
-		},
-		"EmptyQuery": {
-			reason: "We should refuse an empty query: the path after it would become the query.",
-			arg:    "--webhook-url=https://localhost?", want: "must have no user, query or fragment",
-		},
-		"EmptyFragment": {
-			reason: "We should refuse an empty fragment: the path after it would become the fragment.",
-			arg:    "--webhook-url=https://localhost#", want: "must have no user, query or fragment",
-		},
-		"UserInfo": {
-			reason: "We should refuse a user, which the API server refuses.",
-			arg:    "--webhook-url=https://me@localhost", want: "must have no user, query or fragment",
-		},
-		"NoHost": {
-			reason: "We should refuse a URL that names no host.",
-			arg:    "--webhook-url=https://", want: "must name a host: ",
-		},
-		"Opaque": {reason: "We should refuse a URL whose slashes were forgotten.", arg: "--webhook-url=https:localhost:9443", want: "must name a host: "},
-		"WrongHost": {
-			reason: "We should refuse a host that no certificate can name.",
-			arg:    "--webhook-url=https://local_host", want: "must name a host: ",
-		},
-		"Garbage": {
-			reason: "We should say why a text is not a URL.",
-			arg:    "--webhook-url=https://[", want: "must be a URL: ",
-		},
-		"WrongPortOfTheURL": {
-			reason: "We should refuse a port out of range.",
-			arg:    "--webhook-url=https://localhost:94430", want: "port",
-		},
-		"WebhookAddress":    {reason: "We should refuse an address without a port.", arg: "--webhook-bind-address=localhost", want: "must be host:port, or :port for all addresses"},
-		"WebhookAddressOff": {reason: "We should refuse to serve no webhook.", arg: "--webhook-bind-address=0", want: "must be host:port, or :port for all addresses"},
-		"WebhookPortZero":   {reason: "We should refuse a random port, which nobody could call.", arg: "--webhook-bind-address=:0", want: `port "0" must be a number from 1 to 65535`},
-		"ProbeAddress":      {reason: "We should refuse a port out of range.", arg: "--health-probe-bind-address=:65536", want: `port "65536" must be a number from 1 to 65535`},
-		"MetricsAddress":    {reason: "We should refuse the name of a port.", arg: "--metrics-bind-address=:http", want: `port "http" must be a number from 1 to 65535`},
-		"NoMetricsAddress": {
-			reason: "We should refuse an empty address, which controller-runtime takes for its own default.",
-			arg:    "--metrics-bind-address=", want: "must be host:port, or :port for all addresses",
-		},
-		"PprofAddress":      {reason: "We should refuse an address without a port.", arg: "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses"},
-		"NoRate":            {reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.", arg: "--late-binding-rate=0", want: "must be from 1 to 100000"},
-		"LittleLateMemory":  {reason: "We should refuse memory that holds no selectors.", arg: "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti"},
-		"NoWindow":          {reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.", arg: "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h"},
-		"FractionOfAWindow": {reason: "We should refuse fractions of a second, which a Lease would drop.", arg: "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h"},
-		"Certs":             {reason: "We should say who can issue certificates.", arg: "--certs=cert_manager", want: "must be self-signed or cert-manager"},
-		"NoCertDir": {
-			reason: "We should refuse to look for certificates in the working directory.",
-			with:   []string{"--certs=cert-manager"},
-			arg:    "--cert-dir=", want: "must name the folder of tls.crt and tls.key",
-		},
+		"Namespace":                   {reason: "We should refuse what cannot be a namespace.", arg: "--namespace=Class_Bind", want: "lower case"},
+		"NoNamespace":                 {reason: "We should refuse an empty namespace.", arg: "--namespace=", want: "lower case"},
+		"Service":                     {reason: "We should refuse what cannot be a Service.", arg: "--webhook-service=class.bind", want: "lower case"},
+		"HTTP":                        {reason: "We should refuse a URL that the API server does not call.", arg: "--webhook-url=http://localhost:9443", want: "must begin with https://: the API server calls nothing else"},
+		"NoScheme":                    {reason: "We should refuse a URL without a scheme.", arg: "--webhook-url=localhost:9443", want: "must begin with https://: the API server calls nothing else"},
+		"IPv4":                        {reason: "We should refuse an address, for which there is no certificate.", arg: "--webhook-url=https://127.0.0.1:9443", want: "must name a host, such as localhost: certificates are issued for names, not for addresses"},
+		"EmptyQuery":                  {reason: "We should refuse an empty query: the path after it would become the query.", arg: "--webhook-url=https://localhost?", want: "must have no user, query or fragment"},
+		"EmptyFragment":               {reason: "We should refuse an empty fragment: the path after it would become the fragment.", arg: "--webhook-url=https://localhost#", want: "must have no user, query or fragment"},
+		"UserInfo":                    {reason: "We should refuse a user, which the API server refuses.", arg: "--webhook-url=https://me@localhost", want: "must have no user, query or fragment"},
+		"NoHost":                      {reason: "We should refuse a URL that names no host.", arg: "--webhook-url=https://", want: "must name a host: "},
+		"Opaque":                      {reason: "We should refuse a URL whose slashes were forgotten.", arg: "--webhook-url=https:localhost:9443", want: "must name a host: "},
+		"WrongHost":                   {reason: "We should refuse a host that no certificate can name.", arg: "--webhook-url=https://local_host", want: "must name a host: "},
+		"Garbage":                     {reason: "We should say why a text is not a URL.", arg: "--webhook-url=https://[", want: "must be a URL: "},
+		"WrongPortOfTheURL":           {reason: "We should refuse a port out of range.", arg: "--webhook-url=https://localhost:94430", want: "port"},
+		"WebhookAddress":              {reason: "We should refuse an address without a port.", arg: "--webhook-bind-address=localhost", want: "must be host:port, or :port for all addresses"},
+		"WebhookAddressOff":           {reason: "We should refuse to serve no webhook.", arg: "--webhook-bind-address=0", want: "must be host:port, or :port for all addresses"},
+		"WebhookPortZero":             {reason: "We should refuse a random port, which nobody could call.", arg: "--webhook-bind-address=:0", want: `port "0" must be a number from 1 to 65535`},
+		"ProbeAddress":                {reason: "We should refuse a port out of range.", arg: "--health-probe-bind-address=:65536", want: `port "65536" must be a number from 1 to 65535`},
+		"MetricsAddress":              {reason: "We should refuse the name of a port.", arg: "--metrics-bind-address=:http", want: `port "http" must be a number from 1 to 65535`},
+		"NoMetricsAddress":            {reason: "We should refuse an empty address, which controller-runtime takes for its own default.", arg: "--metrics-bind-address=", want: "must be host:port, or :port for all addresses"},
+		"PprofAddress":                {reason: "We should refuse an address without a port.", arg: "--pprof-bind-address=localhost", want: "must be host:port, or :port for all addresses"},
+		"NoRate":                      {reason: "We should refuse a rate of 0: ClaimKinds report whether claims are bound later.", arg: "--late-binding-rate=0", want: "must be from 1 to 100000"},
+		"LittleLateMemory":            {reason: "We should refuse memory that holds no selectors.", arg: "--late-binding-memory=10k", want: "must be from 1Mi to 1Ti"},
+		"NoWindow":                    {reason: "We should refuse a window of 0, which would free a Lease while a write is in flight.", arg: "--in-flight-window=0s", want: "must be whole seconds, from 1s to 1h"},
+		"FractionOfAWindow":           {reason: "We should refuse fractions of a second, which a Lease would drop.", arg: "--in-flight-window=1.5s", want: "must be whole seconds, from 1s to 1h"},
+		"Certs":                       {reason: "We should say who can issue certificates.", arg: "--certs=cert_manager", want: "must be self-signed or cert-manager"},
+		"NoCertDir":                   {reason: "We should refuse to look for certificates in the working directory.", with: []string{"--certs=cert-manager"}, arg: "--cert-dir=", want: "must name the folder of tls.crt and tls.key"},
 		"NoCertificateDuration":       {reason: "We should refuse certificates that nobody trusts.", arg: "--certificate-duration=0s", want: "must be at least 30s"},
 		"NegativeCertificateDuration": {reason: "We should refuse a time that goes backwards.", arg: "--certificate-duration=-168h0m0s", want: "must be at least 30s"},
 		"ShortCertificateDuration":    {reason: "We should refuse a certificate that expires before the next one is trusted.", arg: "--certificate-duration=29.999s", want: "must be at least 30s"},
-		"ShortCADuration": {
-			reason: "We should refuse a CA that is renewed before the certificates that it has signed.",
-			arg:    "--ca-duration=335h59m59s", want: "must be at least twice --certificate-duration, which is 168h0m0s",
-		},
+		"ShortCADuration":             {reason: "We should refuse a CA that is renewed before the certificates that it has signed.", arg: "--ca-duration=335h59m59s", want: "must be at least twice --certificate-duration, which is 168h0m0s"},
 		"CADurationOfShortCertificates": {
 			reason: "We should compare the durations as they are given.",
 			with:   []string{"--certificate-duration=30s"},
@@ -111,18 +71,14 @@ func TestValidateRefuses(t *testing.T) {
 			with:   []string{"--certificate-duration=2562047h47m16s"},
 			arg:    "--ca-duration=8760h0m0s", want: "must be at least twice --certificate-duration, which is 2562047h47m16s",
 		},
-		"ClientCAWithoutAName": {reason: "We should not answer every client that a CA ever signed a certificate for.", arg: "--client-ca-file=ca.crt", want: "needs --client-name"},
-		"ClientNameWithoutACA": {reason: "We should refuse a name alone, which would keep nobody out.", arg: "--client-name=kube-apiserver,other", want: "needs --client-ca-file"},
-		"EmptyClientName":      {reason: "We should refuse an empty name.", with: []string{"--client-ca-file=ca.crt"}, arg: "--client-name=kube-apiserver,", want: "must not have an empty name"},
-		"MetricsSecureWithoutMetrics": {
-			reason: "We should refuse to secure metrics that are not served.",
-			with:   []string{"--metrics-bind-address=0"},
-			arg:    "--metrics-secure=true", want: "needs --metrics-bind-address",
-		},
-		"NegativeShutdownDelay": {reason: "We should refuse to end before we are told to.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
-		"LongShutdownDelay":     {reason: "We should refuse a delay that no pod gets, such as minutes instead of seconds.", arg: "--shutdown-delay-duration=1h0m1s", want: "must be from 0s to 1h"},
-		"LogLevel":              {reason: "We should say which levels there are.", arg: "--log-level=verbose", want: "must be debug, info, warn or error"},
-		"LogFormat":             {reason: "We should say which formats there are.", arg: "--log-format=xml", want: "must be json or text"},
+		"ClientCAWithoutAName":        {reason: "We should not answer every client that a CA ever signed a certificate for.", arg: "--client-ca-file=ca.crt", want: "needs --client-name"},
+		"ClientNameWithoutACA":        {reason: "We should refuse a name alone, which would keep nobody out.", arg: "--client-name=kube-apiserver,other", want: "needs --client-ca-file"},
+		"EmptyClientName":             {reason: "We should refuse an empty name.", with: []string{"--client-ca-file=ca.crt"}, arg: "--client-name=kube-apiserver,", want: "must not have an empty name"},
+		"MetricsSecureWithoutMetrics": {reason: "We should refuse to secure metrics that are not served.", with: []string{"--metrics-bind-address=0"}, arg: "--metrics-secure=true", want: "needs --metrics-bind-address"},
+		"NegativeShutdownDelay":       {reason: "We should refuse to end before we are told to.", arg: "--shutdown-delay-duration=-1s", want: "must be from 0s to 1h"},
+		"LongShutdownDelay":           {reason: "We should refuse a delay that no pod gets, such as minutes instead of seconds.", arg: "--shutdown-delay-duration=1h0m1s", want: "must be from 0s to 1h"},
+		"LogLevel":                    {reason: "We should say which levels there are.", arg: "--log-level=verbose", want: "must be debug, info, warn or error"},
+		"LogFormat":                   {reason: "We should say which formats there are.", arg: "--log-format=xml", want: "must be json or text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := parse(t, append(tc.with, tc.arg)...).validate()
@@ -201,26 +157,10 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestCertificateNames(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   []string
-	}{
-		"Service": {
-			reason: "We should have a certificate for the name by which the API server calls a Service, and for its full name.",
-			args:   []string{"--namespace=ns", "--webhook-service=svc"},
-			want:   []string{"svc.ns.svc", "svc.ns.svc.cluster.local"},
-		},
-		"URL": {
-			reason: "We should have a certificate for the host of the URL alone.",
-			args:   []string{"--webhook-url=https://localhost:9443/"},
-			want:   []string{"localhost"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, parse(t, tc.args...).certificateNames(), tc.reason)
-		})
-	}
+	assert.Equal(t, []string{"svc.ns.svc", "svc.ns.svc.cluster.local"}, parse(t, "--namespace=ns", "--webhook-service=svc").certificateNames(),
+		"We should have a certificate for the name by which the API server calls a Service, and for its full name.")
+	assert.Equal(t, []string{"localhost"}, parse(t, "--webhook-url=https://localhost:9443/").certificateNames(),
+		"We should have a certificate for the host of the URL alone.")
 }
 
 func TestLogger(t *testing.T) {
@@ -235,11 +175,8 @@ func TestLogger(t *testing.T) {
 			reason: "We should log JSON, and leave out what is below the level.",
 			want:   `{"level":"INFO","time":` + stamp + `,"msg":"hello","claim":"db"}` + "\n" + `{"level":"ERROR","time":` + stamp + `,"logger":"client-go","msg":"failed","err":"refused"}` + "\n",
 		},
-		"Text": {reason: "We should log text.", args: []string{"--log-format=text"}, want: `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n"},
-		"Debug": {
-			reason: "We should log V(1) at the level debug, and no more.", args: []string{"--log-level=debug", "--log-format=text"},
-			want: `\S+` + hello + `\S+` + "\tDEBUG\tdetail\n" + `\S+` + "\tERROR\t.*\n",
-		},
+		"Text":  {reason: "We should log text.", args: []string{"--log-format=text"}, want: `\S+` + hello + `\S+` + "\tERROR\tclient-go\tfailed\t" + `{"err": "refused"}` + "\n"},
+		"Debug": {reason: "We should log V(1) at the level debug, and no more.", args: []string{"--log-level=debug", "--log-format=text"}, want: `\S+` + hello + `\S+` + "\tDEBUG\tdetail\n" + `\S+` + "\tERROR\t.*\n"},
 		"Warn":  {reason: "We should log no Info at the level warn.", args: []string{"--log-level=warn"}, want: `.*"msg":"failed".*` + "\n"},
 		"Error": {reason: "We should log errors at any level.", args: []string{"--log-level=error"}, want: `.*"msg":"failed".*` + "\n"},
 	} {

@@ -75,7 +75,6 @@ webhook configurations, all from deploy/.`,
 	return c
 }
 
-// serve runs the server until the context ends.
 func serve(ctx context.Context, o *options) error {
 	// Claims leave many times as much garbage as the heap holds: to collect it less
 	// often saves a tenth of the CPU under full load. GOMEMLIMIT bounds scarce memory.
@@ -91,7 +90,7 @@ func serve(ctx context.Context, o *options) error {
 
 	s := &server{options: o, log: log, scheme: runtime.NewScheme(), drain: newDrain(ctx, o.shutdownDelay)}
 	for _, add := range []func() error{
-		s.addManager, s.addCertificates, s.addControllers, s.addMetrics, s.addWebhooks, s.addRunnables, s.addChecks,
+		s.addManager, s.addControllers, s.addWebhooks, s.addRunnables, s.addChecks,
 	} {
 		if err := add(); err != nil {
 			return err
@@ -140,17 +139,10 @@ type server struct {
 	ledgers      *capacity.Ledgers
 }
 
-// ownCertificate is asked for once the servers have started, and so after addCertificates.
-func (s *server) ownCertificate(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return s.gate.GetCertificate(h)
-}
-
 func (s *server) addManager() (err error) {
 	o := s.options
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
-		if err := add(s.scheme); err != nil {
-			return fmt.Errorf("cannot make the scheme: %w", err)
-		}
+	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1beta1.AddToScheme(s.scheme)); err != nil {
+		return fmt.Errorf("cannot make the scheme: %w", err)
 	}
 	s.cluster, err = config.GetConfig()
 	if clientcmd.IsEmptyConfig(err) {
@@ -160,10 +152,15 @@ func (s *server) addManager() (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG", err)
 	}
-	// No client-side rate limit: claims wait for these requests. The API server
-	// protects itself better, by priority and fairness.
+	// No client-side rate limit: claims wait for these requests. The API server protects itself better, by priority and fairness.
 	s.cluster.QPS = -1
-	if s.clients, err = o.newClients(s.ownCertificate); err != nil {
+	if s.source, err = o.certificates(s.cluster); err != nil {
+		return err
+	}
+	s.gate = certs.NewGate(s.source, o.certificateNames()[0], func(ctx context.Context) ([][]byte, time.Time, error) {
+		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
+	})
+	if s.clients, err = o.newClients(s.gate.GetCertificate); err != nil {
 		return err
 	}
 	s.mgr, err = ctrl.NewManager(s.cluster, ctrl.Options{
@@ -171,12 +168,9 @@ func (s *server) addManager() (err error) {
 		Logger: s.log,
 		WebhookServer: webhook.NewServer(webhook.ServerOptions{
 			Address: o.webhookAddress, HTTP2: o.http2, Log: s.log,
-			TLSOpts: []func(*tls.Config){
-				func(c *tls.Config) { c.GetCertificate = s.ownCertificate },
-				s.clients.configure,
-			},
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = s.gate.GetCertificate }, s.clients.configure},
 		}),
-		Metrics:                o.metricsServer(s.ownCertificate),
+		Metrics:                o.metricsServer(s.gate.GetCertificate),
 		HealthProbeBindAddress: o.probeAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cacheOptions(o.namespace),
@@ -189,17 +183,6 @@ func (s *server) addManager() (err error) {
 	if _, err := s.mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ClaimKind").GroupKind()); meta.IsNoMatchError(err) {
 		return fmt.Errorf("the cluster does not know ClaimKinds: kubectl apply -k deploy: %w", err)
 	}
-	return nil
-}
-
-func (s *server) addCertificates() (err error) {
-	if s.source, err = s.options.certificates(s.cluster); err != nil {
-		return err
-	}
-	bundles := func(ctx context.Context) ([][]byte, time.Time, error) {
-		return webhookconfig.Bundles(ctx, s.mgr.GetClient())
-	}
-	s.gate = certs.NewGate(s.source, s.options.certificateNames()[0], bundles)
 	return nil
 }
 
@@ -230,12 +213,11 @@ func (s *server) addControllers() (err error) {
 	if err != nil {
 		return err
 	}
-	return s.claims.SetupWithManager(s.mgr)
-}
-
-func (s *server) addMetrics() error {
+	if err := s.claims.SetupWithManager(s.mgr); err != nil {
+		return err
+	}
 	s.metrics = webhook.NewMetrics(s.registration.Inventory.Snapshot)
-	err := errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
+	err = errors.Join(s.registration.RegisterMetrics(), s.reviews.RegisterMetrics(), s.gate.RegisterMetrics(), s.metrics.Register(),
 		s.claims.Metrics.Register(), ownBuild().RegisterMetrics())
 	if err != nil {
 		return fmt.Errorf("cannot register the metrics: %w", err)
@@ -246,8 +228,7 @@ func (s *server) addMetrics() error {
 func (s *server) addWebhooks() error {
 	r := s.registration
 	binder := &webhook.Binder{
-		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics,
-		Decider: s.decider, Ledgers: s.ledgers,
+		Snapshot: r.Inventory.Snapshot, ClaimKind: r.ClaimKind, Metrics: s.metrics, Decider: s.decider, Ledgers: s.ledgers,
 	}
 	leases, err := coordinationclient.NewForConfig(s.cluster)
 	if err != nil {
@@ -279,7 +260,7 @@ func (s *server) addRunnables() error {
 		return nil
 	})
 	ledgers := manager.RunnableFunc(func(ctx context.Context) error { return s.ledgers.Watch(ctx, s.mgr.GetCache()) })
-	for name, runnable := range map[string]manager.Runnable{
+	return addAll(s.mgr, map[string]manager.Runnable{
 		"certificates":     s.source,
 		"certificate gate": s.gate,
 		"clients":          s.clients,
@@ -288,17 +269,17 @@ func (s *server) addRunnables() error {
 		"ledgers":          loop.Everywhere(ledgers),
 		"history":          s.history,
 		"roles":            s.roles,
-	} {
-		if err := s.mgr.Add(runnable); err != nil {
+	})
+}
+
+// addAll to a manager, by what they are.
+func addAll(mgr ctrl.Manager, runnables map[string]manager.Runnable) error {
+	for name, runnable := range runnables {
+		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("cannot add the %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-// verifyServing returns an error unless this replica serves a certificate of the CA.
-func (s *server) verifyServing(ctx context.Context, ca []byte) error {
-	return s.gate.Verify(ctx, s.options.webhookAddress, ca)
 }
 
 func (s *server) addChecks() error {
@@ -320,10 +301,40 @@ func (s *server) addChecks() error {
 	return nil
 }
 
-// certificates returns the source of certificates that --certs selects.
 func (o *options) certificates(cluster *rest.Config) (certs.Source, error) {
 	if o.certs == certManager {
 		return certs.NewCertManager(o.certDir)
 	}
 	return certs.NewSelfSigned(cluster, o.namespace, o.certDuration, o.caDuration, o.certificateNames()...), nil
+}
+
+// drain lets a replica end without losing a request. When the replica is told to end, it is no longer ready but keeps answering for a
+// while, because the API servers notice later. Each answer then closes its connection, so in the end no connection is left that could carry
+// another request.
+type drain struct {
+	// started is cancelled when the drain starts, and finished when it is over.
+	started, finished context.Context
+}
+
+// newDrain returns a drain that starts when the context ends, and takes a duration.
+func newDrain(ctx context.Context, duration time.Duration) *drain {
+	finished, finish := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(duration, finish) })
+	return &drain{started: ctx, finished: finished}
+}
+
+func (d *drain) ready(*http.Request) error {
+	if d.started.Err() != nil {
+		return errors.New("this replica is about to end")
+	}
+	return nil
+}
+
+func (d *drain) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.started.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }

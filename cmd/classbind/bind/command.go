@@ -1,5 +1,5 @@
-// Package bind is the command that binds claims that were stored without a class. run goes through the claims
-// of a kind, claim decides on one and writes it, and report prints what became of each.
+// Package bind is the command that binds claims that were stored without a class. run goes through the claims of a kind, decides on each
+// and writes it, and report prints what became of each.
 package bind
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// options are the flags of bind.
 type options struct {
 	all     bool
 	dryRun  bool
@@ -24,8 +23,13 @@ type options struct {
 	cluster connect.Flags
 }
 
-const (
-	long = `Bind claims that were stored without a class. They were created before their kind was
+// NewCommand returns the command bind.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:   "bind KIND [NAME...]",
+		Short: "Bind claims that were stored without a class",
+		Long: `Bind claims that were stored without a class. They were created before their kind was
 registered, while no class matched, or while classbind was down and failurePolicy was
 Ignore.
 
@@ -56,27 +60,16 @@ need the right to create subjectaccessreviews.
 
 The exit status is 0 if every claim that classbind binds has a class now. It is 1 if
 a claim found no class. It is 2 if a claim is malformed or could not be
-written, or if the command fails.`
-
-	examples = `  # Which classes would the claims of all namespaces get?
+written, or if the command fails.`,
+		Example: `  # Which classes would the claims of all namespaces get?
   classbind bind postgresqlinstances -A --dry-run
 
   # Bind those of one namespace:
   classbind bind PostgreSQLInstance --namespace acme-team
 
   # Bind one claim, and tell a program:
-  classbind bind PostgreSQLInstance gitlab-database --namespace acme-team -o json`
-)
-
-// NewCommand returns the command bind.
-func NewCommand() *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
-		Use:     "bind KIND [NAME...]",
-		Short:   "Bind claims that were stored without a class",
-		Long:    long,
-		Example: examples,
-		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
+  classbind bind PostgreSQLInstance gitlab-database --namespace acme-team -o json`,
+		Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
 	}
 	exit.Run(c, func(args []string) error {
 		if err := o.validate(args, c.Flags()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
@@ -18,7 +19,6 @@ const Version = "bind.classbind.io/v1beta1"
 // Outcome is what became of a claim.
 type Outcome string
 
-// The outcomes.
 const (
 	// Bound claims have got a class, or would without --dry-run.
 	Bound Outcome = "Bound"
@@ -70,18 +70,11 @@ func (c *Claim) end(o Outcome, reason, message string) *Claim {
 	return c
 }
 
-func (c *Claim) leftAlone(reason, why string) *Claim { return c.end(LeftAlone, reason, why) }
-
 func (c *Claim) failed(reason string, err error) *Claim {
 	return c.end(Failed, reason, truncate.Error(err).Error())
 }
 
-func (c *Claim) String() string {
-	if c.Namespace == "" {
-		return c.Name
-	}
-	return c.Namespace + "/" + c.Name
-}
+func (c *Claim) String() string { return klog.KRef(c.Namespace, c.Name).String() }
 
 // reporter prints what becomes of claims, one by one, and keeps none.
 type reporter struct {
@@ -94,38 +87,26 @@ type reporter struct {
 }
 
 func (r *reporter) print(c *Claim) {
-	switch c.Outcome {
-	case Bound:
-		r.Bound++
-	case Unmatched:
-		r.Unmatched++
-	case LeftAlone:
-		r.LeftAlone++
-	case Failed:
-		r.Failed++
-	}
+	counts := map[Outcome]*int{Bound: &r.Bound, Unmatched: &r.Unmatched, LeftAlone: &r.LeftAlone, Failed: &r.Failed}
+	*counts[c.Outcome]++
 	c.TypeMeta = metav1.TypeMeta{APIVersion: Version, Kind: "Claim"}
 	r.write(c, func() string { return truncate.Printable(r.line(c)) + "\n" })
 }
 
 func (r *reporter) line(c *Claim) string {
-	text := c.String()
+	text, how := c.String(), "not bound"
 	if r.several {
 		text += ", by " + c.ClaimKind
 	}
-	switch c.Outcome {
-	case Bound:
-		text += ": bound to " + c.class
-		if c.DryRun {
-			text += " (dry run)"
-		}
-		return text
-	case LeftAlone:
-		text += ": left alone"
-	default:
-		text += ": not bound"
+	switch {
+	case c.Outcome == Bound && c.DryRun:
+		return text + ": bound to " + c.class + " (dry run)"
+	case c.Outcome == Bound:
+		return text + ": bound to " + c.class
+	case c.Outcome == LeftAlone:
+		how = "left alone"
 	}
-	return fmt.Sprintf("%s (%s): %s", text, c.Reason, c.Message)
+	return fmt.Sprintf("%s: %s (%s): %s", text, how, c.Reason, c.Message)
 }
 
 // write an object at once: a command that is killed has told what it did.

@@ -1,9 +1,7 @@
-// Package connect finds the cluster that kubectl would use, and reads what is registered
-// there, for the commands that people run.
+// Package connect finds the cluster that kubectl would use, and reads what is registered there, for the commands that people run.
 package connect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +28,7 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// requestTimeout is for each request: an API server that accepts it may never answer.
-// No command watches, which takes longer.
+// requestTimeout is for each request: an API server that accepts it may never answer. No command watches, which takes longer.
 const requestTimeout = 30 * time.Second
 
 // Flags name the cluster, and namespaces in it.
@@ -40,8 +37,6 @@ type Flags struct {
 	Namespace, Own string
 
 	kubeconfig, context string
-	// timeout of a request, for tests; 0 is requestTimeout.
-	timeout time.Duration
 }
 
 // Add the flags to those of a command.
@@ -96,7 +91,7 @@ func (f *Flags) Config(warnings io.Writer, instead string) (*rest.Config, error)
 		return nil, fmt.Errorf("cannot find a cluster: %w; name a file with --kubeconfig or $KUBECONFIG, "+
 			"and one of its contexts with --context%s", err, instead)
 	}
-	config.Timeout = cmp.Or(f.timeout, requestTimeout)
+	config.Timeout = requestTimeout
 	config.QPS = -1                // Requests are sequential, and some must follow each other at once.
 	klog.SetLogger(logr.Discard()) // client-go logs errors that it also returns.
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
@@ -126,11 +121,9 @@ type Cluster struct {
 
 // New returns a reader of a cluster.
 func New(config *rest.Config, add ...func(*runtime.Scheme) error) (*Cluster, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range append(add, v1beta1.AddToScheme) {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("cannot make the scheme: %w", err)
-		}
+	scheme, adders := runtime.NewScheme(), runtime.SchemeBuilder(append(add, v1beta1.AddToScheme))
+	if err := adders.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("cannot make the scheme: %w", err)
 	}
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -156,9 +149,8 @@ func Registrations(ctx context.Context, api client.Reader) ([]v1beta1.ClaimKind,
 	return claimKinds.Items, classKinds.Items, nil
 }
 
-// LeftOut returns the condition for which the server leaves out the classes of a kind, nil
-// if it offers them. Where a reference is ambiguous, that depends on the claim kind, and
-// its View knows.
+// LeftOut returns the condition for which the server leaves out the classes of a kind, nil if it offers them. Where a reference is
+// ambiguous, that depends on the claim kind, and its View knows.
 func LeftOut(k *v1beta1.ClassKind) *metav1.Condition {
 	ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
 	switch {

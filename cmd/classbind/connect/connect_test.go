@@ -29,9 +29,7 @@ func TestNoAnswer(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, requestTimeout, config.Timeout, "We should not wait for good.")
 
-	f.timeout = 20 * time.Millisecond
-	config, err = f.Config(io.Discard, "")
-	require.NoError(t, err)
+	config.Timeout = 20 * time.Millisecond
 	cluster, err := New(config)
 	require.NoError(t, err)
 	_, _, err = Registrations(t.Context(), cluster.API)

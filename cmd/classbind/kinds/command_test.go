@@ -62,83 +62,32 @@ func TestList(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	file := func(name string) string {
-		text, err := kinds.Files.ReadFile(name)
-		require.NoError(t, err)
-		return string(text)
-	}
-	const gateways, ingress = "gateway-api/", "ingress/"
 	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   []string
+		reason, args string
+		want         string // files, without .yaml
+		notes        string
 	}{
-		"One": {
-			reason: "We should print what the kustomization has, comments included.",
-			args:   []string{"gateway-api"},
-			want:   []string{file(gateways + "clusterrole.yaml"), file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml")},
-		},
-		"Several": {
-			reason: "We should print several as one stream, each of them once.",
-			args:   []string{"ingress", "gateway-api", "ingress"},
-			want: []string{
-				file(gateways + "clusterrole.yaml"), file(gateways + "claimkinds.yaml"), file(gateways + "classkinds.yaml"),
-				file(ingress + "clusterrole.yaml"), file(ingress + "claimkinds.yaml"), file(ingress + "classkinds.yaml"),
-			},
-		},
-		"Examples": {
-			reason: "We should print classes before claims, and no registration.",
-			args:   []string{"gateway-api", "--examples"},
-			want:   []string{file(gateways + "example/classes.yaml"), file(gateways + "example/claims.yaml")},
-		},
-		"ExamplesWithRelated": {
-			reason: "We should print what claims name before the claims.",
-			args:   []string{"service-fabrik", "--examples"},
-			want: []string{
-				file("service-fabrik/example/classes.yaml"), file("service-fabrik/example/related.yaml"), file("service-fabrik/example/claims.yaml"),
-			},
-		},
-		"Needed": {
-			reason: "We should print what another needs before it.",
-			args:   []string{"kueue", "jobset", "kueue-queues"},
-			want: []string{
-				file("kueue-queues/clusterrole.yaml"), file("kueue-queues/classkinds.yaml"), file("jobset/claimkinds.yaml"), file("kueue/claimkinds.yaml"),
-			},
-		},
-		"ExamplesOfNeeded": {
-			reason: "We should print the classes that the claims of another get.",
-			args:   []string{"kueue", "kueue-queues", "crossplane-compositions", "--examples"},
-			want:   []string{file("kueue-queues/example/classes.yaml"), file("kueue/example/claims.yaml")},
-		},
+		"One":                 {"We should print what the kustomization has, comments included.", "gateway-api", "gateway-api/clusterrole gateway-api/claimkinds gateway-api/classkinds", ""},
+		"Several":             {"We should print several as one stream, each of them once.", "ingress gateway-api ingress", "gateway-api/clusterrole gateway-api/claimkinds gateway-api/classkinds ingress/clusterrole ingress/claimkinds ingress/classkinds", ""},
+		"Examples":            {"We should print classes before claims, and no registration.", "gateway-api --examples", "gateway-api/example/classes gateway-api/example/claims", ""},
+		"ExamplesWithRelated": {"We should print what claims name before the claims.", "service-fabrik --examples", "service-fabrik/example/classes service-fabrik/example/related service-fabrik/example/claims", ""},
+		"Whole":               {"We should print what another needs before it, and say nothing where all are printed.", "kueue jobset kueue-queues", "kueue-queues/clusterrole kueue-queues/classkinds jobset/claimkinds kueue/claimkinds", ""},
+		"Needs":               {"We should name what it needs, and what becomes of that.", "kueue", "kueue/claimkinds", "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n"},
+		"Needed":              {"We should name those that need it.", "kueue-queues kueue", "kueue-queues/clusterrole kueue-queues/classkinds kueue/claimkinds", "note: kueue-queues is also for jobset: delete it last\n"},
+		"ExamplesOfNeeded":    {"We should print the classes that the claims of another get.", "kueue kueue-queues crossplane-compositions --examples", "kueue-queues/example/classes kueue/example/claims", "note: crossplane-compositions is also for crossplane-v1, crossplane-v2: delete it last\nnote: kueue-queues is also for jobset: delete it last\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, _, err := execute(t, NewCommand(), tc.args...)
+			var want []string
+			for file := range strings.FieldsSeq(tc.want) {
+				text, err := kinds.Files.ReadFile(file + ".yaml")
+				require.NoError(t, err)
+				want = append(want, string(text))
+			}
+			out, notes, err := execute(t, NewCommand(), strings.Fields(tc.args)...)
 			require.NoError(t, err)
-			assert.Equal(t, strings.Join(tc.want, "---\n"), out, tc.reason)
+			assert.Equal(t, strings.Join(want, "---\n"), out, tc.reason)
+			assert.Equal(t, tc.notes, notes, tc.reason)
 		})
-	}
-}
-
-func TestNotes(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		want   string
-	}{
-		"Alone": {reason: "We should say nothing of a preset that needs no other.", args: []string{"ingress"}},
-		"Needs": {
-			reason: "We should name what it needs, and what becomes of that.", args: []string{"kueue"},
-			want: "note: kueue needs kueue-queues, too, which other presets also need: apply both, and delete kueue-queues last\n",
-		},
-		"Needed": {
-			reason: "We should name those that need it.", args: []string{"kueue-queues", "kueue"},
-			want: "note: kueue-queues is also for jobset: delete it last\n",
-		},
-		"Whole": {reason: "We should say nothing where all are printed.", args: []string{"kueue-queues", "kueue", "jobset"}},
-	} {
-		_, notes, err := execute(t, NewCommand(), tc.args...)
-		require.NoError(t, err)
-		assert.Equal(t, tc.want, notes, "%s: %s", name, tc.reason)
 	}
 }
 

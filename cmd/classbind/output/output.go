@@ -80,8 +80,7 @@ func Columns(rows ...[]string) string {
 	return trailingSpaces.ReplaceAllString(text.String(), "\n")
 }
 
-// escaped is JSON without characters that a terminal would not show: those that encoding/json
-// leaves alone, such as U+202E.
+// escaped is JSON without characters that a terminal would not show: those that encoding/json leaves alone, such as U+202E.
 func escaped(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {

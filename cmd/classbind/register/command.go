@@ -1,45 +1,31 @@
-// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their
-// schemas. kind finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the
-// registrations.
+// Package register is the command that prints the registrations of a kind of claims and its kinds of classes, from their schemas. command
+// finds the kinds, in a cluster or in files. place finds where a claim has its reference. print writes the registrations.
 package register
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
-)
-
-const (
-	long = `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
-ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
-the cluster has is left out.
-
-Name kinds as in kubectl. The command finds the field with the reference, and its form,
-in the schemas of the cluster, or in the CRDs in files. If the result is a guess, a
-comment says so and names the other fields. Read the output before you apply it. The
-command changes nothing.
-
-A schema does not list labels or annotations. If the reference is in one, set
-spec.reference yourself.`
-
-	examples = `  # Bind Certificates to ClusterIssuers only:
-  classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
-
-  # Without a cluster, from the CRDs in a folder:
-  classbind register Backup BackupStorageLocation -f velero/crds
-
-  # Name the field yourself:
-  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`
+	"github.com/classbind/classbind/cmd/classbind/explain"
+	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/openapi"
 )
 
 // maxClassKinds is how many a ClaimKind may name, by its schema.
 const maxClassKinds = 64
 
-// options are the flags.
 type options struct {
 	files   []string
 	path    string
@@ -50,11 +36,28 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := &options{}
 	c := &cobra.Command{
-		Use:     "register CLAIM CLASS...",
-		Short:   "Print the registrations of kinds, from their schemas",
-		Long:    long,
-		Example: examples,
-		RunE:    o.run,
+		Use:   "register CLAIM CLASS...",
+		Short: "Print the registrations of kinds, from their schemas",
+		Long: `Print the registrations of a kind of claims and its kinds of classes: a ClaimKind, the
+ClassKinds, and the ClusterRole that lets classbind read the classes. A ClassKind that
+the cluster has is left out.
+
+Name kinds as in kubectl. The command finds the field with the reference, and its form,
+in the schemas of the cluster, or in the CRDs in files. If the result is a guess, a
+comment says so and names the other fields. Read the output before you apply it. The
+command changes nothing.
+
+A schema does not list labels or annotations. If the reference is in one, set
+spec.reference yourself.`,
+		Example: `  # Bind Certificates to ClusterIssuers only:
+  classbind register certificates.cert-manager.io ClusterIssuer > kinds.yaml
+
+  # Without a cluster, from the CRDs in a folder:
+  classbind register Backup BackupStorageLocation -f velero/crds
+
+  # Name the field yourself:
+  classbind register PersistentVolumeClaim StorageClass --path .spec.storageClassName`,
+		RunE: o.run,
 	}
 	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
 		"`file` of CRDs, or folder with all folders in it; - is standard input; may be repeated. The command then needs no cluster")
@@ -100,4 +103,107 @@ func (o *options) run(c *cobra.Command, args []string) error {
 		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil
+}
+
+type kind struct {
+	cluster.Resource
+	name string // <plural>.<group>
+}
+
+func (k kind) String() string { return k.name }
+
+// world has kinds, and their schemas.
+type world struct {
+	kinds  []kind
+	schema func(context.Context, kind) (*openapi.Schema, error)
+	// registered are the names of ClassKinds that the cluster has.
+	registered map[string]bool
+	// absent says what helps if a kind is not there.
+	absent string
+}
+
+func (o *options) world(command *cobra.Command) (world, error) {
+	if len(o.files) > 0 {
+		return o.filesWorld(command)
+	}
+	config, err := o.cluster.Config(command.ErrOrStderr(), ", or files of CRDs with --filename")
+	if err != nil {
+		return world{}, err
+	}
+	c, err := connect.New(config)
+	if err != nil {
+		return world{}, err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return world{}, fmt.Errorf("cannot make a discovery client: %w", err)
+	}
+	lists, err := client.ServerPreferredResources()
+	if len(lists) == 0 { // One that is incomplete may have what is asked for.
+		return world{}, fmt.Errorf("cannot list the kinds of the cluster: %w", err)
+	}
+	_, classKinds, err := connect.Registrations(command.Context(), c.API)
+	switch {
+	case apierrors.IsForbidden(err):
+		_, _ = fmt.Fprintln(command.ErrOrStderr(), "note: ClassKinds that the cluster has are printed, too, because", err)
+	case err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err): // Without classbind, there are none.
+		return world{}, err
+	}
+	w := world{absent: "install its CRD", registered: map[string]bool{}}
+	for _, k := range classKinds {
+		w.registered[k.Name] = true
+	}
+	for _, list := range lists {
+		version, _ := schema.ParseGroupVersion(list.GroupVersion) // It was served under it.
+		for _, r := range list.APIResources {
+			name := schema.GroupResource{Group: version.Group, Resource: r.Name}.String()
+			aliases := strings.Join(append(r.ShortNames, r.SingularName), ",")
+			w.kinds = append(w.kinds, kind{name: name, Resource: cluster.Resource{
+				GroupVersionKind: version.WithKind(r.Kind), Namespaced: r.Namespaced, Aliases: aliases,
+			}})
+		}
+	}
+	w.schema = func(ctx context.Context, k kind) (*openapi.Schema, error) {
+		if crd, err := c.CRD(ctx, k.name); err == nil {
+			return openapi.OfCRD(crd, k.Version)
+		}
+		document, err := c.OpenAPI(ctx, k.GroupVersion())
+		if err != nil {
+			return nil, err
+		}
+		return openapi.OfDocument(document, k.GroupVersionKind)
+	}
+	return w, nil
+}
+
+func (o *options) filesWorld(c *cobra.Command) (world, error) {
+	crds, err := explain.ReadCRDs(c.InOrStdin(), c.ErrOrStderr(), o.files)
+	if err != nil {
+		return world{}, err
+	}
+	w := world{absent: "name the file of its CRD with --filename, or leave out --filename for a kind of Kubernetes itself"}
+	text := map[string][]byte{}
+	for _, crd := range crds {
+		w.kinds = append(w.kinds, kind{crd.Resource, crd.Name})
+		text[crd.Name] = crd.JSON
+	}
+	w.schema = func(_ context.Context, k kind) (*openapi.Schema, error) {
+		return openapi.OfCRD(text[k.name], k.Version)
+	}
+	return w, nil
+}
+
+func find(w world, arg string) (kind, error) {
+	found, known := cluster.Find(arg, w.kinds, kind.String, func(k kind) (string, cluster.Resource) { return k.name, k.Resource })
+	switch {
+	case len(found) > 1:
+		names := make([]string, len(found))
+		for i, k := range found {
+			names[i] = k.name
+		}
+		return kind{}, fmt.Errorf("%q: may be any of %s: name one in full", arg, strings.Join(slices.Sorted(slices.Values(names)), ", "))
+	case len(found) == 1:
+		return found[0], nil
+	}
+	return kind{}, fmt.Errorf("%q: there is no such kind%s", arg, cmp.Or(near.Meant(arg, known), ": "+w.absent))
 }

@@ -74,18 +74,9 @@ func TestRegister(t *testing.T) {
 			reason: "We should say that a part of the Kind is a guess.",
 			args:   "VirtualMachine VirtualMachineInstancetype VirtualMachineClusterInstancetype", path: ".spec.instancetype", form: v1beta1.KindReference, guesses: guess,
 		},
-		"NoSuffix": {
-			reason: "We should take the end of a word for no suffix.",
-			args:   "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference", path: ".spec.preference", form: v1beta1.KindReference, guesses: guess,
-		},
-		"Named": {
-			reason: "We should take the field that the user names.",
-			args:   "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference --path .spec.preference", path: ".spec.preference", form: v1beta1.KindReference,
-		},
-		"Identifier": {
-			reason: "We should find a name that is called an id.",
-			args:   "SFServiceInstance SFCluster", path: ".spec.clusterId", form: v1beta1.Name, guesses: guess,
-		},
+		"NoSuffix":   {reason: "We should take the end of a word for no suffix.", args: "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference", path: ".spec.preference", form: v1beta1.KindReference, guesses: guess},
+		"Named":      {reason: "We should take the field that the user names.", args: "VirtualMachine VirtualMachinePreference VirtualMachineClusterPreference --path .spec.preference", path: ".spec.preference", form: v1beta1.KindReference},
+		"Identifier": {reason: "We should find a name that is called an id.", args: "SFServiceInstance SFCluster", path: ".spec.clusterId", form: v1beta1.Name, guesses: guess},
 		"ConfusedKinds": {
 			reason: "We should take the order of the kinds for that in which a name is looked for.",
 			args:   "InferenceService ServingRuntime ClusterServingRuntime --path .spec.predictor.model.runtime", path: ".spec.predictor.model.runtime", form: v1beta1.Name, guesses: guess,

@@ -30,7 +30,6 @@ const (
 	sure    = 100 // The field is called as the Kind is, or its schema names the Kind.
 )
 
-// place where a claim may have its reference.
 type place struct {
 	path fields.Path
 	form *claim.Form

@@ -30,7 +30,8 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 	reference := map[string]any{"path": p.String(), "form": p.form.Name}
 	comments, confused := guesses(of, classes, places)
 	c := selector.CheckPaths(p.claimKind(of), s)
-	f, name := s.At(p.path), s.At(p.path)
+	f := s.At(p.path)
+	name := f
 	if len(p.form.Fields) > 0 {
 		name = s.At(p.path.Below("name"))
 	}
@@ -53,15 +54,13 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 			at += ".name"
 		}
 		reference["whenEmpty"] = v1beta1.BindEmpty
+		then := ": write spec.claims.when, or none is bound."
 		if len(p.path) > 1 && isExpression.MatchString(at) && isName.MatchString(given) {
 			spec["claims"] = map[string]any{"when": fmt.Sprintf("%s.orValue('') in ['', '%s']", at, given)}
-			comments = append(comments, fmt.Sprintf(
-				"The schema has a default, %q, which claims have before classbind sees them. It counts as no reference.", given))
-		} else {
-			comments = append(comments, fmt.Sprintf(
-				"The schema has a default, %q, which claims have before classbind sees them: write spec.claims.when, or "+
-					"none is bound.", given))
+			then = ". It counts as no reference."
 		}
+		comments = append(comments, fmt.Sprintf(
+			"The schema has a default, %q, which claims have before classbind sees them%s", given, then))
 	}
 	if before, ok := strings.CutSuffix(p.path[len(p.path)-1], "Ref"); ok {
 		selectorPath := slices.Concat(p.path[:len(p.path)-1], []string{before + "Selector"})
@@ -129,9 +128,7 @@ func manifest(s *openapi.Schema, of kind, classes []kind, places []place, regist
 }
 
 func registration(kind, name string, spec map[string]any) map[string]any {
-	return map[string]any{
-		"apiVersion": v1beta1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
-	}
+	return map[string]any{"apiVersion": v1beta1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}
 }
 
 // guesses that the first of the places rests on. With confused, a reference there may mean a class of several kinds.

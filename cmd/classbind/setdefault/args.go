@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/klog/v2"
+
 	lookup "github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/near"
 )
 
-// className names a class on the command line.
 type className struct{ kind, namespace, name string }
 
 func parseClassName(arg string) (className, error) {
@@ -27,14 +28,8 @@ func parseClassName(arg string) (className, error) {
 	return c, nil
 }
 
-func (c className) String() string {
-	if c.namespace == "" {
-		return c.kind + "/" + c.name
-	}
-	return c.kind + "/" + c.namespace + "/" + c.name
-}
+func (c className) String() string { return c.kind + "/" + klog.KRef(c.namespace, c.name).String() }
 
-// registry holds all registrations.
 type registry struct {
 	claimKinds map[string]*selector.ClaimKind
 	classKinds []*classKind
@@ -42,7 +37,6 @@ type registry struct {
 	lookUp func(*selector.ClaimKind) lookup.Resource
 }
 
-// classKind is a registered class kind.
 type classKind struct {
 	*inventory.ClassKind
 	found lookup.Resource
@@ -64,10 +58,9 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	all := slices.Sorted(maps.Keys(r.claimKinds))
 	var found []string
 	for _, text := range texts {
-		named, known := lookup.Find(text, all, func(name string) string { return name },
-			func(name string) (string, lookup.Resource) {
-				return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
-			})
+		named, known := lookup.Find(text, all, func(name string) string { return name }, func(name string) (string, lookup.Resource) {
+			return r.claimKinds[name].Resource.String(), r.lookUp(r.claimKinds[name])
+		})
 		switch {
 		case len(all) == 0:
 			return nil, fmt.Errorf("--%s=%q: no claim kind is registered: create a ClaimKind", flag, text)
@@ -83,8 +76,7 @@ func (r *registry) findClaimKinds(flag string, texts []string) ([]string, error)
 	return slices.Compact(found), nil
 }
 
-// findClassKind finds the kind of a class that is to become the default of the claim
-// kinds.
+// findClassKind finds the kind of a class that is to become the default of the claim kinds.
 func (r *registry) findClassKind(c className, claimKinds []string) (*classKind, error) {
 	found, known := lookup.Find(c.kind, r.classKinds, (*classKind).String,
 		func(k *classKind) (string, lookup.Resource) { return k.Name, k.found })
@@ -136,11 +128,12 @@ func (r *registry) related(claimKinds []string) []*classKind {
 
 func (k *classKind) String() string { return k.Name }
 
-// list is a text of classes or kinds.
-func list[T fmt.Stringer](all []T) string {
+func list[T fmt.Stringer](all []T) string { return listFunc(all, T.String) }
+
+func listFunc[T any](all []T, text func(T) string) string {
 	texts := make([]string, len(all))
 	for i, one := range all {
-		texts[i] = one.String()
+		texts[i] = text(one)
 	}
 	return strings.Join(texts, ", ")
 }

@@ -1,24 +1,19 @@
-// Package setdefault is the command that moves the default of a claim kind from
-// one class to another: args resolves the arguments, plan says what has to change,
-// move changes it, undo puts it back, and wait waits for classbind to confirm it.
+// Package setdefault is the command that moves the default of a claim kind from one class to another: args resolves the arguments, read has
+// the classes and the cluster, plan says what has to change, move changes it or puts it back, and wait waits for classbind to confirm it.
 package setdefault
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 )
 
-// options are the flags of set-default.
 type options struct {
 	cluster    connect.Flags
 	claimKinds []string
@@ -83,15 +78,19 @@ The error has the command that names all of them.`,
 			if err := errors.Join(err, o.validate()); err != nil {
 				return err
 			}
-			return setDefault(c.Context(), o, name, c.OutOrStdout(), c.ErrOrStderr())
+			config, err := o.cluster.Config(c.ErrOrStderr(), "")
+			if err != nil {
+				return err
+			}
+			cluster, err := newCluster(config)
+			if err != nil {
+				return err
+			}
+			m := &mover{cluster: cluster, options: o, name: name, out: c.OutOrStdout(), progress: c.ErrOrStderr()}
+			return m.run(c.Context())
 		},
 	}
-	o.addFlags(c.Flags())
-	o.cluster.Add(c)
-	return c
-}
-
-func (o *options) addFlags(fs *pflag.FlagSet) {
+	fs := c.Flags()
 	fs.StringSliceVar(&o.claimKinds, "for", nil,
 		"`claim kind` that the class is to be the default of: the name of a ClaimKind, or of its resource as kubectl takes it. "+
 			"Separate several by commas, or repeat the flag")
@@ -101,6 +100,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"`time` for the whole command. Another default that may yet be stored can block it for the server's --in-flight-window, "+
 			"1m by default")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "check, print what would change, and change nothing")
+	o.cluster.Add(c)
+	return c
 }
 
 // validate returns all errors in the flags at once, flag by flag.
@@ -118,17 +119,4 @@ func (o *options) validate() error {
 		errs = append(errs, fmt.Errorf("--timeout=%q: must be more than 0", o.timeout))
 	}
 	return errors.Join(errs...)
-}
-
-func setDefault(ctx context.Context, o *options, name className, out, progress io.Writer) error {
-	config, err := o.cluster.Config(progress, "")
-	if err != nil {
-		return err
-	}
-	c, err := newCluster(config)
-	if err != nil {
-		return err
-	}
-	m := &mover{cluster: c, options: o, name: name, out: out, progress: &progressWriter{out: progress}}
-	return m.run(ctx)
 }

@@ -3,6 +3,7 @@ package setdefault
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,26 +14,24 @@ import (
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/selector/near"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
 	// maxRetries limits the retries after a conflict with somebody else's write, or
 	// after a write without an answer while there may be no default.
 	maxRetries = 5
-	// retryInterval is much shorter than the guard advises. The guard assumes the
-	// worst case; writes in flight are mostly stored soon.
+	// retryInterval is much shorter than the guard advises. The guard assumes the worst case; writes in flight are mostly stored soon.
 	retryInterval = 500 * time.Millisecond
 )
 
-// mover carries out a plan.
 type mover struct {
 	*cluster
-	options  *options
-	name     className
-	out      io.Writer
-	progress *progressWriter
+	options       *options
+	name          className
+	out, progress io.Writer
+	reported      time.Time
 
-	// planned says that there was a plan.
 	planned bool
 	// started is the plan at the first write; nil before any write.
 	started *plan
@@ -47,14 +46,11 @@ func (m *mover) run(ctx context.Context) error {
 	defer cancel()
 	p, err := m.move(ctx)
 	switch {
-	case err == nil && m.started == nil: // A dry run, or there was nothing to do.
-		return nil
-	case err == nil:
-	case m.started == nil && m.planned:
+	case m.started == nil && m.planned && err != nil:
 		return fmt.Errorf("%w\nnothing was changed", err)
-	case m.started == nil:
+	case m.started == nil: // There was no plan, or a dry run, or nothing to do.
 		return err
-	default:
+	case err != nil:
 		if err := m.putBack(ctx, err); err != nil {
 			return err
 		}
@@ -63,7 +59,6 @@ func (m *mover) run(ctx context.Context) error {
 	return m.confirm(ctx, p)
 }
 
-// move attempts the move until it succeeds or cannot.
 func (m *mover) move(ctx context.Context) (p *plan, err error) {
 	retries := 0
 	err = m.retry(ctx, func() (err error) {
@@ -95,7 +90,7 @@ func (m *mover) retry(ctx context.Context, do func() error, again func(error) st
 			if word == "" {
 				return err
 			}
-			m.progress.waiting("%s: %v", word, err)
+			m.waiting("%s: %v", word, err)
 			obstacle = err
 		}
 		select {
@@ -106,8 +101,7 @@ func (m *mover) retry(ctx context.Context, do func() error, again func(error) st
 	}
 }
 
-// attempt does the whole move, from reading to marking. move repeats it from the
-// start if something changed meanwhile.
+// attempt does the whole move, from reading to marking. move repeats it from the start if something changed meanwhile.
 func (m *mover) attempt(ctx context.Context) (*plan, error) {
 	p, err := m.plan(ctx)
 	if err != nil {
@@ -122,7 +116,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.printResult(m.started.lines()...)
 		return p, nil
 	case p.done():
-		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, seatTexts(p.seats)))
+		m.printResult(fmt.Sprintf("%s: the default for %s already", p.target, listFunc(p.seats, seatText)))
 		return p, nil
 	}
 	if err := m.check(ctx, p); err != nil {
@@ -139,7 +133,7 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.started = p
 	}
 	for _, d := range p.unmark {
-		err := m.unmark(ctx, d, false)
+		err := m.write(ctx, d, nil, false)
 		if unanswered(err) {
 			m.uncertain = d
 		}
@@ -152,21 +146,18 @@ func (m *mover) attempt(ctx context.Context) (*plan, error) {
 		m.printResult(unmarkedLine(d))
 	}
 	if p.mark {
-		// A dry run first: if anything but the guard refuses the mark, it should do so
-		// here. Once the guard has admitted the target, it holds back all others for a
-		// while, the former default included.
-		if err := m.mark(ctx, p.target, true); err != nil {
-			return nil, err
-		}
-		if err := m.mark(ctx, p.target, false); err != nil {
-			return nil, err
+		// A dry run first: if anything but the guard refuses the mark, it should do so here. Once the guard has admitted the target, it
+		// holds back all others for a while, the former default included.
+		for _, dryRun := range []bool{true, false} {
+			if err := m.write(ctx, p.target, p.target.defaultMark(), dryRun); err != nil {
+				return nil, err
+			}
 		}
 	}
 	m.printResult(m.started.lines()...)
 	return p, nil
 }
 
-// plan makes a plan from what the API server has now.
 func (m *mover) plan(ctx context.Context) (*plan, error) {
 	r, err := m.registry(ctx)
 	if err != nil {
@@ -218,36 +209,147 @@ func (m *mover) plan(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// check tests with dry runs whether the plan can be carried out.
 func (m *mover) check(ctx context.Context, p *plan) error {
 	for _, d := range p.unmark {
-		if err := m.unmark(ctx, d, true); err != nil {
+		if err := m.write(ctx, d, nil, true); err != nil {
 			return err
 		}
 	}
 	if !p.mark {
 		return nil
 	}
-	err := m.mark(ctx, p.target, true)
-	// A refusal because of the present default is no obstacle. It proves that the
-	// request reached the guard: the user has the permission, and the schema and the
-	// policies, which come before webhooks, accept it.
+	err := m.write(ctx, p.target, p.target.defaultMark(), true)
+	// A refusal because of the present default is no obstacle. It proves that the request reached the guard: the user has the permission,
+	// and the schema and the policies, which come before webhooks, accept it.
 	if len(p.unmark) > 0 && refusedByGuard(err, p.target.Kind) && !inFlight(err) {
 		return nil
 	}
 	return err
 }
 
-func (m *mover) unmark(ctx context.Context, c *storedClass, dryRun bool) error {
-	if err := m.setMark(ctx, c, nil, dryRun); err != nil {
+// write the mark of a class, or take it if it is empty.
+func (m *mover) write(ctx context.Context, c *storedClass, to mark, dryRun bool) error {
+	err := m.setMark(ctx, c, to, dryRun)
+	switch {
+	case err == nil:
+		return nil
+	case len(to) == 0:
 		return fmt.Errorf("cannot take the mark from %s: %w", c, err)
 	}
-	return nil
+	return fmt.Errorf("cannot mark %s as the default: %w", c, err)
 }
 
-func (m *mover) mark(ctx context.Context, c *storedClass, dryRun bool) error {
-	if err := m.setMark(ctx, c, c.defaultMark(), dryRun); err != nil {
-		return fmt.Errorf("cannot mark %s as the default: %w", c, err)
+// putBackTimeout is longer than the guard can hold back the former default.
+const putBackTimeout = 2 * time.Minute
+
+// putBack restores the taken marks after a failure, and returns the failure with the outcome. It returns nil if the target is the default
+// after all, because an answer got lost.
+func (m *mover) putBack(ctx context.Context, failure error) error {
+	if !m.started.mark { // The target had its mark before, and is still the default.
+		return failure
 	}
-	return nil
+	// The failure may be a timeout or an interrupt, so ctx may have ended.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), putBackTimeout, fmt.Errorf("timed out after %s", putBackTimeout))
+	defer cancel()
+	target := m.started.target
+	now, err := m.class(ctx, target.Kind, target.Namespace, target.Name)
+	if err == nil && now.Default && sameObject(now, target) {
+		m.reportf("%v; but it was stored", failure)
+		m.printResult(m.started.lines()...)
+		return nil
+	}
+	var outcome []string
+	for _, c := range m.unmarked {
+		text, err := m.putBackOne(ctx, c)
+		if err != nil {
+			text = fmt.Sprintf("%s did not get its mark back: %v", c, err)
+			if !refusedByGuard(err, c.Kind) { // The guard would refuse that command too; its error names one that works.
+				text += "; to give it back, run: " + c.markCommand()
+			}
+		}
+		if text != "" {
+			outcome = append(outcome, text)
+		}
+	}
+	if len(outcome) == 0 {
+		outcome = append(outcome, "nothing was changed")
+	}
+	return fmt.Errorf("%w\n%s", failure, strings.Join(outcome, "\n"))
+}
+
+// putBackOne returns what it did, empty if nothing was necessary.
+func (m *mover) putBackOne(ctx context.Context, c *storedClass) (text string, err error) {
+	tried, waited := false, false
+	err = m.retry(ctx, func() error {
+		now, err := m.class(ctx, c.Kind, c.Namespace, c.Name)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && (!sameObject(now, c) || now.Terminating):
+			return errors.New("it was deleted meanwhile")
+		case err != nil:
+			return err
+		case now.Default && !tried: // It was never taken.
+			return nil
+		case !now.Default:
+			tried = true
+			if err = m.setMark(ctx, now, c.mark(), false); err != nil {
+				return err
+			}
+		}
+		m.printResult(fmt.Sprintf("%s: the default for %s again", c, strings.Join(c.claimKinds(), ", ")))
+		text = fmt.Sprintf("%s is the default again", c)
+		return nil
+	}, func(err error) string {
+		if !inFlight(err) && !unanswered(err) && !apierrors.IsConflict(err) {
+			return ""
+		}
+		if !waited {
+			waited = true
+			m.reportf("%s is to get its mark back; to leave that to you, interrupt again, and later run: %s", c, c.markCommand())
+		}
+		return "waiting"
+	})
+	return text, err
+}
+
+func sameObject(a, b *storedClass) bool { return a.object.GetUID() == b.object.GetUID() }
+
+// progressInterval, plus one retryInterval, is less than the 2 s after which people wonder what happens.
+const progressInterval = 1400 * time.Millisecond
+
+func (m *mover) reportf(format string, args ...any) {
+	m.reported = time.Now()
+	_, _ = fmt.Fprintln(m.progress, truncate.Printable(fmt.Sprintf(format, args...)))
+}
+
+// waiting prints at most one line every two seconds, however often it is called.
+func (m *mover) waiting(format string, args ...any) {
+	if time.Since(m.reported) >= progressInterval {
+		m.reportf(format, args...)
+	}
+}
+
+func unmarkedLine(c *storedClass) string {
+	return fmt.Sprintf("%s: no longer the default for %s", c, strings.Join(c.claimKinds(), ", "))
+}
+
+// lines returns the results of the plan, except for the classes that lose their mark.
+func (p *plan) lines() []string {
+	target := fmt.Sprintf("%s: the default for %s", p.target, listFunc(p.seats, seatText))
+	if len(p.gain) > 0 {
+		target += fmt.Sprintf(", and for %s, which had none", strings.Join(p.gain, ", "))
+	}
+	lines := []string{target}
+	for _, seat := range p.lose {
+		lines = append(lines, seatText(seat)+": no longer has a default")
+	}
+	return lines
+}
+
+func (m *mover) printResult(lines ...string) {
+	for _, line := range lines {
+		if m.options.dryRun {
+			line += " (dry run)"
+		}
+		_, _ = fmt.Fprintln(m.out, truncate.Printable(line))
+	}
 }

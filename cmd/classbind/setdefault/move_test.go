@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	goruntime "runtime"
 	"slices"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,8 +46,7 @@ type fault struct {
 	err    error
 }
 
-// TestMove moves the default from old to new while answers of the API server get
-// lost, which a real one does not do on demand.
+// TestMove moves the default from old to new while answers of the API server get lost, which a real one does not do on demand.
 func TestMove(t *testing.T) {
 	interrupt := func(cancel func(), _ clienttesting.ObjectTracker) { cancel() }
 	moved := []string{"as.test/old: no longer the default for claims.test", "as.test/new: the default for claims.test"}
@@ -60,34 +62,17 @@ func TestMove(t *testing.T) {
 		out     []string
 		err     []string // its parts; none for success
 	}{
-		"NoFault": {reason: "We should move the default.", marked: "new", out: moved},
-		"LostUnmark": {
-			reason: "We should go on where the answer to the first write was lost, although it was stored.",
-			faults: map[string][]fault{"old": {{stored: true, err: errLost}}},
-			marked: "new", out: moved,
-		},
-		"LostMark": {
-			reason: "We should succeed where the answer to the last write was lost, although it was stored.",
-			faults: map[string][]fault{"new": {{stored: true, err: errLost}}},
-			marked: "new", out: moved,
-		},
-		"ShortlyUnavailable": {
-			reason: "We should try again rather than leave the claim kind without a default.",
-			faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}},
-			marked: "new", out: moved,
-		},
+		"NoFault":            {reason: "We should move the default.", marked: "new", out: moved},
+		"LostUnmark":         {reason: "We should go on where the answer to the first write was lost, although it was stored.", faults: map[string][]fault{"old": {{stored: true, err: errLost}}}, marked: "new", out: moved},
+		"LostMark":           {reason: "We should succeed where the answer to the last write was lost, although it was stored.", faults: map[string][]fault{"new": {{stored: true, err: errLost}}}, marked: "new", out: moved},
+		"ShortlyUnavailable": {reason: "We should try again rather than leave the claim kind without a default.", faults: map[string][]fault{"new": {{err: errUnavailable}, {err: errLost}}}, marked: "new", out: moved},
 		"Unavailable": {
 			reason: "We should put the former default back where the new one cannot be marked.",
 			faults: map[string][]fault{"new": repeat(errUnavailable)},
 			marked: "old", out: putBack,
 			err: []string{"cannot mark as.test/new as the default: the server is going away\nas.test/old is the default again"},
 		},
-		"Refused": {
-			reason: "We should not try again what was refused.",
-			faults: map[string][]fault{"new": {{err: errRefused}}},
-			marked: "old", out: putBack,
-			err: []string{"not this one\nas.test/old is the default again"},
-		},
+		"Refused": {reason: "We should not try again what was refused.", faults: map[string][]fault{"new": {{err: errRefused}}}, marked: "old", out: putBack, err: []string{"not this one\nas.test/old is the default again"}},
 		"UnmarkRefused": {
 			reason: "We should change nothing where the mark cannot be taken.",
 			faults: map[string][]fault{"old": {{err: errRefused}}},
@@ -205,7 +190,7 @@ func newFakeMover(classes *dynamicfake.FakeDynamicClient, registrations fakeRegi
 	return &mover{
 		cluster: &cluster{registrations: registrations, classes: classes, resources: fakeResources{}},
 		options: &options{claimKinds: []string{"claims.test"}, timeout: 2 * time.Minute},
-		name:    className{kind: "A", name: "new"}, out: out, progress: &progressWriter{out: io.Discard},
+		name:    className{kind: "A", name: "new"}, out: out, progress: io.Discard,
 	}, out
 }
 
@@ -296,9 +281,7 @@ func TestKilledBetween(t *testing.T) {
 	assert.Equal(t, "as.test/new: the default for claims.test\n", out.String())
 }
 
-func repeat(err error) []fault {
-	return slices.Repeat([]fault{{err: err}}, 1000)
-}
+func repeat(err error) []fault { return slices.Repeat([]fault{{err: err}}, 1000) }
 
 func fakeClass(name string, marked bool) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "test/v1", "kind": "A"}}
@@ -344,4 +327,24 @@ type fakeResources struct{}
 
 func (fakeResources) Resolve(context.Context, string, string, ...string) (lookup.Resource, error) {
 	return lookup.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "test", Version: "v1", Kind: "A"}}, nil
+}
+
+// TestSlowWrite has an API server that takes longer for a write than reads may.
+func TestSlowWrite(t *testing.T) {
+	const forReads = 50 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2 * forReads):
+		case <-r.Context().Done():
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion": "test/v1", "kind": "A", "metadata": {"name": "new"}}`))
+	}))
+	t.Cleanup(server.Close)
+	c, err := newCluster(&rest.Config{Host: server.URL, Timeout: forReads})
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{}
+	object.SetName("new")
+	err = c.setMark(t.Context(), newStoredClass(fakeKind("A", "as.test", false).ClassKind, object), nil, false)
+	require.NoError(t, err, "We should know the outcome of a write.")
 }

@@ -15,8 +15,7 @@ import (
 // plan says what to write to move a default.
 type plan struct {
 	target *storedClass
-	// claimKinds are those whose default the target is to become, sorted; seats has
-	// the seat of each.
+	// claimKinds are those whose default the target is to become, sorted; seats has the seat of each.
 	claimKinds []string
 	seats      []inventory.Seat
 	// unmark are the classes that must lose their mark before the target gets it.
@@ -32,13 +31,11 @@ type plan struct {
 // done says that there is nothing to write.
 func (p *plan) done() bool { return !p.mark && len(p.unmark) == 0 }
 
-// newPlan makes the target the only default of its seat for each of the claim kinds;
-// its kind must serve all of them. defaults are the other classes that are marked
-// and not being deleted, of every kind related to the target's.
+// newPlan makes the target the only default of its seat for each of the claim kinds; its kind must serve all of them. defaults are the
+// other classes that are marked and not being deleted, of every kind related to the target's.
 //
-// A mark counts for each claim kind that the kind of its class serves. So the target
-// may also replace the default of other claim kinds, and others may lose theirs. The
-// plan is refused unless claimKinds names the former and without names the latter.
+// A mark counts for each claim kind that the kind of its class serves. So the target may also replace the default of other claim kinds, and
+// others may lose theirs. The plan is refused unless claimKinds names the former and without names the latter.
 func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKinds, without []string) (*plan, error) {
 	if target.Terminating {
 		return nil, fmt.Errorf("%s is being deleted: choose another class", target)
@@ -81,7 +78,8 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	slices.SortFunc(p.lose, inventory.Seat.Compare)
 	p.lose = slices.Compact(p.lose)
 	for _, name := range without {
-		if target.serves(name) && !slices.ContainsFunc(p.lose, func(s inventory.Seat) bool { return s.ClaimKind == name }) {
+		loses := func(s inventory.Seat) bool { return s.ClaimKind == name }
+		if slices.Contains(target.Kind.ClaimKinds, name) && !slices.ContainsFunc(p.lose, loses) {
 			return nil, fmt.Errorf("--leave-without-default=%q: %s serves it, so it is not left without: name it with --for",
 				name, target.Kind.Name)
 		}
@@ -89,8 +87,7 @@ func newPlan(r *registry, target *storedClass, defaults []*storedClass, claimKin
 	return p, p.checkAgreement(r, defaults, claimKinds, without)
 }
 
-// findLosers finds the seats that are left without a default: none of the classes that are kept
-// takes them.
+// findLosers finds the seats that are left without a default: none of the classes that are kept takes them.
 func (p *plan) findLosers(r *registry, kept []*storedClass) error {
 	for _, d := range p.unmark {
 		if text := d.Kind.DefaultMark.Expression; text != "" {
@@ -126,27 +123,23 @@ func (r *registry) checkOffered(target *storedClass, claimKinds []string) error 
 	return nil
 }
 
-// checkAgreement returns an error that lists the changes that the user did not name,
-// and the command that agrees to them.
+// checkAgreement returns an error that lists the changes that the user did not name, and the command that agrees to them.
 func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, without []string) error {
 	var changes []string
-	change := func(seat inventory.Seat, after string) {
-		text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
-		if r.claimKinds[seat.ClaimKind] == nil {
-			text += " (it is not registered: create its ClaimKind first)"
-		}
-		changes = append(changes, text)
-	}
-	for _, seat := range p.seats {
-		if !slices.Contains(claimKinds, seat.ClaimKind) {
-			change(seat, p.target.String())
-		}
-	}
-	for _, seat := range p.lose {
-		if !slices.Contains(without, seat.ClaimKind) {
-			change(seat, "no default")
+	change := func(seats []inventory.Seat, named []string, after string) {
+		for _, seat := range seats {
+			if slices.Contains(named, seat.ClaimKind) {
+				continue
+			}
+			text := fmt.Sprintf("%s: %s in the place of %s", seatText(seat), after, list(r.takers(defaults, seat)))
+			if r.claimKinds[seat.ClaimKind] == nil {
+				text += " (it is not registered: create its ClaimKind first)"
+			}
+			changes = append(changes, text)
 		}
 	}
+	change(p.seats, claimKinds, p.target.String())
+	change(p.lose, without, "no default")
 	if len(changes) == 0 {
 		return nil
 	}
@@ -164,7 +157,6 @@ func (p *plan) checkAgreement(r *registry, defaults []*storedClass, claimKinds, 
 		strings.Join(changes, "\n  "), strings.Join(command, " "))
 }
 
-// seat returns the seat that a class takes as a default, false if it takes none.
 func (r *registry) seat(claimKind string, c *storedClass) (inventory.Seat, bool) {
 	seat, offered, _ := r.claimKind(claimKind).SeatOf(c.Class) // A class of no known seat is nobody's default.
 	return seat, offered && r.faultOf(c.Kind, claimKind) == nil
@@ -178,8 +170,7 @@ func (r *registry) claimKind(name string) *selector.ClaimKind {
 	return selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// faultOf is why claims of a kind are offered no class of a class kind that serves it,
-// nil if they are.
+// faultOf is why claims of a kind are offered no class of a class kind that serves it, nil if they are.
 func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *inventory.Fault {
 	k := r.claimKinds[claimKind]
 	if k == nil {
@@ -197,7 +188,7 @@ func (r *registry) faultOf(kind *inventory.ClassKind, claimKind string) *invento
 // takes reports whether a class, if marked, is a default of the seat.
 func (r *registry) takes(c *storedClass, seat inventory.Seat) bool {
 	own, offered := r.seat(seat.ClaimKind, c)
-	return c.serves(seat.ClaimKind) && offered && own == seat
+	return slices.Contains(c.Kind.ClaimKinds, seat.ClaimKind) && offered && own == seat
 }
 
 // takers returns the marked classes that are defaults of one of the seats.
@@ -208,14 +199,6 @@ func (r *registry) takers(classes []*storedClass, seats ...inventory.Seat) []*st
 }
 
 func seatText(s inventory.Seat) string { return s.ClaimKind + s.In() }
-
-func seatTexts(seats []inventory.Seat) string {
-	texts := make([]string, len(seats))
-	for i, s := range seats {
-		texts[i] = seatText(s)
-	}
-	return strings.Join(texts, ", ")
-}
 
 func contains(classes []*storedClass, c *storedClass) bool {
 	return slices.ContainsFunc(classes, func(o *storedClass) bool { return o.String() == c.String() })

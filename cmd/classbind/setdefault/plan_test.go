@@ -1,6 +1,7 @@
 package setdefault
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	lookup "github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -66,24 +68,12 @@ func TestNewPlan(t *testing.T) {
 		without  []string
 		want     want
 	}{
-		"NoDefault": {reason: "We should mark the class where there is no default.", target: target(a), want: want{mark: true}},
-		"OneDefault": {
-			reason: "We should take the mark from the default of another kind.",
-			target: target(a), defaults: []*storedClass{old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}},
-		},
-		"SeveralDefaults": {
-			reason: "We should take the mark from all of several.",
-			target: target(a), defaults: []*storedClass{old(a), old(b)}, want: want{mark: true, unmark: []string{"as.test/old", "bs.test/old"}},
-		},
-		"Already": {reason: "We should have nothing to do for the only default.", target: class(a, "new", true)},
-		"AlreadyOneOfSeveral": {
-			reason: "We should take the mark from another where the class is a default, too.",
-			target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}},
-		},
-		"Unrelated": {
-			reason: "We should leave alone the default of a claim kind that the class does not serve.",
-			target: target(a), defaults: []*storedClass{class(only, "x", true)}, want: want{mark: true},
-		},
+		"NoDefault":           {reason: "We should mark the class where there is no default.", target: target(a), want: want{mark: true}},
+		"OneDefault":          {reason: "We should take the mark from the default of another kind.", target: target(a), defaults: []*storedClass{old(b)}, want: want{mark: true, unmark: []string{"bs.test/old"}}},
+		"SeveralDefaults":     {reason: "We should take the mark from all of several.", target: target(a), defaults: []*storedClass{old(a), old(b)}, want: want{mark: true, unmark: []string{"as.test/old", "bs.test/old"}}},
+		"Already":             {reason: "We should have nothing to do for the only default.", target: class(a, "new", true)},
+		"AlreadyOneOfSeveral": {reason: "We should take the mark from another where the class is a default, too.", target: class(a, "new", true), defaults: []*storedClass{old(b)}, want: want{unmark: []string{"bs.test/old"}}},
+		"Unrelated":           {reason: "We should leave alone the default of a claim kind that the class does not serve.", target: target(a), defaults: []*storedClass{class(only, "x", true)}, want: want{mark: true}},
 		"BothNamed": {
 			reason: "We should move the default of two claim kinds.",
 			target: target(wide), defaults: []*storedClass{old(wide)}, named: []string{"claims.test", "others.test"}, want: want{mark: true, unmark: []string{"wides.test/old"}},
@@ -93,10 +83,7 @@ func TestNewPlan(t *testing.T) {
 			target: target(wide), defaults: []*storedClass{old(a), class(fakeKind("O", "os.test", false, "others.test"), "old", true)}, named: []string{"claims.test", "others.test"},
 			want: want{mark: true, unmark: []string{"as.test/old", "os.test/old"}},
 		},
-		"Gains": {
-			reason: "We should say that a claim kind gets its first default.",
-			target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}},
-		},
+		"Gains":             {reason: "We should say that a claim kind gets its first default.", target: target(wide), defaults: []*storedClass{old(a)}, want: want{mark: true, unmark: []string{"as.test/old"}, gain: []string{"others.test"}}},
 		"GainsUnregistered": {reason: "We should not speak of a claim kind that nobody registered.", target: target(free), want: want{mark: true}},
 		"TakesAnother": {
 			reason: "We should refuse to replace the default of a claim kind that was not named.",
@@ -123,19 +110,13 @@ func TestNewPlan(t *testing.T) {
 			target: target(a), defaults: []*storedClass{old(wide)}, without: []string{"others.test"},
 			want: want{mark: true, unmark: []string{"wides.test/old"}, lose: []string{"others.test"}},
 		},
-		"LeavesWithoutNothing": {
-			reason: "We should accept the agreement even if nothing loses its default, so that a command can be run again.",
-			target: target(a), without: []string{"others.test"}, want: want{mark: true},
-		},
+		"LeavesWithoutNothing": {reason: "We should accept the agreement even if nothing loses its default, so that a command can be run again.", target: target(a), without: []string{"others.test"}, want: want{mark: true}},
 		"LeavesAnother": {
 			reason: "We should take one of two defaults of a claim kind that was not named.",
 			target: target(a), defaults: []*storedClass{old(wide), class(fakeKind("O", "os.test", false, "others.test"), "old", true)},
 			want: want{mark: true, unmark: []string{"wides.test/old"}},
 		},
-		"LeavesUnregistered": {
-			reason: "We should not ask about a claim kind that nobody registered.",
-			target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}},
-		},
+		"LeavesUnregistered": {reason: "We should not ask about a claim kind that nobody registered.", target: target(a), defaults: []*storedClass{old(free)}, want: want{mark: true, unmark: []string{"frees.test/old"}}},
 		"TakesUnregistered": {
 			reason: "We should say that a claim kind has to be registered before it can be named: its default is guarded already.",
 			target: target(free), defaults: []*storedClass{class(only, "old", true)},
@@ -181,10 +162,7 @@ func TestNewPlan(t *testing.T) {
 				`the classes of "lasts.test" are not offered to claims of "exclusive.test": a reference of the form Name cannot tell them from those of "firsts.test", whose name comes first`,
 			}},
 		},
-		"LeftOutOfAnother": {
-			reason: "We should leave alone the default of a claim kind that is not offered the class.",
-			target: target(last), defaults: []*storedClass{old(first)}, want: want{mark: true},
-		},
+		"LeftOutOfAnother": {reason: "We should leave alone the default of a claim kind that is not offered the class.", target: target(last), defaults: []*storedClass{old(first)}, want: want{mark: true}},
 		"FirstByName": {
 			reason: "We should mark a class that claims are offered, and leave alone the mark of one that they are not.",
 			target: target(first), defaults: []*storedClass{old(last)}, named: []string{"exclusive.test"}, want: want{mark: true},
@@ -226,8 +204,7 @@ func TestNewPlan(t *testing.T) {
 	}
 }
 
-// TestNewPlanOfPartitions moves the default of a zone to the class "new", from others whose
-// names are their zones.
+// TestNewPlanOfPartitions moves the default of a zone to the class "new", from others whose names are their zones.
 func TestNewPlanOfPartitions(t *testing.T) {
 	claims := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: "claims.test"}, Spec: v1beta1.ClaimKindSpec{
 		Classes: v1beta1.Classes{Partition: &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}, Fits: []v1beta1.Fit{{Name: "Database", Expression: "class.metadata.name != 'web'"}}},
@@ -360,13 +337,140 @@ func TestMarkPatch(t *testing.T) {
 			u.SetName("gold")
 			u.SetResourceVersion("7")
 			c := newStoredClass(kind, u)
-			mark, err := c.markPatch(c.defaultMark())
-			require.NoError(t, err)
-			assert.JSONEq(t, tc.mark, string(mark), tc.reason)
-			unmark, err := c.markPatch(nil)
-			require.NoError(t, err)
-			assert.JSONEq(t, tc.unmark, string(unmark), tc.reason)
+			assert.JSONEq(t, tc.mark, string(c.markPatch("7", c.defaultMark())), tc.reason)
+			assert.JSONEq(t, tc.unmark, string(c.markPatch("7", nil)), tc.reason)
 			assert.Equal(t, tc.command, c.markCommand(), "We should give a command that does the same.")
 		})
 	}
+}
+
+// fakeKind returns a class kind of version v1, in the group of its name.
+func fakeKind(kind, name string, namespaced bool, claimKinds ...string) *classKind {
+	gvk := schema.ParseGroupResource(name).WithVersion("v1").GroupVersion().WithKind(kind)
+	aliases := strings.ToLower(kind) + ",bc"
+	return &classKind{found: lookup.Resource{GroupVersionKind: gvk, Aliases: aliases}, ClassKind: inventory.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: controllertest.Links(claimKinds...), Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}},
+	}, gvk, namespaced)}
+}
+
+func fakeRegistry(claimKinds []string, classKinds ...*classKind) *registry {
+	r := &registry{claimKinds: map[string]*selector.ClaimKind{}, classKinds: classKinds, lookUp: func(k *selector.ClaimKind) lookup.Resource {
+		if k.Resource.Resource != "caches" {
+			return lookup.Resource{}
+		}
+		return lookup.Resource{GroupVersionKind: k.Resource.WithVersion("v1").GroupVersion().WithKind("CacheKind"), Aliases: "cache,cch"}
+	}}
+	for _, name := range claimKinds {
+		r.claimKinds[name] = selector.NewClaimKind(&v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return r
+}
+
+func TestFindClaimKinds(t *testing.T) {
+	registered := []string{"caches.a.test", "databases.a.test", "databases.b.test", "pods"}
+	for name, tc := range map[string]struct {
+		reason     string
+		registered []string
+		texts      []string
+		want       []string
+		err        string
+	}{
+		"Name":      {reason: "We should take a full name.", registered: registered, texts: []string{"databases.b.test"}, want: []string{"databases.b.test"}},
+		"Plural":    {reason: "We should take a plural that is there once.", registered: registered, texts: []string{"caches"}, want: []string{"caches.a.test"}},
+		"Core":      {reason: "We should take the name of a core kind.", registered: append([]string{"pods.a.test"}, registered...), texts: []string{"pods"}, want: []string{"pods"}},
+		"Kind":      {reason: "We should take the kind in any case, as for a class.", registered: registered, texts: []string{"cachekind"}, want: []string{"caches.a.test"}},
+		"Singular":  {reason: "We should take the singular name, as kubectl does.", registered: registered, texts: []string{"Cache"}, want: []string{"caches.a.test"}},
+		"ShortName": {reason: "We should take a short name, as kubectl does.", registered: registered, texts: []string{"cch"}, want: []string{"caches.a.test"}},
+		"KindGroup": {reason: "We should take a kind with its group, as kubectl does.", registered: registered, texts: []string{"CacheKind.a.test"}, want: []string{"caches.a.test"}},
+		"Misspelt":  {reason: "We should say which name was meant.", registered: registered, texts: []string{"CachKind"}, err: "or create its ClaimKind: did you mean CacheKind?"},
+		"Twice":     {reason: "We should take several, sort them, and drop duplicates.", registered: registered, texts: []string{"databases.a.test", "caches.a.test", "caches"}, want: []string{"caches.a.test", "databases.a.test"}},
+		"None":      {reason: "We should find nothing where nothing is named.", registered: registered},
+		"Ambiguous": {reason: "We should name those that a plural may mean.", registered: registered, texts: []string{"databases"}, err: `--for="databases": may be any of databases.a.test, databases.b.test: name one in full`},
+		"Unknown":   {reason: "We should name what there is.", registered: registered, texts: []string{"queues"}, err: `--for="queues": no such claim kind is registered: name one of caches.a.test, databases.a.test, databases.b.test, pods, or create its ClaimKind`},
+		"Group":     {reason: "We should not take half a name.", registered: registered, texts: []string{"caches.a"}, err: `--for="caches.a": no such claim kind is registered`},
+		"Empty":     {reason: "We should say where nothing is registered.", texts: []string{"caches"}, err: `--for="caches": no claim kind is registered: create a ClaimKind`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := fakeRegistry(tc.registered).findClaimKinds("for", tc.texts)
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+}
+
+func TestFindClassKind(t *testing.T) {
+	notInstalled := fakeKind("", "absents.a.test", false, "caches.a.test")
+	notInstalled.lookupErr = lookup.ErrNotInstalled
+	registered := []*classKind{
+		notInstalled,
+		fakeKind("BigClass", "bigclasses.a.test", false, "caches.a.test", "databases.a.test"),
+		fakeKind("Class", "classes.a.test", false, "caches.a.test"),
+		fakeKind("Class", "classes.b.test", false, "databases.a.test", "queues.a.test"),
+		fakeKind("Class", "classes.c.test", true, "queues.a.test"),
+		fakeKind("LocalClass", "localclasses.a.test", true, "caches.a.test"),
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		class  string
+		of     []string // claim kinds; caches.a.test unless set
+		none   bool     // registered
+		want   string
+		err    string
+	}{
+		"Kind":              {reason: "We should take the kind.", class: "BigClass/gold", want: "bigclasses.a.test"},
+		"KindInAnyCase":     {reason: "We should take the kind in any case, as kubectl does.", class: "bigclass/gold", want: "bigclasses.a.test"},
+		"Plural":            {reason: "We should take the plural.", class: "bigclasses/gold", want: "bigclasses.a.test"},
+		"Singular":          {reason: "We should take the kind with its group, as kubectl does.", class: "bigclass.a.test/gold", want: "bigclasses.a.test"},
+		"ShortName":         {reason: "We should take a short name, as kubectl does, of the kind that serves the claim kind.", class: "BC/gold", of: []string{"databases.a.test", "caches.a.test"}, want: "bigclasses.a.test"},
+		"Misspelt":          {reason: "We should say which name was meant.", class: "BigClas/gold", err: "or create its ClassKind: did you mean BigClass?"},
+		"Name":              {reason: "We should take the name of the ClassKind.", class: "classes.a.test/gold", want: "classes.a.test"},
+		"NamespacedKind":    {reason: "We should take a namespaced class.", class: "LocalClass/team/gold", want: "localclasses.a.test"},
+		"OneServes":         {reason: "We should take the only one of that kind that serves the claim kind.", class: "Class/gold", want: "classes.a.test"},
+		"Unknown":           {reason: "We should name the registered class kinds.", class: "Klass/gold", err: `"Klass/gold": no such class kind is registered: KIND must be one of absents.a.test, bigclasses.a.test, classes.a.test,`},
+		"NoneRegistered":    {reason: "We should say where there is none.", class: "Class/gold", none: true, err: `"Class/gold": no class kind is registered: create a ClassKind`},
+		"Ambiguous":         {reason: "We should name those that a kind may mean.", class: "Class/gold", of: []string{"queues.a.test"}, err: `"Class/gold": may be of any of classes.b.test, classes.c.test: name one in the place of "Class"`},
+		"DoesNotServe":      {reason: "We should name the claim kind that the class kind does not serve.", class: "classes.a.test/gold", of: []string{"caches.a.test", "queues.a.test"}, err: `"classes.a.test/gold": classes.a.test does not serve queues.a.test: add it to spec.claimKinds of the ClassKind`},
+		"NoneServes":        {reason: "We should name all candidates and what they do not serve.", class: "Class/gold", of: []string{"tables.a.test"}, err: `"Class/gold": none of classes.a.test, classes.b.test, classes.c.test serves tables.a.test`},
+		"NoneServesAll":     {reason: "We should say so even if each serves some of them.", class: "Class/gold", of: []string{"caches.a.test", "databases.a.test"}, err: `none of classes.a.test, classes.b.test, classes.c.test serves caches.a.test and databases.a.test`},
+		"WithoutNamespace":  {reason: "We should ask for the namespace of a namespaced class.", class: "LocalClass/gold", err: `"LocalClass/gold": classes of localclasses.a.test are namespaced: name it LocalClass/NAMESPACE/gold`},
+		"NeedlessNamespace": {reason: "We should refuse the namespace of a class that has none.", class: "BigClass/team/gold", err: `"BigClass/team/gold": classes of bigclasses.a.test have no namespace: name it BigClass/gold`},
+		"NotInstalled":      {reason: "We should say that the kind is registered and not installed.", class: "absents/gold", err: `"absents/gold": cannot find its kind: the API server serves no such resource: install its CRD`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := parseClassName(tc.class)
+			require.NoError(t, err)
+			assert.Equal(t, tc.class, c.String(), "We should print a class as it was named.")
+			if tc.of == nil {
+				tc.of = []string{"caches.a.test"}
+			}
+			r := fakeRegistry(nil, registered...)
+			if tc.none {
+				r = fakeRegistry(nil)
+			}
+			got, err := r.findClassKind(c, tc.of)
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.Equal(t, tc.want, got.Name, tc.reason)
+		})
+	}
+}
+
+func TestRelated(t *testing.T) {
+	r := fakeRegistry(nil,
+		fakeKind("A", "as.test", false, "caches.test"),
+		fakeKind("B", "bs.test", false, "caches.test", "databases.test"),
+		fakeKind("C", "cs.test", false, "databases.test", "queues.test"),
+		fakeKind("D", "ds.test", false, "queues.test"),
+		fakeKind("E", "es.test", false),
+	)
+	assert.Equal(t, "as.test, bs.test, cs.test", list(r.related([]string{"caches.test"})),
+		"We should look at the kinds that serve the claim kind, and at those that share another claim kind with them.")
 }

@@ -2,10 +2,12 @@ package setdefault
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +38,6 @@ type resolver interface {
 	Resolve(ctx context.Context, name, version string, verbs ...string) (lookup.Resource, error)
 }
 
-// cluster reads and writes registrations and classes, without a cache.
 type cluster struct {
 	registrations client.Reader
 	classes       dynamic.Interface
@@ -57,7 +58,6 @@ func newCluster(config *rest.Config) (*cluster, error) {
 	return c, nil
 }
 
-// registry reads all registrations.
 func (c *cluster) registry(ctx context.Context) (*registry, error) {
 	claimKinds, classKinds, err := connect.Registrations(ctx, c.registrations)
 	if err != nil {
@@ -107,10 +107,7 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 			return c.resource(k.ClassKind, metav1.NamespaceAll).List(ctx, o)
 		})
 		err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-			object, ok := o.(*unstructured.Unstructured)
-			if !ok {
-				return fmt.Errorf("unexpected %T", o)
-			}
+			object, _ := o.(*unstructured.Unstructured) // The list is an UnstructuredList.
 			if class := newStoredClass(k.ClassKind, object); class.Default && !class.Terminating {
 				defaults = append(defaults, class)
 			}
@@ -123,8 +120,7 @@ func (c *cluster) defaults(ctx context.Context, kinds []*classKind) ([]*storedCl
 	return defaults, nil
 }
 
-// errMarkReverted says that the API server accepted the write, but stored the mark as
-// it was before.
+// errMarkReverted says that the API server accepted the write, but stored the mark as it was before.
 var errMarkReverted = errors.New("the mark does not change, because the schema or a webhook changes it back: " +
 	"see spec.default of the ClassKind")
 
@@ -134,10 +130,7 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryR
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	patch, err := class.markPatch(to)
-	if err != nil {
-		return err
-	}
+	patch := class.markPatch(class.object.GetResourceVersion(), to)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	o := metav1.PatchOptions{FieldManager: v1beta1.CommandFieldManager}
@@ -151,8 +144,7 @@ func (c *cluster) setMark(ctx context.Context, class *storedClass, to mark, dryR
 	return err
 }
 
-// inFlight says that the guard refused a mark because another class may still become
-// the default.
+// inFlight says that the guard refused a mark because another class may still become the default.
 func inFlight(err error) bool {
 	seconds, wait := apierrors.SuggestsClientDelay(err)
 	return apierrors.IsForbidden(err) && wait && seconds > 0
@@ -164,12 +156,70 @@ func refusedByGuard(err error, kind *inventory.ClassKind) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), denial)
 }
 
-// unanswered says that the outcome of a request is unknown, or that the API server
-// may accept it soon.
+// unanswered says that the outcome of a request is unknown, or that the API server may accept it soon.
 func unanswered(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == http.StatusTooManyRequests
 	}
 	var transport *url.Error
 	return errors.As(err, &transport) || errors.Is(err, context.DeadlineExceeded)
+}
+
+type storedClass struct {
+	*inventory.Class
+	object *unstructured.Unstructured
+}
+
+func newStoredClass(kind *inventory.ClassKind, object *unstructured.Unstructured) *storedClass {
+	return &storedClass{Class: kind.NewClass(object, object.Object), object: object}
+}
+
+// String returns RESOURCE/NAME, as kubectl takes it, or RESOURCE/NAMESPACE/NAME. It
+// distinguishes kinds with one name in several groups; Class does not.
+func (c *storedClass) String() string {
+	return className{kind: c.Kind.Name, namespace: c.Namespace, name: c.Name}.String()
+}
+
+// claimKinds returns the claim kinds that the class serves, sorted.
+func (c *storedClass) claimKinds() []string { return slices.Sorted(slices.Values(c.Kind.ClaimKinds)) }
+
+// mark has a value for each place where a class may be marked as the default, nil for none. An empty one says that the class is not.
+type mark []any
+
+func (c *storedClass) defaultMark() mark {
+	if c.Kind.DefaultMark.Path != "" {
+		return mark{true}
+	}
+	return mark{"true"}
+}
+
+func (c *storedClass) mark() (present mark) {
+	for _, place := range c.Kind.DefaultMark.Places() {
+		value, _, _ := unstructured.NestedFieldCopy(c.object.Object, place.Names()...)
+		present = append(present, value)
+	}
+	return present
+}
+
+// markPatch is a merge patch that sets the mark of a version of the class, or of any if that is empty. An empty mark removes what is in any
+// place, and another leaves the places alone that it does not have.
+func (c *storedClass) markPatch(version string, to mark) []byte {
+	patch := map[string]any{}
+	if version != "" {
+		patch["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	places := c.Kind.DefaultMark.Places()
+	if len(to) == 0 {
+		to = make(mark, len(places))
+	}
+	for i, value := range to {
+		_ = unstructured.SetNestedField(patch, value, places[i].Names()...) // It fails only below a string, where no mark can be.
+	}
+	text, _ := json.Marshal(patch) // It has strings and booleans alone.
+	return text
+}
+
+// markCommand is the kubectl command that marks the class as default.
+func (c *storedClass) markCommand() string {
+	return fmt.Sprintf("kubectl patch %s --type merge --patch '%s'", c.Arguments(), c.markPatch("", c.defaultMark()))
 }

@@ -20,12 +20,11 @@ import (
 
 const confirmInterval = 200 * time.Millisecond
 
-// confirm waits until the status of every claim kind names the new default. It does
-// not wait for the default of a single namespace or partition: there may be thousands,
-// and the status does not name them. It ends at once if somebody else took the mark of the
-// new default meanwhile: the status would never name it.
+// confirm waits until the status of every claim kind names the new default. It does not wait for the default of a single namespace or
+// partition: there may be thousands, and the status does not name them. It ends at once if somebody else took the mark of the new default
+// meanwhile: the status would never name it.
 func (m *mover) confirm(ctx context.Context, p *plan) error {
-	m.progress.last = time.Now() // It usually takes less than a second.
+	m.reported = time.Now() // It usually takes less than a second.
 	var missing []string
 	err := wait.PollUntilContextCancel(ctx, confirmInterval, true, func(ctx context.Context) (bool, error) {
 		now := m.unconfirmed(ctx, p)
@@ -37,7 +36,7 @@ func (m *mover) confirm(ctx context.Context, p *plan) error {
 			if err := m.overtaken(ctx, p); err != nil {
 				return false, err
 			}
-			m.progress.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
+			m.waiting("waiting for classbind to see it: %s", strings.Join(missing, "; "))
 		}
 		return len(missing) == 0, nil
 	})
@@ -66,7 +65,7 @@ func (m *mover) overtaken(ctx context.Context, p *plan) error {
 		did = "it was deleted"
 	}
 	return &exit.Error{Status: exit.Overtaken, Err: fmt.Errorf("%s was the default for %s, but %s meanwhile; %s",
-		target, seatTexts(p.seats), did, m.successor(ctx, p))}
+		target, listFunc(p.seats, seatText), did, m.successor(ctx, p))}
 }
 
 // successor tells which classes are the default now where the target was.
@@ -87,8 +86,7 @@ func (m *mover) successor(ctx context.Context, p *plan) string {
 	return fmt.Sprintf("the default is %s now; to move it all the same, run this command again", list(now))
 }
 
-// unconfirmed returns, for each claim kind without the new default, what its status
-// says instead.
+// unconfirmed returns, for each claim kind without the new default, what its status says instead.
 func (m *mover) unconfirmed(ctx context.Context, p *plan) []string {
 	var missing []string
 	for _, seat := range p.seats {

@@ -22,7 +22,6 @@ const html = "html"
 // maxClaims limits how many are made up of each kind: more say nothing new.
 const maxClaims = 1_000_000
 
-// options are the flags of simulate.
 type options struct {
 	changes, remove, classes []string
 	claims                   int
@@ -31,8 +30,13 @@ type options struct {
 	cluster                  connect.Flags
 }
 
-const (
-	long = `Predict which claims get another class after a change to registrations or classes.
+// NewCommand returns the command simulate.
+func NewCommand() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:   "simulate (-f CHANGES | --remove KIND/NAME) [CLAIMKIND...]",
+		Short: "Predict which claims a change moves to another class",
+		Long: `Predict which claims get another class after a change to registrations or classes.
 The command reads all claims of the cluster, page by page. It decides on each claim as if
 it were created now, without its class, before and after the change. It
 changes nothing.
@@ -63,9 +67,8 @@ its reference. Where the creator's right to use a class counts, you are the crea
 The exit status is 0 if every claim that gets a class before the change gets one
 after it, and 1 if one does not. With --strict, it is 1 if any claim gets another
 class. It is 2 if the command fails, if it cannot decide on a claim, or if no part of
-the change has an effect on any claim.`
-
-	examples = `  # Which claims would get another class, if these classes were applied?
+the change has an effect on any claim.`,
+		Example: `  # Which claims would get another class, if these classes were applied?
   classbind simulate -f classes.yaml
 
   # What if this class were gone?
@@ -79,18 +82,8 @@ the change has an effect on any claim.`
   classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict
 
   # As a page:
-  classbind simulate -f classes.yaml -o html > simulation.html`
-)
-
-// NewCommand returns the command simulate.
-func NewCommand() *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
-		Use:     "simulate (-f CHANGES | --remove KIND/NAME) [CLAIMKIND...]",
-		Short:   "Predict which claims a change moves to another class",
-		Long:    long,
-		Example: examples,
-		Args:    cobra.ArbitraryArgs,
+  classbind simulate -f classes.yaml -o html > simulation.html`,
+		Args: cobra.ArbitraryArgs,
 	}
 	exit.Run(c, func(args []string) error {
 		if err := o.validate(c.Flags()); err != nil {

@@ -2,8 +2,11 @@ package simulate
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
+	"html/template"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -11,6 +14,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -88,11 +92,7 @@ func (p Place) anyClass() Place {
 func (p Place) String() string {
 	switch p.Outcome {
 	case "":
-		name := p.Class.Name
-		if p.Class.Namespace != "" {
-			name = p.Class.Namespace + "/" + name
-		}
-		return p.Class.Kind + "/" + name
+		return p.Class.Kind + "/" + klog.KRef(p.Class.Namespace, p.Class.Name).String()
 	case explain.Waits:
 		return "waits for a class"
 	case explain.Refused:
@@ -159,7 +159,6 @@ func (c *comparison) estimate(n counted) Estimate {
 	return e
 }
 
-// end returns the result.
 func (c *comparison) end() *Kind {
 	k := c.result
 	k.Unpredictable = c.unpredictable
@@ -198,7 +197,16 @@ func (c *comparison) end() *Kind {
 func (r *Row) Delta() float64 { return r.After.Mean - r.Before.Mean }
 
 // Change is the Delta for people.
-func (r *Row) Change() string { return changeText(r.Delta()) }
+func (r *Row) Change() string {
+	switch n := math.Round(r.Delta()); {
+	case r.Delta() == 0:
+		return ""
+	case n == 0:
+		return "<1"
+	default:
+		return fmt.Sprintf("%+.0f", n)
+	}
+}
 
 // Share of all claims, in percent.
 func (k *Kind) Share(e Estimate) float64 { return 100 * e.Mean / float64(max(k.Claims, 1)) }
@@ -211,7 +219,6 @@ func (e Estimate) String() string {
 	return fmt.Sprintf("%d to %d", e.Low, e.High)
 }
 
-// spread reports whether numbers of claims change.
 func (k *Kind) spread() bool {
 	return slices.ContainsFunc(k.Rows, func(r Row) bool { return r.Delta() != 0 })
 }
@@ -219,13 +226,12 @@ func (k *Kind) spread() bool {
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
 	claims := fmt.Sprintf("%d claims", k.Claims)
-	switch k.Claims {
-	case 0:
-		return "no claims"
-	case 1:
+	if k.Claims == 1 {
 		claims = "1 claim"
 	}
 	switch {
+	case k.Claims == 0:
+		return "no claims"
 	case k.Moved+k.Lost > 0:
 		return fmt.Sprintf("%s: %d would get another class, and %d none any more", claims, k.Moved, k.Lost)
 	case k.spread():
@@ -234,7 +240,6 @@ func (k *Kind) Summary() string {
 	return claims + ": none would get another class"
 }
 
-// table returns the report for people.
 func (r *Report) table() string {
 	var out strings.Builder
 	for _, note := range r.Notes {
@@ -256,11 +261,10 @@ func (k *Kind) write(out *strings.Builder) {
 	}
 	if len(k.Rows) > 0 {
 		rows := [][]string{{"  CLASS", "NOW", "BEFORE", "AFTER", "CHANGE", "SHARE"}}
-		for i := range k.Rows[:min(len(k.Rows), maxRows)] {
-			r := &k.Rows[i]
+		for _, r := range k.Rows[:min(len(k.Rows), maxRows)] {
 			share := k.Share(r.After)
 			rows = append(rows, []string{
-				"  " + r.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), changeText(r.Delta()),
+				"  " + r.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), r.Change(),
 				fmt.Sprintf("%.1f%%", share), strings.Repeat("#", int(math.Round(share*barWidth/100))),
 			})
 		}
@@ -277,9 +281,7 @@ func (k *Kind) write(out *strings.Builder) {
 	if len(k.Moves) > 0 {
 		rows := [][]string{{"  CLAIMS", "FROM", "TO", "SUCH AS"}}
 		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
-			rows = append(rows, []string{
-				"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", "),
-			})
+			rows = append(rows, []string{"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", ")})
 		}
 		out.WriteString("\n" + output.Columns(rows...))
 		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
@@ -293,30 +295,32 @@ func (k *Kind) write(out *strings.Builder) {
 	}
 }
 
-func changeText(by float64) string {
-	switch n := math.Round(by); {
-	case by == 0:
-		return ""
-	case n == 0:
-		return "<1"
-	default:
-		return fmt.Sprintf("%+.0f", n)
-	}
-}
-
 // exit returns an error if claims lose their class, or if strict, if any claim gets another.
 func (r *Report) exit(strict bool) error {
-	lost, moved := 0, 0
+	lost, moved, spread := 0, 0, false
 	for _, k := range r.Kinds {
-		lost, moved = lost+k.Lost, moved+k.Moved
+		lost, moved, spread = lost+k.Lost, moved+k.Moved, spread || k.spread()
 	}
 	switch {
 	case lost > 0:
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
 	case strict && moved > 0:
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get another class: %d", moved)}
-	case strict && slices.ContainsFunc(r.Kinds, func(k Kind) bool { return k.spread() }):
+	case strict && spread:
 		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would be spread in another way")}
+	}
+	return nil
+}
+
+//go:embed page.html
+var pageText string
+
+// page shows a Report. It has no script, and a policy that allows none: names in it are those of others.
+var page = template.Must(template.New("page").Parse(pageText))
+
+func (r *Report) writePage(out io.Writer) error {
+	if err := page.Execute(out, r); err != nil {
+		return fmt.Errorf("cannot print: %w", err)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package simulate is the command that predicts which claims a change of registrations or classes moves. run decides on each claim
 // as if it was created now, before and after the change, with the code of the server. report is the result for programs and for
-// people, and page the same as HTML.
+// people, and has the same as HTML.
 package simulate
 
 import (
@@ -12,7 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/controller/latebinding"
@@ -45,7 +47,6 @@ type Input struct {
 	Seen func(claim *explain.Recreated, gets Place, why string)
 }
 
-// run has what is compared.
 type run struct {
 	Input
 	before, after *explain.World
@@ -73,11 +74,9 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := slices.Concat(r.before.ClaimKinds(), r.after.ClaimKinds())
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names := sets.New(r.before.ClaimKinds()...).Insert(r.after.ClaimKinds()...)
 	for _, name := range in.ClaimKinds {
-		if !slices.Contains(names, name) {
+		if !names.Has(name) {
 			return nil, fmt.Errorf("there is no ClaimKind %q", name)
 		}
 	}
@@ -89,7 +88,7 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	if len(unused) > 0 {
 		report.Notes = append(report.Notes, "left out, because it matters to no claim: "+selector.List(unused))
 	}
-	for _, name := range names {
+	for _, name := range sets.List(names) {
 		if len(in.ClaimKinds) > 0 && !slices.Contains(in.ClaimKinds, name) {
 			continue
 		}
@@ -102,7 +101,6 @@ func Run(ctx context.Context, in Input) (*Report, error) {
 	return report, nil
 }
 
-// kind simulates the claims of one ClaimKind.
 func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	before, err := r.before.Kind(ctx, name)
 	if err != nil {
@@ -112,10 +110,27 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("after the change: %w", err)
 	}
-	c := newComparison(name, before, after)
-	c.result.MadeUp = r.Claims > 0
-	if c.seen = r.Seen; c.seen == nil {
+	c := &comparison{
+		before: before, after: after, draws: draws, rows: map[Place]*tallied{}, moves: map[[2]Place]*Move{}, seen: r.Seen,
+		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
+	}
+	if c.seen == nil {
 		c.seen = func(*explain.Recreated, Place, string) {}
+	}
+	for _, k := range []*explain.Kind{before, after} {
+		if k == nil {
+			continue
+		}
+		if k.Remembers() {
+			c.draws = 1
+		}
+		c.limited = c.limited || k.Kind.Limited
+		for _, note := range k.Notes {
+			c.result.note("%s", note)
+		}
+	}
+	if k := c.either(); k.Kind != nil {
+		c.result.Strategy = k.Kind.Strategy.Name
 	}
 	if err := r.claims(ctx, c); err != nil {
 		return nil, err
@@ -123,7 +138,6 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	return c.end(), nil
 }
 
-// claims adds those to decide on.
 func (r *run) claims(ctx context.Context, c *comparison) error {
 	if r.Claims == 0 {
 		return r.existing(ctx, c, func(raw []byte) error { return c.add(ctx, raw) })
@@ -156,10 +170,8 @@ func (r *run) claims(ctx context.Context, c *comparison) error {
 		if err := json.Unmarshal(patterns[n%len(patterns)], &object); err != nil {
 			return fmt.Errorf("cannot read a claim: %w", err)
 		}
-		if err := unstructured.SetNestedField(object, fmt.Sprintf("simulated-%d", n+1), "metadata", "name"); err != nil {
-			return fmt.Errorf("cannot make up a claim: %w", err)
-		}
-		raw, err := json.Marshal(object)
+		err := unstructured.SetNestedField(object, fmt.Sprintf("simulated-%d", n+1), "metadata", "name")
+		raw, _ := json.Marshal(object) // It was JSON.
 		if err != nil {
 			return fmt.Errorf("cannot make up a claim: %w", err)
 		}
@@ -170,7 +182,6 @@ func (r *run) claims(ctx context.Context, c *comparison) error {
 	return nil
 }
 
-// existing claims of a cluster, or of files.
 func (r *run) existing(ctx context.Context, c *comparison, each func(raw []byte) error) error {
 	if r.Config == nil {
 		for _, raw := range r.files[c.result.ClaimKind] {
@@ -207,7 +218,7 @@ type comparison struct {
 	before, after *explain.Kind
 	result        *Kind
 	rows          map[Place]*tallied
-	moves         map[move]*Move
+	moves         map[[2]Place]*Move // from and to
 	seen          func(*explain.Recreated, Place, string)
 	// unpredictable claims, and how often these are drawn.
 	unpredictable, draws int
@@ -223,39 +234,14 @@ type tallied struct {
 
 type counted struct{ certain, drawn int }
 
-// add the draw n of a claim. That it gets no class is certain, unless others may take what there is.
-func (c *counted) add(to Place, n int, limited bool) {
+// add the draw n of a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
+func (c *counted) add(to Place, n int, predictable, limited bool) {
 	switch {
-	case to.hasClass() || limited:
+	case !predictable && (to.hasClass() || limited):
 		c.drawn++
 	case n == 0:
 		c.certain++
 	}
-}
-
-type move struct{ from, to Place }
-
-func newComparison(name string, before, after *explain.Kind) *comparison {
-	c := &comparison{
-		before: before, after: after, draws: draws, rows: map[Place]*tallied{}, moves: map[move]*Move{},
-		result: &Kind{ClaimKind: name, Rows: []Row{}, Moves: []Move{}},
-	}
-	for _, k := range []*explain.Kind{before, after} {
-		if k == nil {
-			continue
-		}
-		if k.Remembers() {
-			c.draws = 1
-		}
-		c.limited = c.limited || k.Kind.Limited
-		for _, note := range k.Notes {
-			c.result.note("%s", note)
-		}
-	}
-	if k := c.either(); k.Kind != nil {
-		c.result.Strategy = k.Kind.Strategy.Name
-	}
-	return c
 }
 
 // either side, that after the change if there are both.
@@ -266,7 +252,6 @@ func (c *comparison) either() *explain.Kind {
 	return c.before
 }
 
-// add a claim.
 func (c *comparison) add(ctx context.Context, raw []byte) error {
 	var sides [2]*explain.Recreated
 	predictable := true
@@ -287,35 +272,34 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	}
 	c.result.Claims++
 	c.has(first)
-	if predictable {
-		from, to, why, err := c.decide(ctx, sides, 0)
-		if err != nil {
-			return err
-		}
-		c.row(from).before.certain++
-		c.row(to).after.certain++
-		c.seen(first, to, why)
-		c.moved(first, from, to, why)
-		return nil
+	often := 1
+	if !predictable {
+		often = c.draws
+		c.unpredictable++
 	}
-	c.unpredictable++
-	for n := range c.draws {
+	for n := range often {
 		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
-		from, to, why, err := c.decide(ctx, sides, fresh)
+		from, why, err := place(ctx, sides[0], fresh)
+		to := from
+		if c.before != c.after && err == nil {
+			to, why, err = place(ctx, sides[1], fresh)
+		}
 		if err != nil {
 			return err
 		}
-		c.row(from).before.add(from, n, c.limited)
-		c.row(to).after.add(to, n, c.limited)
-		if n == 0 { // Which class it gets is not known, but mostly whether it gets one.
-			c.seen(first, to.anyClass(), why)
-			c.moved(first, from.anyClass(), to.anyClass(), why)
+		c.row(from).before.add(from, n, predictable, c.limited)
+		c.row(to).after.add(to, n, predictable, c.limited)
+		if !predictable { // Which class it gets is not known, but mostly whether it gets one.
+			from, to = from.anyClass(), to.anyClass()
+		}
+		if n == 0 {
+			c.seen(first, to, why)
+			c.moved(first, from, to, why)
 		}
 	}
 	return nil
 }
 
-// has counts the class that a claim has.
 func (c *comparison) has(claim *explain.Recreated) {
 	place := Place{Class: claim.Has}
 	switch {
@@ -329,17 +313,6 @@ func (c *comparison) has(claim *explain.Recreated) {
 	c.row(place).has++
 }
 
-// decide on a claim on both sides.
-func (c *comparison) decide(ctx context.Context, sides [2]*explain.Recreated, fresh uint64) (from, to Place, why string, err error) {
-	from, why, err = place(ctx, sides[0], fresh)
-	if c.before == c.after || err != nil {
-		return from, from, why, err
-	}
-	to, why, err = place(ctx, sides[1], fresh)
-	return from, to, why, err
-}
-
-// place that a claim gets on one side.
 func place(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
 	if claim == nil {
 		return Place{Outcome: explain.Ignored}, "no ClaimKind registers the claims", nil
@@ -360,22 +333,17 @@ func (c *comparison) row(p Place) *tallied {
 	return t
 }
 
-// moved says that a claim gets something else.
 func (c *comparison) moved(claim *explain.Recreated, from, to Place, why string) {
 	if from == to {
 		return
 	}
-	m := c.moves[move{from, to}]
+	m := c.moves[[2]Place{from, to}]
 	if m == nil {
 		m = &Move{From: from, To: to, Why: why, Claims: []string{}}
-		c.moves[move{from, to}] = m
+		c.moves[[2]Place{from, to}] = m
 	}
-	m.Count++
-	if name := claim.Name; len(m.Claims) < maxNames {
-		if claim.Namespace != "" {
-			name = claim.Namespace + "/" + name
-		}
-		m.Claims = append(m.Claims, name)
+	if m.Count++; len(m.Claims) < maxNames {
+		m.Claims = append(m.Claims, klog.KRef(claim.Namespace, claim.Name).String())
 	}
 	switch {
 	case from.hasClass() && !to.hasClass():

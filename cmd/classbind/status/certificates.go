@@ -20,8 +20,7 @@ const (
 	certManager = "cert-manager"
 )
 
-// certificateKeys are where the Secrets have certificates. The tls.crt of our own CA is
-// the CA again.
+// certificateKeys are where the Secrets have certificates. The tls.crt of our own CA is the CA again.
 var certificateKeys = []struct {
 	issuer, secret string
 	keys           []string

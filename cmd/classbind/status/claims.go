@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/registry"
@@ -22,7 +24,6 @@ import (
 // maxExamples limits what is named of many.
 const maxExamples = 5
 
-// checkClaims reports which claims have a class that is gone, or none.
 func checkClaims(ctx context.Context, i *installation, s *Section) {
 	namespaces, err := i.namespaces(ctx)
 	if err != nil {
@@ -30,17 +31,15 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 	}
 	all, unbound := 0, 0
 	var failed []string
-	for n := range i.claimKinds {
-		k := &i.claimKinds[n]
+	for _, k := range i.claimKinds {
 		found := i.served[k.Name]
 		if registry.NotInstalledOrUnsuitable(found.err) {
 			continue // A condition says so.
 		}
-		c, err := i.newClaims(k, namespaces)
-		if err == nil {
-			err = found.err
-		}
-		if err == nil {
+		c := &claims{kind: &k, compiled: selector.NewClaimKind(&k, rules.Serving(&k, i.classKinds)...), namespaces: namespaces}
+		c.classes, c.complete = i.classesOf(&k)
+		c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
+		if err = cmp.Or(err, found.err); err == nil {
 			err = i.each(ctx, found.GroupVersionKind, c.add)
 		}
 		if err != nil {
@@ -56,22 +55,16 @@ func checkClaims(ctx context.Context, i *installation, s *Section) {
 		all, unbound = all+c.all, unbound+c.unbound.all
 		c.report(s)
 	}
-	summary := fmt.Sprintf("%d read", all)
+	s.Summary = fmt.Sprintf("%d read", all)
 	if unbound > 0 {
-		summary += fmt.Sprintf(", %d without a class", unbound)
+		s.Summary += fmt.Sprintf(", %d without a class", unbound)
 	}
-	s.Summary = without(failed, all, summary)
-}
-
-// without qualifies a summary of so many objects by the kinds that were not read.
-func without(kinds []string, objects int, summary string) string {
 	switch {
-	case len(kinds) == 0:
-		return summary
-	case objects == 0:
-		return notRead
+	case len(failed) > 0 && all == 0:
+		s.Summary = notRead
+	case len(failed) > 0:
+		s.Summary += ", without those of " + selector.List(failed)
 	}
-	return summary + ", without those of " + selector.List(kinds)
 }
 
 // namespaces returns the labels of all, nil if no registration selects by them.
@@ -87,8 +80,8 @@ func (i *installation) namespaces(ctx context.Context) (map[string]labels.Set, e
 		return nil, err
 	}
 	all := map[string]labels.Set{}
-	for n := range list.Items {
-		all[list.Items[n].Name] = labels.Merge(list.Items[n].Labels, nil) // Never nil.
+	for _, n := range list.Items {
+		all[n.Name] = labels.Merge(n.Labels, nil) // Never nil.
 	}
 	return all, nil
 }
@@ -110,7 +103,6 @@ type claims struct {
 	unbound, excluded, unasked, gone sample
 }
 
-// sample of claims.
 type sample struct {
 	all   int
 	first []string
@@ -130,26 +122,13 @@ func (m *sample) String() string {
 	return text
 }
 
-// newClaims returns claims to add to, even with an error.
-func (i *installation) newClaims(k *v1beta1.ClaimKind, namespaces map[string]labels.Set) (*claims, error) {
-	compiled := selector.NewClaimKind(k, rules.Serving(k, i.classKinds)...)
-	c := &claims{kind: k, compiled: compiled, namespaces: namespaces}
-	c.classes, c.complete = i.classesOf(k)
-	var err error
-	c.selected, err = claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, i.own)
-	return c, err
-}
-
 func (c *claims) add(object *unstructured.Unstructured) {
 	c.all++
 	if object.GetDeletionTimestamp() != nil {
 		return
 	}
 	namespace, name := object.GetNamespace(), object.GetName()
-	claim := name
-	if namespace != "" {
-		claim = namespace + "/" + name
-	}
+	claim := klog.KObj(object).String()
 	if _, class := c.compiled.ClassOf(c.classes, namespace, object.Object); class != "" && c.complete {
 		c.gone.add(fmt.Sprintf("%s (%q)", claim, truncate.String(class, v1beta1.MaxShownBytes)))
 	}

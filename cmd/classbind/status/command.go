@@ -1,6 +1,5 @@
-// Package status is the command that reports whether an installation of classbind works:
-// installation reads what all sections need, each other file checks one or two sections,
-// and report prints what they found.
+// Package status is the command that reports whether an installation of classbind works: installation reads what all sections need, each
+// other file checks one or two sections, and report prints what they found.
 package status
 
 import (
@@ -36,14 +35,14 @@ var sections = []struct {
 	{"claims", checkClaims},
 }
 
-// options are the flags of status.
-type options struct {
-	output  output.Format
-	cluster connect.Flags
-}
-
-const (
-	long = `Report whether classbind works in this cluster: its replicas, certificates and
+// NewCommand returns the command status.
+func NewCommand() *cobra.Command {
+	var format output.Format
+	var flags connect.Flags
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Report whether an installation works, and what to fix",
+		Long: `Report whether classbind works in this cluster: its replicas, certificates and
 webhook entries, the registered kinds, and the claims.
 Each finding says where it is, what is broken, and what to do. Findings that
 follow from another are not repeated. Notes report what may be intended.
@@ -58,53 +57,38 @@ does not count as broken. It reads all claims of the registered kinds, page by p
 and counts the claims that are stored without a class.
 
 The exit status is 0 if the command found nothing broken, 1 if something is broken,
-and 2 if the cluster did not answer, or the command fails.`
-
-	examples = `  # What is broken, and what to do about it?
+and 2 if the cluster did not answer, or the command fails.`,
+		Example: `  # What is broken, and what to do about it?
   classbind status
 
   # What is broken, for a program:
-  classbind status -o json | jq -c '.sections[].findings[]?'`
-)
-
-// NewCommand returns the command status.
-func NewCommand() *cobra.Command {
-	o := &options{}
-	c := &cobra.Command{
-		Use:     "status",
-		Short:   "Report whether an installation works, and what to fix",
-		Long:    long,
-		Example: examples,
-		Args:    cobra.ArbitraryArgs, // The command refuses them with its own status.
+  classbind status -o json | jq -c '.sections[].findings[]?'`,
+		Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
 	}
 	exit.Run(c, func(args []string) error {
 		if len(args) > 0 {
 			return fmt.Errorf("status takes no arguments; there are %q", args)
 		}
-		if err := errors.Join(o.output.Validate(), connect.Validate(c.Flags())); err != nil {
+		if err := errors.Join(format.Validate(), connect.Validate(c.Flags())); err != nil {
 			return err
 		}
-		return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+		config, err := flags.Config(c.ErrOrStderr(), "")
+		if err != nil {
+			return err
+		}
+		report, err := Read(c.Context(), config, flags.Own, c.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if err := format.Print(c.OutOrStdout(), report, report.table); err != nil {
+			return err
+		}
+		return report.exit()
 	})
-	o.output.Add(c)
-	o.cluster.Add(c)
-	o.cluster.AddOwn(c, "`namespace` of classbind itself")
+	format.Add(c)
+	flags.Add(c)
+	flags.AddOwn(c, "`namespace` of classbind itself")
 	return c
-}
-
-func (o *options) run(ctx context.Context, out, progress io.Writer) error {
-	config, err := o.cluster.Config(progress, "")
-	if err != nil {
-		return err
-	}
-	report, err := Read(ctx, config, o.cluster.Own, progress)
-	if err != nil {
-		return err
-	}
-	if err := o.output.Print(out, report, report.table); err != nil {
-		return err
-	}
-	return report.exit()
 }
 
 // Read a cluster, and check all sections. own is the namespace of classbind.
@@ -115,20 +99,25 @@ func Read(ctx context.Context, config *rest.Config, own string, progress io.Writ
 		return nil, err
 	}
 	i := &installation{api: c.API, reader: c.Reader, own: own, now: time.Now(), renewal: renewal, progress: progress}
+	return i.report(ctx)
+}
+
+// report reads the installation, and checks all sections.
+func (i *installation) report(ctx context.Context) (*Report, error) {
 	if err := i.read(ctx); err != nil {
 		return nil, err
 	}
-	return i.report(ctx), nil
-}
-
-// report checks all sections of what was read.
-func (i *installation) report(ctx context.Context) *Report {
 	r := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}}
 	for _, section := range sections {
-		s := &Section{Name: section.name}
+		s := &Section{Name: section.name, State: OK}
 		section.check(ctx, i, s)
-		s.end()
+		switch {
+		case len(s.Findings) > 0:
+			s.State = Broken
+		case len(s.Unread) > 0:
+			s.State = Unknown
+		}
 		r.Sections = append(r.Sections, s)
 	}
-	return r
+	return r, nil
 }

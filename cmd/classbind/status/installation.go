@@ -38,8 +38,7 @@ type installation struct {
 	reader reader
 	own    string // namespace of classbind
 	now    time.Time
-	// renewal is the pause between two looks at a Lease that seems to be held no more,
-	// which progress reports.
+	// renewal is the pause between two looks at a Lease that seems to be held no more, which progress reports.
 	renewal  time.Duration
 	progress io.Writer
 
@@ -53,8 +52,7 @@ type installation struct {
 
 	deployments    []appsv1.Deployment
 	deploymentsErr error
-	// leader is the holder of the Lease, empty without one, and leads says that it still
-	// holds it.
+	// leader is the holder of the Lease, empty without one, and leads says that it still holds it.
 	leader    string
 	leads     bool
 	leaderErr error
@@ -65,7 +63,6 @@ type installation struct {
 	claimEntriesErr, classEntriesErr error
 }
 
-// served is a resource, or why it is not known.
 type served struct {
 	cluster.Resource
 	err error
@@ -84,17 +81,15 @@ func (i *installation) read(ctx context.Context) (err error) {
 			"--classbind-namespace %[1]s", namespace, i.own)
 	}
 	i.served, i.classes, i.classesErr = map[string]served{}, map[string]*inventory.Classes{}, map[string]error{}
-	for n := range i.claimKinds {
-		k := &i.claimKinds[n]
+	for _, k := range i.claimKinds {
 		found, err := i.reader.Resolve(ctx, k.Resource(), k.ReadVersion(), "create")
 		i.served[k.Name] = served{found, err}
 	}
-	for n := range i.classKinds {
-		k := &i.classKinds[n]
+	for _, k := range i.classKinds {
 		found, err := i.reader.Resolve(ctx, k.Name, "", "list", "watch")
 		var classes *inventory.Classes
 		if err == nil {
-			kind := inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, rules.Served(k, i.claimKinds)...)
+			kind := inventory.NewClassKind(&k, found.GroupVersionKind, found.Namespaced, rules.Served(&k, i.claimKinds)...)
 			classes, err = i.reader.Classes(ctx, kind)
 		}
 		switch {
@@ -126,15 +121,13 @@ func (i *installation) elsewhere() string {
 // the server leaves out, and reports whether all were read.
 func (i *installation) classesOf(k *v1beta1.ClaimKind) (all []*inventory.Classes, complete bool) {
 	complete = true
-	for n := range i.classKinds {
-		ck := &i.classKinds[n]
-		if !ck.Serves(k) {
-			continue
-		}
-		if classes := i.classes[ck.Name]; classes != nil {
-			all = append(all, classes)
-		} else {
+	for _, ck := range i.classKinds {
+		switch classes := i.classes[ck.Name]; {
+		case !ck.Serves(k):
+		case classes == nil:
 			complete = false
+		default:
+			all = append(all, classes)
 		}
 	}
 	return all, complete

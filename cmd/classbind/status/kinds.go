@@ -7,8 +7,11 @@ import (
 	"maps"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -25,10 +28,9 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 		s.conditions(where, conditions)
 	}
 	var noDefault []string
-	for n := range i.claimKinds {
-		k := &i.claimKinds[n]
+	for _, k := range i.claimKinds {
 		add("claimkind/"+k.Name, k.Status.Conditions)
-		i.weightlessDefaults(k, s)
+		i.weightlessDefaults(&k, s)
 		single := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
 		if single != nil && single.Reason == v1beta1.ReasonNoDefault &&
 			cmp.Or(k.Spec.Selector.WhenAbsent, v1beta1.NoSelectorDefault) == v1beta1.NoSelectorDefault {
@@ -38,11 +40,10 @@ func checkKinds(_ context.Context, i *installation, s *Section) {
 	if len(noDefault) > 0 {
 		s.note("no class is marked default, so claims without a selector find no class: claim kinds %s", selector.List(noDefault))
 	}
-	for n := range i.classKinds {
-		name := i.classKinds[n].Name
-		add("classkind/"+name, i.classKinds[n].Status.Conditions)
-		if err := i.classesErr[name]; err != nil {
-			s.unread("the classes of "+name, err)
+	for _, k := range i.classKinds {
+		add("classkind/"+k.Name, k.Status.Conditions)
+		if err := i.classesErr[k.Name]; err != nil {
+			s.unread("the classes of "+k.Name, err)
 		}
 	}
 	s.Summary = fmt.Sprintf("%d of %d ready", ready, len(i.claimKinds)+len(i.classKinds))
@@ -59,11 +60,10 @@ func (s *Section) conditions(where string, all []metav1.Condition) {
 	if len(all) == 0 {
 		s.found(where, "see the section replicas", "no leader has looked at it")
 	}
-	for n := range all {
-		c := &all[n]
+	for _, c := range all {
 		text := fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
 		switch {
-		case c.Status == metav1.ConditionFalse && follows(c, all):
+		case c.Status == metav1.ConditionFalse && follows(&c, all):
 		case c.Type == v1beta1.ConditionDefaultedByPolicy && c.Status == metav1.ConditionFalse && c.Reason != v1beta1.ReasonNotPermitted:
 			s.note("%s: %s", where, text) // Claims are bound all the same.
 		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonDefaultCordoned:
@@ -110,4 +110,68 @@ func (i *installation) weightlessDefaults(k *v1beta1.ClaimKind, s *Section) {
 		s.found("claimkind/"+k.Name, "give it a weight, or make another class the default: classbind set-default KIND/NAME --for "+k.Name,
 			"with %s, no claim gets a default class of weight 0: %s", kind.Strategy.Name, selector.List(slices.Sorted(maps.Keys(names))))
 	}
+}
+
+const (
+	mutating   = "mutatingwebhookconfigurations"
+	validating = "validatingwebhookconfigurations/" + v1beta1.ClassConfiguration
+)
+
+// checkEntries reports whether the API server asks classbind about every registered kind. What an entry
+// says is for the leader, which undoes every edit.
+func checkEntries(_ context.Context, i *installation, s *Section) {
+	if known(i.claimEntriesErr, mutating, s) {
+		for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
+			if i.claimEntries[name] == nil {
+				notDeployed(mutating+"/"+name, s)
+			}
+		}
+		for _, k := range i.claimKinds {
+			in, ready := k.Spec.Admission.Order.Configuration(), isTrue(k.Status.Conditions, v1beta1.ConditionReady)
+			if ready && i.claimEntries[in] != nil && i.claimEntries.ClaimEntry(k.Name) == nil {
+				s.found(mutating+"/"+in, missingEntry("claimkind/"+k.Name), "claims of %s are not bound: it has no entry", k.Name)
+			}
+		}
+	}
+	if known(i.classEntriesErr, validating, s) {
+		for _, k := range i.classKinds {
+			guards := func(e admissionregistrationv1.ValidatingWebhook) bool { return e.Name == k.Name+v1beta1.GuardSuffix }
+			if isTrue(k.Status.Conditions, v1beta1.ConditionGuarded) && !slices.ContainsFunc(i.classEntries.Webhooks, guards) {
+				s.found(validating, missingEntry("classkind/"+k.Name),
+					"a second default class of %s is not refused: it has no entry", k.Name)
+			}
+		}
+	}
+	count := func(entries int, err error, of string) string {
+		if client.IgnoreNotFound(err) != nil {
+			return notRead + " " + of
+		}
+		return fmt.Sprintf("%d %s", entries, of)
+	}
+	ofClasses := slices.DeleteFunc(slices.Clone(i.classEntries.Webhooks), func(e admissionregistrationv1.ValidatingWebhook) bool {
+		return e.Name == v1beta1.RegistrationEntry
+	})
+	s.Summary = count(len(i.claimEntries.Entries()), i.claimEntriesErr, "for claims") + ", " +
+		count(len(ofClasses), i.classEntriesErr, "for classes")
+}
+
+// isTrue leaves it to the section of kinds to say why a condition is not.
+var isTrue = meta.IsStatusConditionTrue
+
+func known(err error, where string, s *Section) bool {
+	switch {
+	case apierrors.IsNotFound(err):
+		notDeployed(where, s)
+	case err != nil:
+		s.unread(where, err)
+	}
+	return err == nil
+}
+
+func notDeployed(where string, s *Section) {
+	s.found(where, "kubectl apply -k deploy", "there is no such configuration")
+}
+
+func missingEntry(registration string) string {
+	return "the leader writes it: see the sections replicas and kinds, and kubectl describe " + registration
 }

@@ -19,7 +19,6 @@ import (
 // ownLabels are those of classbind's Deployment in deploy/, and of its pods.
 var ownLabels = client.MatchingLabels{"app.kubernetes.io/name": "classbind"}
 
-// readReplicas reads what reports whether replicas run, and how.
 func (i *installation) readReplicas(ctx context.Context) {
 	deployments := &appsv1.DeploymentList{}
 	i.deploymentsErr = i.api.List(ctx, deployments, client.InNamespace(i.own), ownLabels)
@@ -53,32 +52,22 @@ func (i *installation) readLease(ctx context.Context) *coordinationv1.Lease {
 	return lease
 }
 
-// issuer says who issues the certificates, as --certs of the Deployment does. It is empty
-// if there is no Deployment that can be read.
+// issuer says who issues the certificates, as --certs of the Deployment does. It is empty if there is no Deployment that can be read.
 func (i *installation) issuer() string {
-	switch {
-	case len(i.deployments) == 0:
+	if len(i.deployments) == 0 {
 		return ""
-	case i.hasArgument("--certs=" + certManager):
-		return certManager
+	}
+	for _, d := range i.deployments {
+		for _, c := range d.Spec.Template.Spec.Containers {
+			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
+			if strings.Contains(arguments, "--certs="+certManager) {
+				return certManager
+			}
+		}
 	}
 	return selfSigned
 }
 
-// hasArgument reports whether a container of the Deployments has an argument.
-func (i *installation) hasArgument(argument string) bool {
-	for n := range i.deployments {
-		for _, c := range i.deployments[n].Spec.Template.Spec.Containers {
-			arguments := strings.Join(slices.Concat(c.Command, c.Args), "=") // A value may be an argument of its own.
-			if strings.Contains(arguments, argument) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// checkReplicas reports whether replicas answer, and one leads.
 func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	var summary []string
 	if i.deploymentsErr != nil {
@@ -89,8 +78,8 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	if err := i.api.List(ctx, pods, client.InNamespace(i.own), ownLabels); err != nil {
 		s.unread("the Pods of "+i.own, err)
 	}
-	for n := range i.deployments {
-		summary = append(summary, deploymentState(&i.deployments[n], pods.Items, s))
+	for _, d := range i.deployments {
+		summary = append(summary, deploymentState(&d, pods.Items, s))
 	}
 	where := "leases/" + i.own + "/" + v1beta1.LeaderLease
 	switch {
@@ -116,10 +105,9 @@ func checkReplicas(ctx context.Context, i *installation, s *Section) {
 	s.Summary = strings.Join(summary, ", ")
 }
 
-// ready replicas of all Deployments.
 func (i *installation) ready() (ready int32) {
-	for n := range i.deployments {
-		ready += i.deployments[n].Status.ReadyReplicas
+	for _, d := range i.deployments {
+		ready += d.Status.ReadyReplicas
 	}
 	return ready
 }
@@ -128,7 +116,6 @@ func (i *installation) ready() (ready int32) {
 // --leader-elect=false, there is no Lease.
 func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
 
-// deploymentState is a summary of a Deployment.
 func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {
 	wanted, ready := ptr.Deref(d.Spec.Replicas, 1), d.Status.ReadyReplicas
 	where := "deployments/" + d.Namespace + "/" + d.Name
@@ -155,8 +142,7 @@ func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string
 	return state
 }
 
-// unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at
-// a time.
+// unavailable is how many replicas the PodDisruptionBudget of deploy/ lets a drain take at a time.
 const unavailable = 1
 
 // isStuck says that the Deployment's controller gave a rollout up.
@@ -166,14 +152,13 @@ func isStuck(d *appsv1.Deployment) bool {
 	})
 }
 
-// waiting is the reason why a container of the pods does not run, with a colon before it.
-// A pod that is being made has none.
+// waiting is the reason why a container of the pods does not run, with a colon before it. A pod that is being made has none.
 func waiting(pods []corev1.Pod) string {
 	usual := []string{"", "ContainerCreating", "PodInitializing"}
-	for n := range pods {
-		for _, c := range pods[n].Status.ContainerStatuses {
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
 			if w := c.State.Waiting; w != nil && !slices.Contains(usual, w.Reason) {
-				return fmt.Sprintf(": pod %s: %s", pods[n].Name, w.Reason)
+				return fmt.Sprintf(": pod %s: %s", p.Name, w.Reason)
 			}
 		}
 	}
@@ -182,9 +167,9 @@ func waiting(pods []corev1.Pod) string {
 
 // imageOf classbind, which may have another container beside it.
 func imageOf(containers []corev1.Container) string {
-	for n := range containers {
-		if containers[n].Name == "classbind" || len(containers) == 1 {
-			return containers[n].Image
+	for _, c := range containers {
+		if c.Name == "classbind" || len(containers) == 1 {
+			return c.Image
 		}
 	}
 	return ""

@@ -13,8 +13,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Version is the version of reports. New fields keep it; any other change needs a new
-// version.
+// Version is the version of reports. New fields keep it; any other change needs a new version.
 const Version = "status.classbind.io/v1beta1"
 
 // Report is what "classbind status" prints with -o json or yaml.
@@ -27,7 +26,6 @@ type Report struct {
 // State of a section.
 type State string
 
-// The states.
 const (
 	// OK sections have no findings, and everything in them was read.
 	OK State = "OK"
@@ -67,10 +65,9 @@ type Finding struct {
 
 // Unread is something that could not be read.
 type Unread struct {
-	// What could not be read, as in "the Secret".
+	// What could not be read, as in "the Secret", and Why not.
 	What string `json:"what"`
-	// Why not.
-	Why string `json:"why"`
+	Why  string `json:"why"`
 }
 
 // notRead is what a summary says instead of numbers.
@@ -92,17 +89,6 @@ func (s *Section) unread(what string, err error) {
 	s.Unread = append(s.Unread, Unread{What: what, Why: truncate.Error(err).Error()})
 }
 
-func (s *Section) end() {
-	switch {
-	case len(s.Findings) > 0:
-		s.State = Broken
-	case len(s.Unread) > 0:
-		s.State = Unknown
-	default:
-		s.State = OK
-	}
-}
-
 // exit returns an error unless nothing is broken and the cluster answered.
 func (r *Report) exit() error {
 	broken := 0
@@ -122,13 +108,12 @@ func (r *Report) exit() error {
 	return nil
 }
 
-// table returns the report for people.
 func (r *Report) table() string {
 	rows := [][]string{{"SECTION", "STATE", "SUMMARY"}}
 	for _, s := range r.Sections {
 		rows = append(rows, []string{s.Name, string(s.State), s.Summary})
 	}
-	var out strings.Builder
+	var out, notes, unread strings.Builder
 	out.WriteString(output.Columns(rows...))
 	for _, s := range r.Sections {
 		for _, f := range s.Findings {
@@ -137,18 +122,15 @@ func (r *Report) table() string {
 				fmt.Fprintf(&out, "  Do: %s\n", truncate.Printable(f.Do))
 			}
 		}
-	}
-	for _, s := range r.Sections {
 		for _, note := range s.Notes {
-			fmt.Fprintf(&out, "\nNote: %s\n", truncate.Printable(note))
+			fmt.Fprintf(&notes, "\nNote: %s\n", truncate.Printable(note))
 		}
-	}
-	header := "\nNot read (have somebody run this who may read it, or run it again):\n"
-	for _, s := range r.Sections {
 		for _, u := range s.Unread {
-			fmt.Fprintf(&out, "%s  %s\n", header, truncate.Printable(u.What+": "+u.Why))
-			header = ""
+			fmt.Fprintf(&unread, "  %s\n", truncate.Printable(u.What+": "+u.Why))
 		}
 	}
-	return out.String()
+	if unread.Len() > 0 {
+		notes.WriteString("\nNot read (have somebody run this who may read it, or run it again):\n")
+	}
+	return out.String() + notes.String() + unread.String()
 }

@@ -2,12 +2,15 @@ package status
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/certs/certtest"
+	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/controller/controllertest"
 )
 
@@ -65,18 +69,12 @@ func TestStatus(t *testing.T) {
 			reason:    "We should say why a kind is not ready, what else is wrong with it, and nothing that follows.",
 			classKind: []string{"Ready=False/NotSynced: no", "Guarded=False/NotConfigured", "ClaimKindsRegistered=False/NotRegistered: others"},
 			change:    func(w *world) { w.classes.Webhooks = nil },
-			want: []string{
-				"kinds: classkind/golds.example.org: Ready is False (NotSynced): no",
-				"kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others",
-			},
+			want:      []string{"kinds: classkind/golds.example.org: Ready is False (NotSynced): no", "kinds: classkind/golds.example.org: ClaimKindsRegistered is False (NotRegistered): others"},
 		},
 		"NotReadyForAnotherReason": {
 			reason:    "We should not take for a consequence what has a cause of its own.",
 			claimKind: []string{"Ready=False/TooLarge: no room", "ClassKindsRead=False/NotPermitted: no right"},
-			want: []string{
-				"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room",
-				"kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right",
-			},
+			want:      []string{"kinds: claimkind/databases.example.org: Ready is False (TooLarge): no room", "kinds: claimkind/databases.example.org: ClassKindsRead is False (NotPermitted): no right"},
 		},
 		"Conditions": {
 			reason:    "We should find each condition that is not met, once.",
@@ -101,11 +99,7 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "0"}) },
 			want:   []string{"kinds: claimkind/databases.example.org: with WeightedRandom, no claim gets a default class of weight 0: Gold/gold"},
 		},
-		"NeverLookedAt": {
-			reason: "We should not take silence for a good sign.",
-			change: func(w *world) { w.claimKind.Status.Conditions = nil },
-			want:   []string{"kinds: claimkind/databases.example.org: no leader has looked at it"},
-		},
+		"NeverLookedAt": {reason: "We should not take silence for a good sign.", change: func(w *world) { w.claimKind.Status.Conditions = nil }, want: []string{"kinds: claimkind/databases.example.org: no leader has looked at it"}},
 		"CRDGone": {
 			reason:    "We should say that a resource is not served, once.",
 			claimKind: []string{"Ready=False/NotInstalled: no such resource"},
@@ -154,15 +148,9 @@ func TestStatus(t *testing.T) {
 			reason: "We should find claims that nobody binds, beside one whose class is gone.", change: delayed(""),
 			want: []string{"1 claim has a class that is gone: team/default", "1 claim has no class, in namespaces that are excluded: kube-system/waits"},
 		},
-		"DelayedByTheClaim": {
-			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"),
-			want: []string{"1 claim has a class that is gone: team/default"},
-		},
-		"DelayedByTheNamespace": {
-			reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"),
-			want: []string{"1 claim has a class that is gone: team/default"},
-		},
-		"Rebound": {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
+		"DelayedByTheClaim":     {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(claim.spec.ready)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"DelayedByTheNamespace": {reason: "We should not take for lost what may not be bound yet.", change: delayed("has(namespace.metadata.labels)"), want: []string{"1 claim has a class that is gone: team/default"}},
+		"Rebound":               {reason: "We should not take for gone a class that claims.when takes for none.", change: delayed("claim.spec.classRef == 'default'")},
 		"CAExpired": {
 			reason: "We should find an expired CA where it is kept, and not each entry that trusts it.",
 			change: func(w *world) {
@@ -188,16 +176,8 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"certificates: secrets/classbind-system/classbind-tls: its tls.crt expired at "},
 		},
-		"NoSecret": {
-			reason: "We should say that there is no certificate at all.",
-			change: func(w *world) { w.secret.Name = "others" },
-			want:   []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"},
-		},
-		"SecretMalformed": {
-			reason: "We should say that a Secret holds no certificate.",
-			change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) },
-			want:   []string{"its ca.crt cannot be read"},
-		},
+		"NoSecret":        {reason: "We should say that there is no certificate at all.", change: func(w *world) { w.secret.Name = "others" }, want: []string{"certificates: namespaces/classbind-system: there is no Secret classbind-ca"}},
+		"SecretMalformed": {reason: "We should say that a Secret holds no certificate.", change: func(w *world) { w.secret.Data = nil; w.writeEntries(ca.PEM()) }, want: []string{"its ca.crt cannot be read"}},
 		"NoReplica": {
 			reason: "We should say that no replica is ready, and not that none leads, either.",
 			change: func(w *world) {
@@ -234,15 +214,8 @@ func TestStatus(t *testing.T) {
 			},
 			want: []string{"replicas: deployments/classbind-system/classbind: its rollout does not go on: 1 of 2 replicas are updated: pod c: ErrImagePull"},
 		},
-		"OutsideTheCluster": {
-			reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.",
-			change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} },
-		},
-		"ScaledToNone": {
-			reason: "We should say that it is scaled to 0.",
-			change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) },
-			want:   []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"},
-		},
+		"OutsideTheCluster": {reason: "We should find nothing wrong with a Deployment that nobody runs, beside a replica that leads.", change: func(w *world) { w.deployment.Status = appsv1.DeploymentStatus{} }},
+		"ScaledToNone":      {reason: "We should say that it is scaled to 0.", change: func(w *world) { w.deployment.Spec.Replicas = new(int32(0)) }, want: []string{"replicas: deployments/classbind-system/classbind: it is scaled to 0"}},
 		"EntryGone": {
 			reason: "We should miss an entry.",
 			change: func(w *world) { w.claims.Webhooks, w.classes.Webhooks = w.claims.Webhooks[1:], nil },
@@ -326,10 +299,7 @@ func TestStatus(t *testing.T) {
 			change: func(w *world) { w.rival(metav1.ConditionFalse, v1beta1.ReasonNotPermitted) },
 			want:   []string{"kinds: classkind/a-irons.example.org: Ready is False (NotPermitted)"},
 		},
-		"ClassOfAKindThatIsLeftOut": {
-			reason: "We should find a class that is there, and is offered to no claim any more.",
-			change: func(w *world) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) },
-		},
+		"ClassOfAKindThatIsLeftOut": {reason: "We should find a class that is there, and is offered to no claim any more.", change: func(w *world) { w.rival(metav1.ConditionTrue, v1beta1.ReasonServed) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -363,4 +333,127 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestImageOfAll(t *testing.T) {
+	w := newWorld(t)
+	for updated, want := range map[int32]string{2: "2 of 2 ready, of classbind:v1, the leader is replica-1", 1: "2 of 2 ready, the leader is replica-1"} {
+		w.deployment.Status.UpdatedReplicas = updated
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Equal(t, want, report.Sections[0].Summary, "We should name an image that all replicas run, of %d.", updated)
+	}
+}
+
+// TestElsewhere has the wrong namespace in the flag.
+func TestElsewhere(t *testing.T) {
+	const want = "classbind is in namespace classbind-system, where the API server asks it, and not in others: --classbind-namespace classbind-system"
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*world)
+		want   string
+	}{
+		"Nothing":    {"We should say where classbind is.", func(*world) {}, want},
+		"Unread":     {"We should not say so of what we may not read.", func(w *world) { w.unread = []string{"Lease"} }, ""},
+		"Lease":      {"We should look at a namespace with a Lease.", func(w *world) { w.lease.Namespace = "others" }, ""},
+		"Deployment": {"We should look at a namespace with a Deployment.", func(w *world) { w.deployment.Namespace = "others" }, ""},
+		"URL": {"We should not guess where a URL leads.", func(w *world) {
+			at := admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost:1/bind")}
+			w.claims.Webhooks[0].ClientConfig, w.claims.Webhooks[1].ClientConfig = at, at
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(w)
+			w.namespace = "others"
+			_, err := w.report(t)
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.EqualError(t, err, tc.want, tc.reason)
+		})
+	}
+}
+
+func TestClockAhead(t *testing.T) {
+	for renewed, want := range map[bool]string{true: "the leader is replica-1", false: "no leader"} {
+		w := newWorld(t)
+		w.lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-16 * time.Second)}
+		w.renewed = renewed
+		report, err := w.report(t)
+		require.NoError(t, err)
+		assert.Contains(t, report.Sections[0].Summary, want, "We should not trust the clock of whoever asks.")
+		assert.Contains(t, w.progress.String(), "looking again", "We should say why it takes so long.")
+	}
+	w := newWorld(t)
+	_, err := w.report(t)
+	require.NoError(t, err)
+	assert.Empty(t, w.progress.String(), "We should not look again at a Lease that is held.")
+}
+
+func TestWithoutLeader(t *testing.T) {
+	w := newWorld(t)
+	w.lease.Spec.HolderIdentity = nil
+	for ready, want := range map[int32]string{
+		0: "3 of 3 ready, as the last leader wrote\n", // Nobody keeps it.
+		2: "3 of 3 ready\n",                           // --leader-elect=false
+	} {
+		w.deployment.Status.ReadyReplicas = ready
+		report, err := w.report(t)
+		require.NoError(t, err)
+		table := report.table()
+		assert.Contains(t, table, want, "We should vouch for no more than a replica does, of %d.", ready)
+	}
+}
+
+// TestUnread has a user who may not read something, or an API server that does not answer.
+func TestUnread(t *testing.T) {
+	for kind, unknown := range map[string]map[string]string{ // parts of the summaries
+		"Deployment": {"replicas": "Deployment not read"}, "Pod": {"replicas": ""}, "Lease": {"replicas": "Lease not read"},
+		"Secret":                         {"certificates": "not read"},
+		"MutatingWebhookConfiguration":   {"webhook entries": "not read for claims, 2 for classes"},
+		"ValidatingWebhookConfiguration": {"webhook entries": "2 for claims, not read for classes"},
+		"Classes":                        {"kinds": "3 of 3 ready", "claims": "2 read"},
+		"Database":                       {"claims": "1 read, without those of databases.example.org"},
+		"Namespace":                      {"claims": "2 read"},
+	} {
+		for status, set := range map[int]func(*world){
+			0:           func(w *world) { w.unread = []string{kind} },
+			exit.Failed: func(w *world) { w.down = []string{kind} },
+		} {
+			w := newWorld(t)
+			if kind == "Namespace" {
+				w.claimKind.Spec.Claims.NamespaceSelector.MatchLabels = map[string]v1beta1.LabelValue{"bind": "yes"}
+				w.writeEntries(w.secret.Data["ca.crt"])
+			}
+			set(w)
+			report, err := w.report(t)
+			require.NoError(t, err)
+			assert.Equal(t, status, statusOf(report.exit()), "We should tell what we may not read (0) from a cluster that does not answer (2), for %s.", kind)
+			for _, s := range report.Sections {
+				assert.Empty(t, s.Findings, "We should not take for broken what we could not read of %s.", kind)
+				summary, is := unknown[s.Name]
+				assert.Equal(t, is, s.State == Unknown, "We should say what of %s is unknown: %v", s.Name, s.Unread)
+				assert.Contains(t, s.Summary, summary, "We should give no number of what we did not read.")
+			}
+			table := report.table()
+			assert.Equal(t, 1, strings.Count(table, "\nNot read (have somebody run this who may read it, or run it again):\n  "), "We should put together what was not read.")
+		}
+	}
+	w := newWorld(t)
+	w.unread = []string{"ClaimKind"}
+	_, err := w.report(t)
+	require.ErrorContains(t, err, "cannot list ClaimKinds", "We should have nothing to say without the registrations.")
+}
+
+func TestReportForPrograms(t *testing.T) {
+	w := newWorld(t)
+	w.gold.SetName("silver")
+	report, err := w.report(t)
+	require.NoError(t, err)
+	text, err := json.Marshal(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `{"kind":"Report","apiVersion":"status.classbind.io/v1beta1","sections":[{"name":"replicas","state":"OK",`)
+	assert.Contains(t, string(text), `"findings":[{"where":"claimkind/databases.example.org","what":"1 claim has`)
 }

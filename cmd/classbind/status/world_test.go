@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -68,8 +69,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	now := metav1.NowMicro()
 	ca := certtest.NewCA(t).PEM()
-	ready := []metav1.Condition{{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonServed}}
-	guarded := metav1.Condition{Type: v1beta1.ConditionGuarded, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonConfigured}
+	ready := conditions([]string{"Ready=True/Served"})
 	w := &world{
 		namespace: own,
 		deployment: &appsv1.Deployment{
@@ -79,14 +79,11 @@ func newWorld(t *testing.T) *world {
 			}}},
 			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2},
 		},
-		lease: &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now},
-		},
+		lease:     &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.LeaderLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &now}},
 		secret:    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1beta1.CASecret}, Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca}},
 		claimKind: &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: databases}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
 		pvcKind:   &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: pvcs}, Status: v1beta1.ClaimKindStatus{Conditions: ready}},
-		classKind: &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1beta1.ClassKindStatus{Conditions: append(slices.Clone(ready), guarded)}},
+		classKind: &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: golds}, Status: v1beta1.ClassKindStatus{Conditions: conditions([]string{"Ready=True/Served", "Guarded=True/Configured"})}},
 		gold:      object("example.org/v1", "Gold", "", "gold"),
 		claim:     object("example.org/v1", "Database", "team", "mine"),
 		pvc:       object("v1", "PersistentVolumeClaim", "team", "disk"),
@@ -102,11 +99,8 @@ func newWorld(t *testing.T) *world {
 		Choice:        v1beta1.Choice{Strategy: v1beta1.WeightedRandom},
 		WhenUnmatched: v1beta1.BindLater,
 	}
-	w.pvcKind.Spec = v1beta1.ClaimKindSpec{
-		Reference: v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.storageClassName"}, Form: v1beta1.Name},
-		Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector"},
-		Choice:    v1beta1.Choice{Strategy: v1beta1.WeightedRandom},
-	}
+	w.pvcKind.Spec = w.claimKind.Spec
+	w.pvcKind.Spec.Reference.Path, w.pvcKind.Spec.WhenUnmatched = ".spec.storageClassName", ""
 	w.classKind.Spec = v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: databases}}, Default: v1beta1.Source{Annotation: "default"}, Weight: v1beta1.Source{Annotation: "weight"}}
 	w.gold.SetAnnotations(map[string]string{"default": "true", "weight": "3"})
 	setField(t, w.claim, "gold", "spec", "classRef")
@@ -164,11 +158,10 @@ func setField(t *testing.T, o *unstructured.Unstructured, value string, path ...
 
 // Resolve is called by the installation, as is Classes.
 func (w *world) Resolve(_ context.Context, name, _ string, _ ...string) (cluster.Resource, error) {
-	found, ok := w.served[name]
-	if !ok {
-		return found, cluster.ErrNotInstalled
+	if found, ok := w.served[name]; ok {
+		return found, nil
 	}
-	return found, nil
+	return cluster.Resource{}, cluster.ErrNotInstalled
 }
 
 func (w *world) Classes(_ context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
@@ -201,15 +194,9 @@ func (w *world) report(t *testing.T) (*Report, error) {
 		w.deployment, w.lease, w.secret, w.claimKind, w.pvcKind, w.classKind, w.first, w.claims, w.classes, w.claim, w.pvc,
 	}, w.more...)
 	kindOf := func(o runtime.Object) string {
-		if list, ok := o.(*metav1.PartialObjectMetadataList); ok {
-			return strings.TrimSuffix(list.Kind, "List")
-		}
-		gvk, _, err := scheme.ObjectKinds(o)
-		if u, ok := o.(runtime.Unstructured); ok {
-			return strings.TrimSuffix(u.GetObjectKind().GroupVersionKind().Kind, "List")
-		}
+		gvk, err := apiutil.GVKForObject(o, scheme)
 		require.NoError(t, err)
-		return strings.TrimSuffix(gvk[0].Kind, "List")
+		return strings.TrimSuffix(gvk.Kind, "List")
 	}
 	api := fake.NewClientBuilder().WithReturnManagedFields().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -235,10 +222,7 @@ func (w *world) report(t *testing.T) (*Report, error) {
 		},
 	}).Build()
 	i := &installation{api: api, reader: w, own: w.namespace, now: time.Now(), renewal: time.Millisecond, progress: &w.progress}
-	if err := i.read(t.Context()); err != nil {
-		return nil, err
-	}
-	return i.report(t.Context()), nil
+	return i.report(t.Context())
 }
 
 func statusOf(err error) int {

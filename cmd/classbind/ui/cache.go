@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/explain"
@@ -19,6 +21,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/status"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 const (
@@ -43,7 +46,6 @@ type cache struct {
 	changed chan struct{}
 }
 
-// state is what the pages show.
 type state struct {
 	// version counts the reads.
 	version int
@@ -54,7 +56,6 @@ type state struct {
 	failed time.Time
 }
 
-// snapshot is one read.
 type snapshot struct {
 	at     time.Time
 	status *status.Report
@@ -65,7 +66,6 @@ type snapshot struct {
 	explained map[claimName]*explanation
 }
 
-// kind of claims.
 type kind struct {
 	Name string
 	Spec v1beta1.ClaimKindSpec
@@ -86,7 +86,6 @@ type kind struct {
 	Unread bool
 }
 
-// class that claims are offered, or have.
 type class struct {
 	simulate.Row
 	// Share and Expected are percentages of all claims of the kind.
@@ -100,21 +99,14 @@ type class struct {
 	text     string
 }
 
-// waiting is a claim without a class.
 type waiting struct {
 	Claim     claimName
 	Gets, Why string
 }
 
-// claimName names a claim of a kind.
 type claimName struct{ Kind, Namespace, Name string }
 
-func (c claimName) String() string {
-	if c.Namespace == "" {
-		return c.Name
-	}
-	return c.Namespace + "/" + c.Name
-}
+func (c claimName) String() string { return klog.KRef(c.Namespace, c.Name).String() }
 
 func newCache(config *rest.Config, own string) *cache {
 	return &cache{config: config, own: own, wanted: make(chan struct{}, 1), changed: make(chan struct{})}
@@ -183,7 +175,6 @@ func (c *cache) read(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// kind reads the classes and the claims of a ClaimKind.
 func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) *kind {
 	k := &kind{Name: spec.Name, Spec: spec.Spec, Certain: true}
 	for _, section := range s.status.Sections {
@@ -193,8 +184,8 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 			}
 		}
 	}
-	view, notes, err := s.cluster.View(ctx, spec)
-	k.Notes, k.Err = notes, err
+	var view *selector.View
+	view, k.Notes, k.Err = s.cluster.View(ctx, spec)
 	byName := map[selector.ClassName]*class{}
 	if view != nil {
 		for _, classes := range view.Classes {
@@ -212,18 +203,17 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 	}
 	simulated := &report.Kinds[0]
 	k.Claims, k.Certain = simulated.Claims, simulated.Unpredictable == 0
-	for i := range simulated.Rows {
-		row := &simulated.Rows[i]
+	for _, row := range simulated.Rows {
 		if row.Outcome != "" {
-			k.Outcomes = append(k.Outcomes, row)
+			k.Outcomes = append(k.Outcomes, &row)
 			continue
 		}
 		of := byName[row.Class]
 		if of == nil { // It is not offered any more.
-			of = &class{Row: *row, Marks: []string{"not offered"}}
+			of = &class{Marks: []string{"not offered"}}
 			k.Classes = append(k.Classes, of)
 		}
-		of.Row = *row
+		of.Row = row
 		of.Share, of.Expected = simulated.Share(simulate.Estimate{Mean: float64(row.Has)}), simulated.Share(row.Before)
 	}
 	for _, c := range k.Classes {
@@ -238,26 +228,22 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 func newClass(of *inventory.Class) *class {
 	c := &class{Labels: labels.Set(of.Labels.Set()).String(), Weight: of.Weight}
 	c.Class = selector.NameOf(of)
-	for _, mark := range []struct {
-		text string
-		is   bool
-	}{
-		{"default", of.Default},
-		{"cordoned", of.Cordoned},
-		{"being deleted", of.Terminating},
-		{"not offered", of.NotOffered},
-		{"too many labels", of.TooManyLabels},
-	} {
-		if mark.is {
-			c.Marks = append(c.Marks, mark.text)
+	mark := func(is bool, text string) {
+		if is {
+			c.Marks = append(c.Marks, text)
 		}
 	}
-	if of.Capacity != nil && of.Capacity.Total != inventory.Unlimited {
-		c.Capacity = count(of.Capacity.Total)
-	}
+	mark(of.Default, "default")
+	mark(of.Cordoned, "cordoned")
+	mark(of.Terminating, "being deleted")
+	mark(of.NotOffered, "not offered")
+	mark(of.TooManyLabels, "too many labels")
 	problems := []*field.Error{of.WeightErr, of.MarkErr, of.OfferErr}
 	if of.Capacity != nil {
 		problems = append(problems, of.Capacity.Err)
+		if of.Capacity.Total != inventory.Unlimited {
+			c.Capacity = count(of.Capacity.Total)
+		}
 	}
 	for _, problem := range problems {
 		if problem != nil {
@@ -277,12 +263,11 @@ func (k *kind) seen(claim *explain.Recreated, gets simulate.Place, why string) {
 	}
 }
 
-// find a kind by its name, nil if there is none.
-func (s *snapshot) find(name string) *kind {
+func (s *snapshot) find(name string) (*kind, error) {
 	if i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.Name == name }); i >= 0 {
-		return s.kinds[i]
+		return s.kinds[i], nil
 	}
-	return nil
+	return nil, notFound(fmt.Sprintf("There is no ClaimKind %q.", truncate.Printable(name)))
 }
 
 // explanation of a claim: as it is stored, and as if it was created now.
@@ -297,13 +282,13 @@ func (s *snapshot) explain(ctx context.Context, name claimName) (*explanation, e
 	}
 	e := &explanation{}
 	var err error
-	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err != nil {
+	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err == nil {
+		e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true)
+	}
+	if err != nil {
 		return nil, err
 	}
 	e.Stored.Message, _, _ = strings.Cut(e.Stored.Message, "; --unbound ") // The page shows that below.
-	if e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true); err != nil {
-		return nil, err
-	}
 	if len(s.explained) < maxExplained {
 		s.explained[name] = e
 	}

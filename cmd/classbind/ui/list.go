@@ -2,6 +2,7 @@ package ui
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,7 +23,6 @@ type list[T any] struct {
 	Others url.Values
 }
 
-// newList of rows that are found by their text.
 func newList[T any](u *url.URL, id, what string, all []T, text func(T) string) list[T] {
 	query := u.Query()
 	search, at := id+"-search", id+"-page"
@@ -31,7 +31,8 @@ func newList[T any](u *url.URL, id, what string, all []T, text func(T) string) l
 	if words := strings.Fields(strings.ToLower(l.Query)); len(words) > 0 {
 		found = nil
 		for _, row := range all {
-			if containsAll(strings.ToLower(text(row)), words) {
+			lower := strings.ToLower(text(row))
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(lower, word) }) {
 				found = append(found, row)
 			}
 		}
@@ -58,12 +59,3 @@ func newList[T any](u *url.URL, id, what string, all []T, text func(T) string) l
 
 // Long lists can be searched.
 func (l list[T]) Long() bool { return l.Total > 10 || l.Query != "" }
-
-func containsAll(text string, words []string) bool {
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	return true
-}

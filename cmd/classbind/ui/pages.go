@@ -62,7 +62,12 @@ var functions = template.FuncMap{
 	"share":      func(o selector.Odds) float64 { return 100 * float64(o.Share) / float64(max(o.Total, 1)) },
 	"first":      func(n int, rows []selector.Candidate) []selector.Candidate { return rows[:min(n, len(rows))] },
 	"evaluation": explain.EvaluationText,
-	"estimate":   estimateText,
+	"estimate": func(e simulate.Estimate) string {
+		if e.Low == e.High {
+			return count(e.Low)
+		}
+		return count(int(math.Round(e.Mean)))
+	},
 }
 
 // count is a whole number for people.
@@ -74,18 +79,10 @@ func count(n any) string {
 	return text
 }
 
-func estimateText(e simulate.Estimate) string {
-	if e.Low == e.High {
-		return count(e.Low)
-	}
-	return count(int(math.Round(e.Mean)))
-}
-
 func claimURL(c claimName) string {
 	return "/claim?" + url.Values{"kind": {c.Kind}, "namespace": {c.Namespace}, "name": {c.Name}}.Encode()
 }
 
-// pages are the screens.
 type pages struct {
 	http.ServeMux
 
@@ -112,7 +109,6 @@ func newPages(c *cache, namespace string) *pages {
 	return p
 }
 
-// page is what all templates show.
 type page struct {
 	// Screen is the name of a template.
 	Screen, Title string
@@ -169,28 +165,25 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, screen func(*page,
 
 func (s *page) message(title string, m message) { s.Screen, s.Title, s.Body = "message", title, m }
 
-// failed shows an error.
 func (s *page) failed(err error) {
 	s.status = http.StatusBadGateway
-	m := message{Detail: truncate.Error(err).Error(), Do: "kubectl get claimkinds.classbind.io"}
+	title, m := "Not readable", message{
+		Text:   "The cluster cannot be read. This page tries again.",
+		Detail: truncate.Error(err).Error(), Do: "kubectl get claimkinds.classbind.io",
+	}
 	switch missing := notFound(""); {
 	case errors.As(err, &missing):
 		s.status = http.StatusNotFound
-		s.message("Not found", message{Text: missing.Error()})
+		title, m = "Not found", message{Text: missing.Error()}
 	case apierrors.IsForbidden(err):
-		m.Text, m.Do = "You do not have the rights to read what is registered. Ask an admin of the cluster for them:",
-			"kubectl auth can-i list claimkinds.classbind.io,classkinds.classbind.io"
-		s.message("Not allowed", m)
+		title, m.Text = "Not allowed", "You do not have the rights to read what is registered. Ask an admin of the cluster for them:"
+		m.Do = "kubectl auth can-i list claimkinds.classbind.io,classkinds.classbind.io"
 	case meta.IsNoMatchError(err):
-		m.Text, m.Do = "classbind is not installed in this cluster.", "kubectl apply -k deploy"
-		s.message("Not installed", m)
-	default:
-		m.Text = "The cluster cannot be read. This page tries again."
-		s.message("Not readable", m)
+		title, m.Text, m.Do = "Not installed", "classbind is not installed in this cluster.", "kubectl apply -k deploy"
 	}
+	s.message(title, m)
 }
 
-// kindsBody is the Body of the screen of all kinds.
 type kindsBody struct {
 	Kinds    list[*kind]
 	Sections []*status.Section
@@ -226,7 +219,6 @@ func (k *kind) State() string {
 	return string(status.OK)
 }
 
-// kindBody is the Body of the screen of one kind.
 type kindBody struct {
 	*kind
 	Shown   list[*class]
@@ -235,10 +227,9 @@ type kindBody struct {
 }
 
 func (p *pages) kind(s *page, r *http.Request) error {
-	name := r.URL.Query().Get("name")
-	k := s.snapshot.find(name)
-	if k == nil {
-		return notFound(fmt.Sprintf("There is no ClaimKind %q.", truncate.Printable(name)))
+	k, err := s.snapshot.find(r.URL.Query().Get("name"))
+	if err != nil {
+		return err
 	}
 	b := kindBody{
 		kind:  k,
@@ -254,7 +245,6 @@ func (p *pages) kind(s *page, r *http.Request) error {
 	return nil
 }
 
-// claimBody is the Body of the screen of a claim.
 type claimBody struct {
 	Name claimName
 	*explanation
@@ -268,8 +258,8 @@ type claimBody struct {
 func (p *pages) claim(s *page, r *http.Request) error {
 	query := r.URL.Query()
 	name := claimName{query.Get("kind"), strings.TrimSpace(query.Get("namespace")), strings.TrimSpace(query.Get("name"))}
-	if s.snapshot.find(name.Kind) == nil {
-		return notFound(fmt.Sprintf("There is no ClaimKind %q.", truncate.Printable(name.Kind)))
+	if _, err := s.snapshot.find(name.Kind); err != nil {
+		return err
 	}
 	e, err := s.snapshot.explain(r.Context(), name)
 	if err != nil {
@@ -304,15 +294,6 @@ type whatIfBody struct {
 	Err                           error
 }
 
-// made is how many claims to make up, 0 for those that exist.
-func (b *whatIfBody) made() (int, error) {
-	n, err := strconv.Atoi(cmp.Or(strings.TrimSpace(b.Claims), "0"))
-	if err != nil || n < 0 || n > maxMade {
-		return 0, fmt.Errorf("claims to make up: %q: must be a number from 0 to %d", b.Claims, maxMade)
-	}
-	return n, nil
-}
-
 // whatIf predicts a change, and makes none.
 func (p *pages) whatIf(s *page, r *http.Request) error {
 	b := &whatIfBody{
@@ -332,7 +313,10 @@ func (p *pages) whatIf(s *page, r *http.Request) error {
 		return ctx.Err()
 	}
 	in := simulate.Input{Config: p.cache.config, Own: p.cache.own, Namespace: p.namespace}
-	in.Claims, b.Err = b.made()
+	in.Claims, b.Err = strconv.Atoi(cmp.Or(strings.TrimSpace(b.Claims), "0"))
+	if b.Err != nil || in.Claims < 0 || in.Claims > maxMade {
+		b.Err = fmt.Errorf("claims to make up: %q: must be a number from 0 to %d", b.Claims, maxMade)
+	}
 	in.Change.Remove = strings.Fields(b.Remove)
 	if b.Kind != "" {
 		in.ClaimKinds = []string{b.Kind}

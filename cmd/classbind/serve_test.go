@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/classbind/classbind/api/v1beta1"
+)
+
+var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(w, r.Body)
+})
+
+func TestDrainTakesItsTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		duration time.Duration
+	}{
+		"AtOnce": {reason: "We should end at once without a delay."},
+		"Later":  {reason: "We should go on for the whole delay.", duration: 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				d := newDrain(ctx, tc.duration)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.NoError(t, d.ready(nil), "We should be ready until we are told to end.")
+				require.NoError(t, d.finished.Err(), "We should not end before we are told to.")
+
+				stop()
+				require.Error(t, d.ready(nil), "We should not be ready as soon as we are told to end.")
+				if tc.duration > 0 {
+					time.Sleep(tc.duration - 1)
+					synctest.Wait()
+					require.NoError(t, d.finished.Err(), tc.reason)
+					time.Sleep(time.Nanosecond)
+				}
+				synctest.Wait()
+				require.ErrorIs(t, d.finished.Err(), context.Canceled, tc.reason)
+				assert.Error(t, d.ready(nil), "We should not be ready again.")
+			})
+		})
+	}
+}
+
+// newServer starts a TLS server. The client trusts it. The counter is of the connections that it has closed.
+func newServer(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *http.Client, *atomic.Int32) {
+	t.Helper()
+	closed := &atomic.Int32{}
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = http2
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed.Add(1)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s, s.Client(), closed
+}
+
+func call(t *testing.T, client *http.Client, url, protocol string) (ok bool) {
+	t.Helper()
+	response, err := client.Post(url, "text/plain", strings.NewReader("claim"))
+	if err != nil { // Not require: only the test's own goroutine may end it.
+		t.Errorf("We should lose no request: %v", err)
+		return false
+	}
+	body, err := io.ReadAll(response.Body)
+	return assert.NoError(t, err, "We should answer in full.") &&
+		assert.Equal(t, "claim", string(body), "We should answer in full.") &&
+		assert.Equal(t, protocol, response.Proto) &&
+		assert.NoError(t, response.Body.Close())
+}
+
+func until(t *testing.T, reason string, enough func() bool) {
+	t.Helper()
+	require.Eventually(t, enough, 3*time.Minute, time.Millisecond, reason)
+}
+
+// TestDrainLosesNoRequest calls without a pause while a replica ends, as API servers do through a Service that replaces it by another.
+func TestDrainLosesNoRequest(t *testing.T) {
+	const callers = 8
+	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(protocol, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			d := newDrain(ctx, 0)
+			var answers [2]atomic.Int64
+			counting := func(i int, next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					answers[i].Add(1)
+					next.ServeHTTP(w, r)
+				})
+			}
+			ending, client, closed := newServer(t, counting(0, d.handler(echo)), http2)
+			other, _, _ := newServer(t, counting(1, echo), http2)
+			var mu sync.Mutex
+			service, dialled := ending, int32(0)
+			transport := client.Transport.(*http.Transport)
+			transport.MaxIdleConnsPerHost = callers
+			if !http2 {
+				transport.MaxConnsPerHost = callers // Otherwise, a spare connection might carry no calls.
+			}
+			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				mu.Lock()
+				to := service
+				if to == ending {
+					dialled++
+				}
+				mu.Unlock()
+				return (&net.Dialer{}).DialContext(ctx, network, to.Listener.Addr().String())
+			}
+			call(t, client, ending.URL, protocol)
+			var all sync.WaitGroup
+			defer all.Wait()
+			var done atomic.Bool
+			defer done.Store(true)
+			for range callers {
+				all.Go(func() {
+					for ok := true; ok && !done.Load(); {
+						ok = call(t, client, ending.URL, protocol)
+					}
+				})
+			}
+
+			until(t, "", func() bool { return answers[0].Load() > 100 })
+			stop()
+			require.Error(t, d.ready(nil))
+			told := answers[0].Load()
+			until(t, "We should keep answering until the callers know that we end.", func() bool { return answers[0].Load() > told+2*callers })
+			mu.Lock()
+			service = other
+			mu.Unlock()
+			// A connection may have been dialled and not accepted yet.
+			until(t, "We should leave no connection open that could carry another request.", func() bool { return closed.Load() == dialled })
+			require.NoError(t, ending.Config.Shutdown(t.Context()))
+			until(t, "The other replica should answer all calls.", func() bool { return answers[1].Load() > 100 })
+		})
+	}
+}
+
+// versions are those of the API server's answers, in turn, and the last for ever. An empty one is no answer.
+type versions struct {
+	client.Reader
+	t       *testing.T
+	answers []string
+}
+
+func (v *versions) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	assert.EqualValues(v.t, 1, o.Limit, "We should read little.")
+	assert.Equal(v.t, &metav1.ListOptions{Limit: 1}, o.AsListOptions(), "We should ask for the newest state, and not for one that an API server has in its cache.")
+	assert.IsType(v.t, &v1beta1.ClaimKindList{}, list, "We should compare versions of one resource alone.")
+	answer := v.answers[0]
+	if len(v.answers) > 1 {
+		v.answers = v.answers[1:]
+	}
+	if answer == "" {
+		return errors.New("connection refused")
+	}
+	list.SetResourceVersion(answer)
+	return nil
+}
+
+func TestHistory(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason  string
+		answers []string
+		void    bool
+	}{
+		"Rest":          {reason: "We should go on where nothing changes.", answers: []string{"7"}},
+		"Forward":       {reason: "We should go on where time goes on, and not compare versions as strings.", answers: []string{"7", "9", "10", "100", "100", "101"}},
+		"Back":          {reason: "We should end when time went back.", answers: []string{"7", "100", "99"}, void: true},
+		"FarBack":       {reason: "We should not compare versions as strings.", answers: []string{"100", "7"}, void: true},
+		"BackInAnHour":  {reason: "We should compare with the last answer before the API server was away.", answers: append(append([]string{"100"}, make([]string, 18000)...), "99"), void: true},
+		"Away":          {reason: "We should go on with what we know while the API server does not answer.", answers: []string{"100", ""}},
+		"BackAndBeyond": {reason: "We should not wait for a second sign: time goes on from where it went back to.", answers: []string{"100", "7", "101"}, void: true},
+		"Unordered":     {reason: "We should go on with a storage whose versions have no order.", answers: []string{"b", "a", "", "0a", "a"}},
+		"NoVersion":     {reason: "We should not take an answer without a version for the past.", answers: []string{"7", "0", "7"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &history{reader: &versions{t: t, answers: tc.answers}}
+				handler := h.handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+				require.NoError(t, h.ready(nil), "We should be ready before we have looked.")
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
+				err := h.Start(ctx)
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
+				if !tc.void {
+					require.NoError(t, err, tc.reason)
+					require.NoError(t, h.ready(nil), tc.reason)
+					assert.Equal(t, http.StatusTeapot, answer.Code, tc.reason)
+					return
+				}
+				require.ErrorIs(t, err, errHistory, tc.reason)
+				require.NoError(t, ctx.Err(), tc.reason)
+				require.ErrorIs(t, h.ready(nil), errHistory, "We should not be ready with what is void.")
+				assert.Equal(t, http.StatusServiceUnavailable, answer.Code, "We should not decide on what is void.")
+				assert.Contains(t, answer.Body.String(), "restored from a backup", "We should say why.")
+			})
+		})
+	}
+	assert.False(t, (&history{}).NeedLeaderElection(), "We should look on every replica.")
+}
+
+// TestLeadershipGoesOn runs terms that fail at once, because a file is missing.
+func TestLeadershipGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		ctx, stop := context.WithCancel(logf.IntoContext(t.Context(), log))
+		opened := make(chan struct{})
+		s := &server{cluster: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "absent"}}, options: &options{}}
+		l := &leadership{server: s, opened: opened}
+		assert.False(t, l.NeedLeaderElection(), "We should run for the leadership on every replica.")
+		ended := make(chan error, 1)
+		go func() { ended <- l.Start(ctx) }()
+		time.Sleep(time.Minute)
+		require.Empty(t, lines, "We should not run for the leadership before we know all classes.")
+		close(opened)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, ended, "We should go on: this replica must keep answering.")
+		require.Len(t, lines, 3, "We should run for the leadership again once a second.")
+		assert.Contains(t, lines[2], "cannot connect to the cluster", "We should say what ended the term.")
+
+		stop()
+		synctest.Wait()
+		require.NoError(t, <-ended, "We should end with the context.")
+		assert.Len(t, lines, 3, "We should not complain of our own end.")
+	})
+}
