@@ -93,8 +93,8 @@ func (w *world) open(ctx context.Context, t *testing.T) *Gate {
 	return g
 }
 
-// TestGate simulates up to an hour: each step makes changes, waits a while, and
-// checks what is served then and whether the replica is ready.
+// TestGate simulates up to an hour: each step makes changes, waits a while, and checks what is served then and whether the replica is
+// ready.
 func TestGate(t *testing.T) {
 	const (
 		// moment is one and a half intervals: the gate polls at least once.
@@ -274,10 +274,7 @@ func TestGate(t *testing.T) {
 		},
 		"FirstWithBundlesUnknown": {
 			reason: "We should not be ready when we could not read the bundles.",
-			life: []step{
-				{do(issue("a1"), refused), time.Minute, "a1", false},
-				{do(entries()), settleTime + moment, "a1", true},
-			},
+			life:   []step{{do(issue("a1"), refused), time.Minute, "a1", false}, {do(entries()), settleTime + moment, "a1", true}},
 		},
 		"NextReplaced": {
 			reason: "We should wait another 5 s when another replaces the next one.",
@@ -309,11 +306,7 @@ func TestGate(t *testing.T) {
 		},
 		"ExpiredBeforeTheNext": {
 			reason: "We should serve a late certificate at once.",
-			life: []step{
-				begun,
-				{nil, brief + time.Minute, "a1", true},
-				{do(issue("b1")), moment, "b1", true},
-			},
+			life:   []step{begun, {nil, brief + time.Minute, "a1", true}, {do(issue("b1")), moment, "b1", true}},
 		},
 		"NextOfAnotherName": {
 			reason: "We should not serve a certificate for another name than ours.",

@@ -1,5 +1,5 @@
-// Package access asks the API server who may use which class, and follows the roles and bindings that say beforehand whom
-// it is worth to ask about.
+// Package access asks the API server who may use which class, and follows the roles and bindings that say beforehand whom it is worth to
+// ask about.
 package access
 
 import (
@@ -27,8 +27,8 @@ import (
 // notAllowed is the reason of the gate, for programs.
 const notAllowed = "NotAllowed"
 
-// Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for
-// v1beta1.AccessAnswerLifetime, each for its subject alone.
+// Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for v1beta1.AccessAnswerLifetime, each for
+// its subject alone.
 type Reviews struct {
 	client authorizationclient.SubjectAccessReviewInterface
 	// Grants are what roles say, by which a kept answer is known to be out of date. Nil knows nothing.

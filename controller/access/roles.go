@@ -28,8 +28,8 @@ const (
 	rolesRetry = 5 * time.Second
 )
 
-// Roles follow the roles and bindings of a cluster while a claim kind asks who may use its classes: those that hold
-// everywhere, and where classes have a namespace also those of namespaces. It runs on every replica.
+// Roles follow the roles and bindings of a cluster while a claim kind asks who may use its classes: those that hold everywhere, and where
+// classes have a namespace also those of namespaces. It runs on every replica.
 type Roles struct {
 	registration *registry.Registration
 	cache        cache.Cache

@@ -11,9 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewAPIServer answers each path, with "?" and the field selector if there is one, with
-// a Status, which is an error, or with another object. It answers any other path as an
-// API server does if nothing is there.
+// NewAPIServer answers each path, with "?" and the field selector if there is one, with a Status, which is an error, or with another
+// object. It answers any other path as an API server does if nothing is there.
 func NewAPIServer(t *testing.T, answers map[string]any) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,8 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlanServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble
-// of synctest.
+// PlanServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble of synctest.
 type PlanServer struct {
 	Delay time.Duration // of every answer
 

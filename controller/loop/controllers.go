@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// RevisionChanged ignores updates of status and metadata, but not those in which a
-// recreated object replaces the old one.
+// RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one.
 var RevisionChanged = builder.WithPredicates(RevisionPredicate)
 
 // RevisionPredicate is the same, to be combined with others.
@@ -26,9 +25,7 @@ var RevisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 
 // RequestAfterUpdate requests an object some time after it was updated, by whomever.
 func RequestAfterUpdate(delay time.Duration) handler.EventHandler {
-	return handler.Funcs{UpdateFunc: func(
-		_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request],
-	) {
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}, delay)
 	}}
 }

@@ -28,13 +28,11 @@ type resourceKind interface {
 	MetadataOnly() bool
 }
 
-// classClient reads classes of any kind, and related objects: only their metadata, unless
-// the kind needs more.
+// classClient reads classes of any kind, and related objects: only their metadata, unless the kind needs more.
 type classClient struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
-	// stored is called with each default class that a watch shows, and its uid. It may
-	// be nil.
+	// stored is called with each default class that a watch shows, and its uid. It may be nil.
 	stored func(*inventory.Class, types.UID)
 }
 
@@ -85,9 +83,8 @@ func (c *classClient) objects(name string, kind resourceKind) cluster.Objects {
 	}
 }
 
-// get returns an object as it is stored. If the role allows only list and watch, it reads
-// a list of one. That may take longer: the API server waits until its cache is as new
-// as etcd.
+// get returns an object as it is stored. If the role allows only list and watch, it reads a list of one. That may take longer: the API
+// server waits until its cache is as new as etcd.
 func (c *classClient) get(ctx context.Context, kind resourceKind, namespace, name string) (metav1.Object, error) {
 	object, err := c.getOne(ctx, kind, namespace, name)
 	if !apierrors.IsForbidden(err) {
@@ -127,8 +124,7 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 // keptClasses are what a watch keeps of a class kind.
 type keptClasses struct {
 	*inventory.ClassKind
-	// stored is called with each default class that the watch shows, and its uid. It may
-	// be nil.
+	// stored is called with each default class that the watch shows, and its uid. It may be nil.
 	stored func(*inventory.Class, types.UID)
 }
 

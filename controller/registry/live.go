@@ -46,10 +46,9 @@ func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassK
 	return l
 }
 
-// Live returns a view of the classes that a claim asks for, read from the API server
-// now, of all class kinds that serve it. A kind that the API server refuses to list
-// keeps its last known classes, so that it blocks no claim. If the API server does not
-// answer, Live returns an error.
+// Live returns a view of the classes that a claim asks for, read from the API server now, of all class kinds that serve it. A kind that the
+// API server refuses to list keeps its last known classes, so that it blocks no claim. If the API server does not answer, Live returns an
+// error.
 func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
 	classes := make([]*inventory.Classes, len(view.Classes))
 	var keys []readKey
@@ -80,8 +79,7 @@ func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.C
 	return view.With(classes), nil
 }
 
-// liveKey identifies the read of the classes that a claim asks for. It is false if the
-// claim can get none of the kind.
+// liveKey identifies the read of the classes that a claim asks for. It is false if the claim can get none of the kind.
 func liveKey(claimKind *selector.ClaimKind, classKind *inventory.ClassKind, claim claim.Claim) (readKey, bool) {
 	asked := claimKind.Asks(claim)
 	k := readKey{kind: classKind, defaults: asked == nil}
@@ -98,8 +96,7 @@ func liveKey(claimKind *selector.ClaimKind, classKind *inventory.ClassKind, clai
 	return k, true
 }
 
-// refused reports whether an error means that the API server refuses the classes of a
-// kind. Other faults may pass.
+// refused reports whether an error means that the API server refuses the classes of a kind. Other faults may pass.
 func (l *LiveReads) refused(classKind string, err error) bool {
 	answered := apierrors.APIStatus(nil)
 	return apierrors.IsForbidden(err) ||
@@ -158,10 +155,8 @@ func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace 
 	}
 }
 
-// ClaimKind asks the API server itself for a ClaimKind, nil if there is none. An uninstallation
-// deletes the registrations, our rights, our account, and last the entries by which we
-// are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
-// gone.
+// ClaimKind asks the API server itself for a ClaimKind, nil if there is none. An uninstallation deletes the registrations, our rights, our
+// account, and last the entries by which we are called. A ClaimKind that we saw deleted, and may not read any more, is therefore gone.
 func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1beta1.ClaimKind, error) {
 	k := &v1beta1.ClaimKind{}
 	err := l.get(ctx, claimKind, k)

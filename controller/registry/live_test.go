@@ -105,8 +105,8 @@ func assertNothingLeft(t *testing.T, r *reads) {
 	assert.Zero(t, r.claims.All(), "We should forget claims that have left.")
 }
 
-// In a bubble of synctest, a goroutine that is left over fails the test, and Wait
-// returns when all goroutines wait for each other: no test here depends on time.
+// In a bubble of synctest, a goroutine that is left over fails the test, and Wait returns when all goroutines wait for each other: no test
+// here depends on time.
 
 func TestReadsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

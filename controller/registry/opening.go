@@ -21,12 +21,10 @@ import (
 )
 
 const (
-	// RefusalGrace is how long a starting replica does not believe that a class kind
-	// which was offered before is refused. An API server that is starting, too, refuses
-	// everything until it knows its roles, and serves no CRD until it has read it.
+	// RefusalGrace is how long a starting replica does not believe that a class kind which was offered before is refused. An API server
+	// that is starting, too, refuses everything until it knows its roles, and serves no CRD until it has read it.
 	RefusalGrace = 30 * time.Second
-	// openingInterval is how often missing kinds are looked for until the inventory is
-	// open, and missingInterval how often afterwards.
+	// openingInterval is how often missing kinds are looked for until the inventory is open, and missingInterval how often afterwards.
 	openingInterval = 50 * time.Millisecond
 	missingInterval = time.Second
 )
@@ -41,9 +39,8 @@ type Opening struct {
 	opened     chan struct{}
 }
 
-// openWhenComplete opens the inventory once no registered kind is missing from it, or
-// after StartPatience. In that case, the claims that a missing class kind serves are
-// not bound until it is there.
+// openWhenComplete opens the inventory once no registered kind is missing from it, or after StartPatience. In that case, the claims that a
+// missing class kind serves are not bound until it is there.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
 	missing, ok := o.awaitComplete(ctx)
 	if !ok {
@@ -59,8 +56,7 @@ func (o *Opening) openWhenComplete(ctx context.Context) error {
 	return nil
 }
 
-// awaitComplete returns the class kinds that are missing after StartPatience. It
-// is false if the context has ended.
+// awaitComplete returns the class kinds that are missing after StartPatience. It is false if the context has ended.
 func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, ok bool) {
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
@@ -91,9 +87,8 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missing
 	return missing, err == nil
 }
 
-// followMissing updates the missing kinds until there are none. A kind whose classes arrive
-// stops being missing by itself. followMissing sees that a kind is refused for good or not
-// registered any more, which claim kinds it serves now, and why it is missing now.
+// followMissing updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. followMissing
+// sees that a kind is refused for good or not registered any more, which claim kinds it serves now, and why it is missing now.
 func (o *Opening) followMissing(ctx context.Context, missing map[string]missingKind) {
 	for len(missing) > 0 {
 		select {
@@ -154,8 +149,8 @@ type missingKind struct {
 	why        string
 }
 
-// awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing
-// class kinds among them.
+// awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing class kinds
+// among them.
 func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind, err error) {
 	claimKinds, classKinds, err := List(ctx, o.reader)
 	if err != nil {
@@ -182,9 +177,8 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 	return awaited, missing, nil
 }
 
-// Pending reports whether a class kind has yet to join the view. A replica waits for it if
-// other replicas offered its classes, so that a restart never narrows the view. It stops
-// waiting if the API server says for good that it does not serve the resource. Where it does not
+// Pending reports whether a class kind has yet to join the view. A replica waits for it if other replicas offered its classes, so that a
+// restart never narrows the view. It stops waiting if the API server says for good that it does not serve the resource. Where it does not
 // serve it to us, only an admin ends that.
 func (s State) Pending() bool {
 	return s.Reason == v1beta1.ReasonNotPermitted ||

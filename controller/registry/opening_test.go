@@ -63,8 +63,7 @@ func (e *exchanged) List(ctx context.Context, l client.ObjectList, opts ...clien
 	return e.Load().List(ctx, l, opts...)
 }
 
-// TestOpening starts a replica where golds and bads serve databases, golds serve
-// queues, and bads do not answer.
+// TestOpening starts a replica where golds and bads serve databases, golds serve queues, and bads do not answer.
 func TestOpening(t *testing.T) {
 	const databases, queues = "databases.example.org", "queues.example.org"
 	golds, bads := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("bads.example.org", "Bad")
@@ -103,10 +102,7 @@ func TestOpening(t *testing.T) {
 		faults []string               // the claim kinds with a fault when it opens
 		later  []string               // the same, two seconds later
 	}{
-		"Complete": {
-			reason: "We should open at once when all is there.",
-			before: func(r running) { found(r, golds); found(r, bads) },
-		},
+		"Complete": {reason: "We should open at once when all is there.", before: func(r running) { found(r, golds); found(r, bads) }},
 		"Late": {
 			reason: "We should wait for what comes a moment later.",
 			before: func(r running) {

@@ -17,8 +17,7 @@ import (
 	"github.com/classbind/classbind/selector/openapi"
 )
 
-// RecheckSchemas is how often a schema is read again: one that is not a CRD's changes
-// without an event.
+// RecheckSchemas is how often a schema is read again: one that is not a CRD's changes without an event.
 const RecheckSchemas = 5 * time.Minute
 
 // Paths are what the schema of a kind's claims says of its registration.
@@ -26,13 +25,13 @@ type Paths struct {
 	Check selector.PathsCheck
 	// Version of the claims for which the paths are written, and the last of these that was served.
 	Version, served string
-	// Err is why the schema cannot be read, nil if it can. While the API server does not answer, the
-	// check stays: where it removes the reference, only another schema mends that.
+	// Err is why the schema cannot be read, nil if it can. While the API server does not answer, the check stays: where it removes the
+	// reference, only another schema mends that.
 	Err error
 }
 
-// ComparePaths of a registration, as it is compiled, with the schema of its claims. Every replica does that by itself:
-// whoever may write the status must not stop claims.
+// ComparePaths of a registration, as it is compiled, with the schema of its claims. Every replica does that by itself: whoever may write
+// the status must not stop claims.
 func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind) Paths {
 	before := r.claimKind(k.Name).paths
 	paths := Paths{Check: before.Check, Version: versionOf(ctx, r, k), served: before.served}
@@ -53,14 +52,13 @@ func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, k
 	return paths
 }
 
-// versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
-// API server prefers.
+// versionOf the claims for which the paths of a claim kind are written, empty if it is the one that the API server prefers.
 func versionOf(ctx context.Context, r *Registration, k *v1beta1.ClaimKind) string {
 	return cmp.Or(r.memory(ctx).VersionOf(k), r.claimKind(k.Name).paths.served)
 }
 
-// LookUpClaims resolves the resource of claims, as LookUp does, in the version for which their
-// paths are written. It returns ErrUnsuitable, too, where no webhook can write the reference.
+// LookUpClaims resolves the resource of claims, as LookUp does, in the version for which their paths are written. It returns ErrUnsuitable,
+// too, where no webhook can write the reference.
 func (r *Registration) LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if err := cluster.CheckBindable(k); err != nil {
 		return cluster.Resource{}, err

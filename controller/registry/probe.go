@@ -13,8 +13,8 @@ import (
 
 // Before a registration is stored, nothing is watched for it. The API server is asked what a watch would say.
 
-// ProbeClasses returns the state of a class kind, and the classes of it that are offered. They are none, but not
-// nil, if they would be offered.
+// ProbeClasses returns the state of a class kind, and the classes of it that are offered. They are none, but not nil, if they would be
+// offered.
 func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, claimKinds ...*v1beta1.ClaimKind) State {
 	if state := r.State(k.Name); state.Reason == v1beta1.ReasonServed {
 		return state
@@ -55,8 +55,8 @@ func (r *Registration) ProbeClaims(ctx context.Context, k *v1beta1.ClaimKind, ve
 	return r.permitted(ctx, k.Resource(), verbs...)
 }
 
-// A ClusterRole that is applied just before the registration takes a moment to be aggregated. So a refused right is asked about
-// again while the review has this time left, which is at most half a second for all rights together.
+// A ClusterRole that is applied just before the registration takes a moment to be aggregated. So a refused right is asked about again while
+// the review has this time left, which is at most half a second for all rights together.
 const (
 	askAgainAfter = 100 * time.Millisecond
 	timeForOthers = 2 * time.Second

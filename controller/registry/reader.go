@@ -34,8 +34,8 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{Resolver: resolver, classes: classes}, nil
 }
 
-// NotInstalledOrUnsuitable says that the API server answered, and does not serve the
-// resource with these verbs or in this version. Other errors may pass.
+// NotInstalledOrUnsuitable says that the API server answered, and does not serve the resource with these verbs or in this version. Other
+// errors may pass.
 func NotInstalledOrUnsuitable(err error) bool {
 	return errors.Is(err, cluster.ErrNotInstalled) || errors.Is(err, cluster.ErrUnsuitable) || errors.Is(err, cluster.ErrVersionNotServed)
 }

@@ -110,8 +110,7 @@ func keysOf(kinds []*inventory.ClassKind, text string) (keys []readKey) {
 	return keys
 }
 
-// TestReadsOfManyClaims has one namespace ask for 400 reads at once: 40 distinct
-// selectors of 10 class kinds.
+// TestReadsOfManyClaims has one namespace ask for 400 reads at once: 40 distinct selectors of 10 class kinds.
 func TestReadsOfManyClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := newSlowReads()
@@ -183,8 +182,7 @@ func TestReadsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestReadsOfAGroupThatHangs has two namespaces ask for classes of two kinds whose
-// API server never answers.
+// TestReadsOfAGroupThatHangs has two namespaces ask for classes of two kinds whose API server never answers.
 func TestReadsOfAGroupThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := kindsOf(10)
@@ -256,8 +254,7 @@ func TestReadsThatWaitAreBounded(t *testing.T) {
 	})
 }
 
-// TestClaimsThatWaitAreBounded checks that waiting claims leave room on their
-// connections for others, even if the claims share a read.
+// TestClaimsThatWaitAreBounded checks that waiting claims leave room on their connections for others, even if the claims share a read.
 func TestClaimsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := kindsOf(1)

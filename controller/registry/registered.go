@@ -26,13 +26,12 @@ type registered struct {
 	// kind whose classes are watched, nil while there is no watch.
 	kind   *inventory.ClassKind
 	synced bool
-	// offered says that the classes were offered before a fault of the registration took them
-	// out of the inventory.
+	// offered says that the classes were offered before a fault of the registration took them out of the inventory.
 	offered bool
 }
 
-// ClassKinds watches the classes of each kind. It starts when its ClassKind appears or its resource
-// gets installed, and stops when either goes.
+// ClassKinds watches the classes of each kind. It starts when its ClassKind appears or its resource gets installed, and stops when either
+// goes.
 type ClassKinds struct {
 	inventory *selector.Inventory
 	reader    client.Reader // from the cache
@@ -42,14 +41,12 @@ type ClassKinds struct {
 	mu    sync.Mutex // guards kinds
 	kinds map[string]*registered
 
-	// changed listen for class kinds whose classes changed, and requeued for the names
-	// of class kinds to be reconciled again.
+	// changed listen for class kinds whose classes changed, and requeued for the names of class kinds to be reconciled again.
 	changed  loop.Listeners[*inventory.ClassKind]
 	requeued loop.Listeners[string]
 }
 
-// OnChange calls a function with each class kind whose state or classes changed, until
-// the context ends.
+// OnChange calls a function with each class kind whose state or classes changed, until the context ends.
 func (c *ClassKinds) OnChange(ctx context.Context, call func(*inventory.ClassKind)) {
 	c.changed.Add(ctx, call)
 }
@@ -78,8 +75,8 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	}.LookedUp(err)
 }
 
-// follow watches the classes of a kind, and starts again if its registration changed.
-// It is false if the API server answers the watch with 404.
+// follow watches the classes of a kind, and starts again if its registration changed. It is false if the API server answers the watch with
+// 404.
 func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool {
 	c.mu.Lock()
 	old := c.kinds[kind.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
@@ -129,8 +126,7 @@ func (c *ClassKinds) answered(entry *registered, kind *inventory.ClassKind, err 
 	}
 }
 
-// setUnread records in the inventory that the classes of a kind are not read, unless they were
-// offered. Its caller holds mu.
+// setUnread records in the inventory that the classes of a kind are not read, unless they were offered. Its caller holds mu.
 func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered, reason string) {
 	if entry.objects != nil || !entry.offered {
 		c.inventory.SetUnread(name, claimKinds, reason)
@@ -149,8 +145,7 @@ func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, chang
 	c.changed.Notify(classes.Kind)
 }
 
-// put replaces the classes in the inventory. Its caller recovers from panics, so a
-// panic must not leave mu locked.
+// put replaces the classes in the inventory. Its caller recovers from panics, so a panic must not leave mu locked.
 func (c *ClassKinds) put(
 	from *registered, classes *inventory.Classes, changed *seen[*inventory.Class],
 ) (before *inventory.Classes, current bool) {
@@ -185,9 +180,8 @@ func (c *ClassKinds) withdraw(name string, why error) {
 	}
 }
 
-// reject takes the classes of a kind out, because its registration is at fault. If they were
-// ever offered, no claim of its claim kinds is bound until that is mended, or they are not to
-// be offered any more.
+// reject takes the classes of a kind out, because its registration is at fault. If they were ever offered, no claim of its claim kinds is
+// bound until that is mended, or they are not to be offered any more.
 func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.mu.Lock()
 	old := c.kinds[kind.Name]
@@ -233,8 +227,7 @@ func (c *ClassKinds) removed(name string, old *registered) {
 	c.changed.Notify(kind)
 }
 
-// unanswered records that the API server did not say what it serves. An existing watch
-// stays.
+// unanswered records that the API server did not say what it serves. An existing watch stays.
 func (c *ClassKinds) unanswered(name string, claimKinds []string, why error) {
 	c.mu.Lock()
 	old := c.kinds[name]
@@ -266,8 +259,7 @@ type State struct {
 	Classes *inventory.Classes
 	// Revision of the watched kind.
 	Revision inventory.Revision
-	// Refused says that the API server said no, which may yet change. Since is when
-	// that began.
+	// Refused says that the API server said no, which may yet change. Since is when that began.
 	Refused bool
 	Since   time.Time
 	// confirmed is when the API server last said how the classes are; zero means never.

@@ -1,6 +1,5 @@
-// Package registry knows the registered kinds and their classes, on every replica. It fills
-// the inventory from which claims are bound, says what keeps a class kind from being
-// offered, and reads classes and registrations live where that is not enough.
+// Package registry knows the registered kinds and their classes, on every replica. It fills the inventory from which claims are bound, says
+// what keeps a class kind from being offered, and reads classes and registrations live where that is not enough.
 package registry
 
 import (
@@ -33,25 +32,23 @@ import (
 )
 
 const (
-	// RetryAfter is the delay before a resource that is not installed is looked up
-	// again: one of an aggregated API server has no CRD whose events would tell.
+	// RetryAfter is the delay before a resource that is not installed is looked up again: one of an aggregated API server has no CRD whose
+	// events would tell.
 	RetryAfter = 15 * time.Second
-	// RetryCRDAfter is the same where a CRD says that the API server is about to start
-	// or to stop serving the resource.
+	// RetryCRDAfter is the same where a CRD says that the API server is about to start or to stop serving the resource.
 	RetryCRDAfter = time.Second
 	// LookUpTimeout limits the few requests that look up one resource.
 	LookUpTimeout = 3 * time.Second
-	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server
-	// that does not answer holds up no other kinds: 300 take 28 s.
+	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server that does not answer holds up no other kinds: 300
+	// take 28 s.
 	MaxLookUps = 32
 )
 
-// ErrCRDNotServed says that a CRD is installed but its resource is not found. The API
-// server starts to serve a new CRD, or a new version of one, a moment later.
+// ErrCRDNotServed says that a CRD is installed but its resource is not found. The API server starts to serve a new CRD, or a new version of
+// one, a moment later.
 var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
 
-// Registration fills the inventory from the registrations. It runs on every replica. Each part
-// has what it knows, and the lock of it.
+// Registration fills the inventory from the registrations. It runs on every replica. Each part has what it knows, and the lock of it.
 type Registration struct {
 	Inventory *selector.Inventory
 	*Resources
@@ -62,14 +59,12 @@ type Registration struct {
 	*Tallies
 
 	reader client.Reader // from the cache
-	// serial is the last one that a claim kind got, and registered listen for the names of those
-	// that are compiled.
+	// serial is the last one that a claim kind got, and registered listen for the names of those that are compiled.
 	serial     atomic.Uint64
 	registered loop.Listeners[string]
 }
 
-// NewRegistration reads registrations from a cache, and classes from the API server. live
-// reads registrations from the API server itself.
+// NewRegistration reads registrations from a cache, and classes from the API server. live reads registrations from the API server itself.
 func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registration, error) {
 	r, err := NewReader(config)
 	if err != nil {
@@ -94,8 +89,8 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 	}
 }
 
-// SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims
-// name, and the loops that open the inventory and forget claims in flight.
+// SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims name, and the loops that open the inventory
+// and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
 		// One API server that hangs while its schema is read delays no other kind.
@@ -162,8 +157,8 @@ var memoryChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ev
 	return e.ObjectOld.GetAnnotations()[v1beta1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1beta1.MemoryAnnotation]
 }})
 
-// lateBindingChanged ignores updates of claim kinds that change neither the registration, nor
-// whether claims can be bound later, which texts tell.
+// lateBindingChanged ignores updates of claim kinds that change neither the registration, nor whether claims can be bound later, which
+// texts tell.
 var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
 	after, also := e.ObjectNew.(*v1beta1.ClaimKind)

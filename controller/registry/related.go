@@ -51,8 +51,8 @@ type RelatedKinds struct {
 	claimKinds map[string]registeredClaimKind
 	related    map[rules.Key]*relatedKind
 
-	// relatedChanged listen for the names of claim kinds whose related objects became
-	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
+	// relatedChanged listen for the names of claim kinds whose related objects became known or unknown, and relatedRequeued for the related
+	// kinds to be reconciled again.
 	relatedChanged, relatedRequeued loop.Listeners[string]
 }
 
@@ -63,8 +63,7 @@ func (r *RelatedKinds) claimKind(name string) registeredClaimKind {
 	return r.claimKinds[name]
 }
 
-// needRelated has the related objects of a claim kind watched, and those that none needs any
-// more not. A claim kind that is gone is empty.
+// needRelated has the related objects of a claim kind watched, and those that none needs any more not. A claim kind that is gone is empty.
 func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,8 +169,8 @@ func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	return true
 }
 
-// withdrawRelated stops the watch of a kind that the API server does not serve. If it serves
-// the resource in no way, there are no objects. Else nobody knows them.
+// withdrawRelated stops the watch of a kind that the API server does not serve. If it serves the resource in no way, there are no objects.
+// Else nobody knows them.
 func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
@@ -195,8 +194,7 @@ func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	r.inventory.SetRelatedMissing(key, why.Error())
 }
 
-// relatedUnanswered records that the API server did not say what it serves. An existing
-// watch stays, and so do the last known objects.
+// relatedUnanswered records that the API server did not say what it serves. An existing watch stays, and so do the last known objects.
 func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
@@ -207,8 +205,8 @@ func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	}
 }
 
-// followRelated watches the objects of a kind, and starts again if other fields are needed.
-// It is false if the API server answers the watch with 404.
+// followRelated watches the objects of a kind, and starts again if other fields are needed. It is false if the API server answers the watch
+// with 404.
 func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,8 +241,7 @@ func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Obje
 	}
 }
 
-// putRelated reports whether the objects became known. Its caller recovers from panics, so a
-// panic must not leave mu locked.
+// putRelated reports whether the objects became known. Its caller recovers from panics, so a panic must not leave mu locked.
 func (r *RelatedKinds) putRelated(from *relatedKind, key rules.Key, objects *inventory.Objects) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,8 +280,7 @@ func (r *RelatedKinds) notifyRelated(key rules.Key) {
 	}
 }
 
-// OnRelatedChange calls a function with the name of each claim kind whose RelatedState
-// changed, until the context ends.
+// OnRelatedChange calls a function with the name of each claim kind whose RelatedState changed, until the context ends.
 func (r *RelatedKinds) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
 	r.relatedChanged.Add(ctx, call)
 }

@@ -27,8 +27,7 @@ import (
 
 const plansResource = "plans.example.org"
 
-// forBubble has client-go handle no errors: it delays repeated ones by a clock that was read
-// before the bubble began.
+// forBubble has client-go handle no errors: it delays repeated ones by a clock that was read before the bubble began.
 func forBubble(t *testing.T) {
 	t.Helper()
 	handlers := utilruntime.ErrorHandlers

@@ -74,8 +74,8 @@ func (r relatedResource) Resource() schema.GroupVersionResource { return r.gvr }
 // MetadataOnly says that nothing but metadata is read of the objects.
 func (r relatedResource) MetadataOnly() bool { return r.kind.MetadataOnly() }
 
-// RelatedObject asks the API server for an object that a claim of a namespace names, nil if
-// there is none. The object of a kind that is not namespaced has no namespace.
+// RelatedObject asks the API server for an object that a claim of a namespace names, nil if there is none. The object of a kind that is not
+// namespaced has no namespace.
 func (l *LiveReads) RelatedObject(
 	ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string,
 ) (*expression.Object, error) {

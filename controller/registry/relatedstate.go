@@ -30,8 +30,7 @@ func (s RelatedState) pending() bool {
 	return !s.Known && s.Reason == v1beta1.ReasonNotSynced
 }
 
-// RelatedState of a claim kind is that of the first RelatedKind which is not known, or else
-// not known as it is now.
+// RelatedState of a claim kind is that of the first RelatedKind which is not known, or else not known as it is now.
 func (r *RelatedKinds) RelatedState(claimKind string) (state RelatedState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,8 +21,7 @@ type Resources struct {
 	resolver cluster.Resolver
 }
 
-// LookUp resolves the resource of classes. It returns ErrNotInstalled only if there is no
-// CRD either.
+// LookUp resolves the resource of classes. It returns ErrNotInstalled only if there is no CRD either.
 func (r *Resources) LookUp(ctx context.Context, classKind string, verbs ...string) (cluster.Resource, error) {
 	return r.lookUp(ctx, classKind, "", verbs...)
 }
@@ -87,8 +86,8 @@ type Followed struct {
 	Withdraw func(why error)
 	// Unanswered means that the API server did not say what it serves. What is known stays.
 	Unanswered func(why error)
-	// Follow the resource that was found. It is false if the API server answers the watch
-	// with 404: it lists the resource, so one of the two is about to change.
+	// Follow the resource that was found. It is false if the API server answers the watch with 404: it lists the resource, so one of the
+	// two is about to change.
 	Follow func() (served bool, err error)
 }
 

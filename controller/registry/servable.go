@@ -26,8 +26,8 @@ type looker interface {
 	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
 }
 
-// Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: a
-// registration that was never served must not stop the claims of others.
+// Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: a registration that was never served
+// must not stop the claims of others.
 func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selector.View) *inventory.Fault {
 	if view.Fault != nil {
 		return view.Fault

@@ -21,8 +21,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// ClassKind returns a class kind as this replica knows it, nil if it is not registered
-// or its resource is not installed.
+// ClassKind returns a class kind as this replica knows it, nil if it is not registered or its resource is not installed.
 func (l *LiveReads) ClassKind(ctx context.Context, name string) (*inventory.ClassKind, error) {
 	k := &v1beta1.ClassKind{}
 	err := l.reader.Get(ctx, client.ObjectKey{Name: name}, k)
@@ -84,8 +83,8 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// newReadLimiter limits the reads that reviews cause, and those of one key to a part. Anybody who reaches our port can cause
-// them, with made-up names.
+// newReadLimiter limits the reads that reviews cause, and those of one key to a part. Anybody who reaches our port can cause them, with
+// made-up names.
 func newReadLimiter(part int) *fair.Limiter {
 	return fair.NewLimiter(fair.Limits{
 		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/part, 1),
@@ -111,12 +110,9 @@ func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
 	return nil
 }
 
-// Class returns a class as the API server has it now, nil if there is none. It fails if
-// the API server does not serve the resource in this version and scope: the class may
-// still exist, because each of them starts and stops being served at its own time.
-func (l *LiveReads) Class(
-	ctx context.Context, kind *inventory.ClassKind, namespace, name string,
-) (metav1.Object, *inventory.Class, error) {
+// Class returns a class as the API server has it now, nil if there is none. It fails if the API server does not serve the resource in this
+// version and scope: the class may still exist, because each of them starts and stops being served at its own time.
+func (l *LiveReads) Class(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error) {
 	object, err := l.client.get(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
 		return nil, nil, nil
@@ -128,8 +124,8 @@ func (l *LiveReads) Class(
 	return object, c, err
 }
 
-// NamedClass does the same for a claim of a namespace that names the class. Namespaces take turns, so that nobody's
-// made-up names keep others waiting.
+// NamedClass does the same for a claim of a namespace that names the class. Namespaces take turns, so that nobody's made-up names keep
+// others waiting.
 func (l *LiveReads) NamedClass(
 	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
 ) (*inventory.Class, error) {
@@ -146,6 +142,5 @@ func (l *LiveReads) NamedClass(
 	return c, err
 }
 
-// OnStored sets the function that is called with each default class that a watch shows,
-// and its uid. Call it before the start.
+// OnStored sets the function that is called with each default class that a watch shows, and its uid. Call it before the start.
 func (c *ClassKinds) OnStored(f func(*inventory.Class, types.UID)) { c.client.stored = f }

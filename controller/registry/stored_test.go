@@ -196,10 +196,7 @@ func TestClass(t *testing.T) {
 			reason: "We should read a class in its namespace.",
 			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: json.RawMessage(partial)}, want: want{found: true},
 		},
-		"NotThere": {
-			reason: "We should say that there is none.",
-			kind:   metadataOnly,
-		},
+		"NotThere": {reason: "We should say that there is none.", kind: metadataOnly},
 		"Listed": {
 			reason: "We should list the one class that we may not get.",
 			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true},

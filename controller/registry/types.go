@@ -12,8 +12,8 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// checkTypesTimeout limits the reading of all schemas that the expressions of one registration look at. What is not read by
-// then is not checked.
+// checkTypesTimeout limits the reading of all schemas that the expressions of one registration look at. What is not read by then is not
+// checked.
 const checkTypesTimeout = 10 * time.Second
 
 // Types are what the schemas say of the expressions of a registration.
@@ -26,8 +26,8 @@ type Types struct {
 	Err error
 }
 
-// Types checks the expressions of a registration. The schemas of a check are in memory together, so it reads MaxCheckedSchemas at
-// most: others are not known.
+// Types checks the expressions of a registration. The schemas of a check are in memory together, so it reads MaxCheckedSchemas at most:
+// others are not known.
 func (r *Registration) Types(ctx context.Context, registration client.Object) Types {
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()

@@ -20,15 +20,13 @@ type (
 	relatedWatch = watch[*inventory.Objects, *expression.Object]
 )
 
-// collection of all objects of one kind: inventory.Classes, or inventory.Objects. Neither is
-// ever changed.
+// collection of all objects of one kind: inventory.Classes, or inventory.Objects. Neither is ever changed.
 type collection[S any] interface {
 	comparable
 	Without(namespace, name string) S
 }
 
-// seen is what is kept of an object: its name, the version by which the Reflector goes, and
-// the few fields that matter.
+// seen is what is kept of an object: its name, the version by which the Reflector goes, and the few fields that matter.
 type seen[T any] struct {
 	metav1.PartialObjectMetadata
 	fields T
@@ -45,15 +43,13 @@ type kept[S, T any] interface {
 	all(objects []*seen[T]) S
 }
 
-// watch follows the classes of one kind, or the objects of a RelatedKind. It is fed by a
-// Reflector rather than an informer, so that an object is held once, as the few fields that
-// matter, and not a second time as a whole.
+// watch follows the classes of one kind, or the objects of a RelatedKind. It is fed by a Reflector rather than an informer, so that an
+// object is held once, as the few fields that matter, and not a second time as a whole.
 type watch[S collection[S], T any] struct {
 	cluster.Health
 	name string
 	kept kept[S, T]
-	// publish takes all objects after each change, and the one that was put or removed; nil means
-	// that any may have changed.
+	// publish takes all objects after each change, and the one that was put or removed; nil means that any may have changed.
 	publish func(objects S, changed *seen[T])
 	stop    context.CancelFunc
 
@@ -61,8 +57,8 @@ type watch[S collection[S], T any] struct {
 	objects S
 }
 
-// start follows the objects until the watch is stopped. It calls answered when the API
-// server's answer differs from the last one. This and publish run on goroutines of its own.
+// start follows the objects until the watch is stopped. It calls answered when the API server's answer differs from the last one. This and
+// publish run on goroutines of its own.
 func (w *watch[S, T]) start(ctx context.Context, client *classClient, answered func(error)) {
 	// The watch outlives the reconciliation that starts it; stop ends it, or the end of the process.
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Whoever has the watch stops it.
@@ -110,9 +106,8 @@ type followed[S collection[S], T any] struct {
 	err   error
 	// since is when the API server first gave the answer in err.
 	since time.Time
-	// objects in the inventory, nil if they have never been listed. They are those of the
-	// previous watch until this one has synced: a changed registration takes none away while
-	// the API server does not answer.
+	// objects in the inventory, nil if they have never been listed. They are those of the previous watch until this one has synced: a
+	// changed registration takes none away while the API server does not answer.
 	objects S
 }
 

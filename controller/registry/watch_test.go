@@ -120,8 +120,8 @@ type answers func(*http.Request) (*http.Response, error)
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// TestDeepClasses lists and watches a class so deep that a list or an event around it is
-// deeper than decoders go, of a kind of which more than metadata is read.
+// TestDeepClasses lists and watches a class so deep that a list or an event around it is deeper than decoders go, of a kind of which more
+// than metadata is read.
 func TestDeepClasses(t *testing.T) {
 	const deepest = 10_000 // The API server takes no deeper object: it reads it with sigs.k8s.io/json.
 	class := `{"apiVersion":"example.org/v1","kind":"Gold","metadata":{"name":%q,"resourceVersion":"7"},"spec":{"weight":3,"other":%s}}`
