@@ -83,3 +83,21 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 	}
 	return string(text), nil
 }
+
+// Offered reports whether the classes of a kind are offered to claims of one of the kinds that it serves.
+func (r *Registration) Offered(k *v1beta1.ClassKind) bool {
+	classes := r.State(k.Name).Classes
+	if classes == nil {
+		return false
+	}
+	snapshot, refused := r.Inventory.Snapshot(), false
+	for _, name := range classes.Kind.ClaimKinds {
+		if view := snapshot[name]; view != nil {
+			if view.FaultOf(k.Name) == nil {
+				return true
+			}
+			refused = true
+		}
+	}
+	return !refused
+}

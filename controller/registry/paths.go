@@ -9,16 +9,23 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/openapi"
+	"github.com/classbind/classbind/selector/rules"
 )
 
-// RecheckSchemas is how often a schema is read again: one that is not a CRD's changes without an event.
-const RecheckSchemas = 5 * time.Minute
+const (
+	// RecheckSchemas is how often a schema is read again: one that is not a CRD's changes without an event.
+	RecheckSchemas = 5 * time.Minute
+	// checkTypesTimeout limits the reading of all schemas that the expressions of one registration look at. What is not read by then is not
+	// checked.
+	checkTypesTimeout = 10 * time.Second
+)
 
 // Paths are what the schema of a kind's claims says of its registration.
 type Paths struct {
@@ -105,4 +112,99 @@ func (p Paths) Condition(view *selector.View) metav1.Condition {
 		}
 	}
 	return condition
+}
+
+// NotEnforced ends the message about a claim kind that was never served.
+const NotEnforced = "; it was never served, so until then claims are created as if it were not registered"
+
+// Servable reports whether a claim kind may have an entry in the webhook configuration.
+func (r *Registration) Servable(ctx context.Context, k *v1beta1.ClaimKind) bool {
+	view := r.Inventory.Snapshot()[k.Name]
+	return view != nil && view.Kind.Revision == inventory.RevisionOf(k) && Unservable(ctx, r, k, view) == nil
+}
+
+// looker knows what the API server says of claims.
+type looker interface {
+	PathsOf(k *v1beta1.ClaimKind) (Paths, bool)
+	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
+}
+
+// Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: a registration that was never served
+// must not stop the claims of others.
+func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selector.View) *inventory.Fault {
+	if view.Fault != nil {
+		return view.Fault
+	}
+	paths, known := r.PathsOf(k)
+	condition := paths.Condition(view)
+	_, err := r.LookUpClaims(ctx, k, "create")
+	switch {
+	case err != nil:
+		return &inventory.Fault{Reason: ReasonFor(err), Text: err.Error()}
+	case len(view.Classes) == 0 && len(view.Unread) > 0:
+		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "classbind can read the classes of no class kind that serves it" +
+			": see the condition " + v1beta1.ConditionClassKindsRead + NotEnforced}
+	case len(view.Classes) == 0:
+		return &inventory.Fault{Reason: v1beta1.ReasonNoClassKind, Text: "no class kind serves it: " +
+			"create a ClassKind for it, which names it in spec.claimKinds or which it names in spec.classes.kinds, " +
+			"or install its CRD" + NotEnforced}
+	case !known:
+		return &inventory.Fault{Reason: v1beta1.ReasonNotSynced, Text: "its paths are not compared with the schema of the claims yet"}
+	case condition.Status == metav1.ConditionUnknown && condition.Reason != v1beta1.ReasonSchemaUnknown,
+		condition.Reason == v1beta1.ReasonAllReferencesRefused:
+		return &inventory.Fault{Reason: condition.Reason, Text: condition.Message + NotEnforced}
+	}
+	return nil
+}
+
+// Types are what the schemas say of the expressions of a registration.
+type Types struct {
+	// Mistyped are the expressions that fail by the schemas of what they look at.
+	Mistyped []rules.Invalid
+	// Read are the resources whose schemas were asked for.
+	Read map[string]bool
+	// Err is why a schema could not be read, so that more may be mistyped. A resource that is not served has none.
+	Err error
+}
+
+// Types checks the expressions of a registration. The schemas of a check are in memory together, so it reads MaxCheckedSchemas at most:
+// others are not known.
+func (r *Registration) Types(ctx context.Context, registration client.Object) Types {
+	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
+	defer cancel()
+	types := Types{Read: map[string]bool{}}
+	of := func(name, version string) (s *openapi.Schema) {
+		if types.Read[name] = true; len(types.Read) > v1beta1.MaxCheckedSchemas {
+			return nil
+		}
+		found, err := r.lookUp(ctx, name, version)
+		if err == nil {
+			s, err = r.schema(ctx, name, found)
+		}
+		if err == nil {
+			return s
+		}
+		if !NotInstalledOrUnsuitable(err) && !errors.Is(err, openapi.ErrNoSchema) {
+			types.Err = err
+		}
+		return nil
+	}
+	schemas := openapi.Source{
+		Of: of, OfClaims: func(k *v1beta1.ClaimKind) *openapi.Schema { return of(k.Resource(), versionOf(ctx, r, k)) },
+	}
+	claimKinds, classKinds, err := List(ctx, r.reader)
+	if err != nil {
+		return Types{Err: err}
+	}
+	switch k := registration.(type) {
+	case *v1beta1.ClaimKind:
+		if k.Spec.HasExpressions() {
+			types.Mistyped = schemas.MistypedOfClaims(ctx, k, rules.Serving(k, classKinds))
+		}
+	case *v1beta1.ClassKind:
+		if k.Spec.HasExpressions() {
+			types.Mistyped = schemas.MistypedOfClasses(ctx, k, rules.Served(k, claimKinds))
+		}
+	}
+	return types
 }

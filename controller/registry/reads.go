@@ -33,14 +33,14 @@ type readKey struct {
 
 	// related is the resource of the related object of this name that is asked for, instead of classes. It is in the namespace, if it has
 	// one.
-	related relatedResource
+	related keptObjects
 	name    string
 }
 
 // group is the API group of what is read.
 func (k readKey) group() string {
 	if k.name != "" {
-		return k.related.gvr.Group
+		return k.related.served.Group
 	}
 	return k.kind.Resource().Group
 }

@@ -31,23 +31,6 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-const (
-	// RetryAfter is the delay before a resource that is not installed is looked up again: one of an aggregated API server has no CRD whose
-	// events would tell.
-	RetryAfter = 15 * time.Second
-	// RetryCRDAfter is the same where a CRD says that the API server is about to start or to stop serving the resource.
-	RetryCRDAfter = time.Second
-	// LookUpTimeout limits the few requests that look up one resource.
-	LookUpTimeout = 3 * time.Second
-	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server that does not answer holds up no other kinds: 300
-	// take 28 s.
-	MaxLookUps = 32
-)
-
-// ErrCRDNotServed says that a CRD is installed but its resource is not found. The API server starts to serve a new CRD, or a new version of
-// one, a moment later.
-var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
-
 // Registration fills the inventory from the registrations. It runs on every replica. Each part has what it knows, and the lock of it.
 type Registration struct {
 	Inventory *selector.Inventory
@@ -129,27 +112,28 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 // ClaimKindsOfCRD requests the ClaimKinds of the resource that a CRD defines.
 func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 	return loop.ForNames(func(ctx context.Context, crd client.Object) (names []string) {
-		kinds, _, _ := List(ctx, registrations) // From the cache; what fails here fails in the reconciliation, too.
-		for i := range kinds {
-			if k := &kinds[i]; k.Resource() == crd.GetName() {
-				names = append(names, k.Name)
-			}
-		}
-		return names
+		return claimKindsThat(ctx, registrations, func(k *v1beta1.ClaimKind) bool { return k.Resource() == crd.GetName() })
 	})
 }
 
-// remembered requests the ClaimKinds whose paths are written for another version than this replica took.
-func (r *Registration) remembered(ctx context.Context, configuration client.Object) (names []string) {
-	memory := MemoryOf(configuration)
-	kinds, _, _ := List(ctx, r.reader) // From the cache; what fails here fails in the reconciliation, too.
+// claimKindsThat are the names of those that meet a condition. What fails here fails in the reconciliation, too.
+func claimKindsThat(ctx context.Context, cache client.Reader, meet func(*v1beta1.ClaimKind) bool) (names []string) {
+	kinds, _, _ := List(ctx, cache)
 	for i := range kinds {
-		k := &kinds[i]
-		if version := memory.VersionOf(k); version != "" && version != r.claimKind(k.Name).paths.Version {
-			names = append(names, k.Name)
+		if meet(&kinds[i]) {
+			names = append(names, kinds[i].Name)
 		}
 	}
 	return names
+}
+
+// remembered requests the ClaimKinds whose paths are written for another version than this replica took.
+func (r *Registration) remembered(ctx context.Context, configuration client.Object) []string {
+	memory := MemoryOf(configuration)
+	return claimKindsThat(ctx, r.reader, func(k *v1beta1.ClaimKind) bool {
+		version := memory.VersionOf(k)
+		return version != "" && version != r.claimKind(k.Name).paths.Version
+	})
 }
 
 // memoryChanged ignores updates of the configuration that do not change the Memory in it.
