@@ -61,23 +61,17 @@ func (r *Roles) Start(ctx context.Context) error {
 	r.registration.OnRegistered(ctx, func(string) { r.notify() })
 	r.registration.OnChange(ctx, func(*inventory.ClassKind) { r.notify() })
 	r.notify()
-	for retry := (<-chan time.Time)(nil); ; {
-		wake := r.wake
-		if retry != nil { // Changes wait for it.
-			wake = nil
-		}
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-wake:
-		case <-retry:
+		case <-r.wake:
 		}
-		retry = nil
-		problem := ""
+		problem, wait := "", rolesDelay
 		if err := loop.Recovered(func() error { return r.round(ctx) }); err != nil {
 			r.grants.Store(nil)
-			problem = err.Error()
-			retry = time.After(rolesRetry)
+			problem, wait = err.Error(), rolesRetry
+			r.notify()
 		}
 		if problem != "" && problem != r.problem {
 			logf.FromContext(ctx).Info("More access reviews are asked than need be: cannot follow roles", "because", problem)
@@ -86,7 +80,7 @@ func (r *Roles) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(rolesDelay):
+		case <-time.After(wait):
 		}
 	}
 }

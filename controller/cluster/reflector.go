@@ -196,16 +196,9 @@ func (h *Health) Confirm(now time.Time, version string) {
 	h.confirmed, h.version = now, version
 }
 
-// LastConfirmed is when the API server last said how the objects are; zero means never.
-func (h *Health) LastConfirmed() time.Time {
+// LastConfirmed is when the API server last said how the objects are, and the resourceVersion up to which they were seen; zero means never.
+func (h *Health) LastConfirmed() (at time.Time, version string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.confirmed
-}
-
-// LastVersion is the resourceVersion up to which the objects were seen, empty before they are listed.
-func (h *Health) LastVersion() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.version
+	return h.confirmed, h.version
 }

@@ -106,11 +106,7 @@ func TestResolve(t *testing.T) {
 			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(silvers)},
 			want:    want{err: ErrNotInstalled, text: "install its CRD"},
 		},
-		"NoGroup": {
-			reason: "We should say that it is not installed where there is no such group.",
-			name:   "golds.example.org",
-			want:   want{err: ErrNotInstalled, text: "install its CRD"},
-		},
+		"NoGroup": {reason: "We should say that it is not installed where there is no such group.", name: "golds.example.org", want: want{err: ErrNotInstalled, text: "install its CRD"}},
 		"NoPlural": {
 			reason:  "We should say that it is not installed where the group has other resources.",
 			name:    "golds.example.org",

@@ -54,12 +54,6 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	r.registered.Notify(kind.Name)
 }
 
-// unregister a claim kind that is gone.
-func (r *Registration) unregister(name string) {
-	r.Inventory.DeleteClaimKind(name)
-	r.needRelated(name, registeredClaimKind{})
-}
-
 // OnRegistered calls a function with the name of each claim kind that is compiled, until the context ends.
 func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind string)) {
 	r.registered.Add(ctx, call)
@@ -92,19 +86,14 @@ func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.Class
 	return rules.Served(k, all), err
 }
 
-func looksAtClasses(k *v1beta1.ClaimKind) bool {
-	return len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != ""
-}
-
-// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count.
+// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count. From the cache, as below: what fails here fails
+// in the reconciliation, too.
 func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (names []string) {
-	k, ok := classKind.(*v1beta1.ClassKind)
-	if !ok || len(k.Spec.Fits) == 0 && !k.CountsClaims() {
-		return nil
-	}
-	served, _ := claimKindsServed(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
-	for _, c := range served {
-		names = append(names, c.Name)
+	if k, ok := classKind.(*v1beta1.ClassKind); ok && (len(k.Spec.Fits) > 0 || k.CountsClaims()) {
+		served, _ := claimKindsServed(ctx, r.reader, k)
+		for _, c := range served {
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }
@@ -118,8 +107,8 @@ func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.
 	for _, named := range k.Spec.Classes.Kinds {
 		names = append(names, named.Name)
 	}
-	if looksAtClasses(k) {
-		serving, _ := classKindsServing(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
+	if len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != "" {
+		serving, _ := classKindsServing(ctx, r.reader, k)
 		for _, c := range serving {
 			names = append(names, c.Name)
 		}

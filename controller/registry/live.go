@@ -32,7 +32,6 @@ import (
 
 // LiveReads asks the API server itself what a review needs to know as it is now.
 type LiveReads struct {
-	reader      client.Reader // from the cache
 	api         client.Reader // from the API server itself
 	resources   *Resources
 	classKinds  *ClassKinds
@@ -46,9 +45,9 @@ type LiveReads struct {
 	deleted sync.Map
 }
 
-func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
+func newLiveReads(live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
 	l := &LiveReads{
-		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client,
+		api: live, resources: resources, classKinds: known, related: related, client: known.client,
 		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
 	}
 	l.reads = newReads(l.read)
@@ -260,7 +259,7 @@ func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1beta1.C
 // ClassKind returns a class kind as this replica knows it, nil if it is not registered or its resource is not installed.
 func (l *LiveReads) ClassKind(ctx context.Context, name string) (*inventory.ClassKind, error) {
 	k := &v1beta1.ClassKind{}
-	err := l.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	err := l.resources.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
 		if err = l.get(ctx, name, k); apierrors.IsNotFound(err) {
 			return nil, nil
@@ -269,7 +268,7 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*inventory.Clas
 	if err != nil {
 		return nil, fmt.Errorf("cannot get class kind %q: %w", name, truncate.Error(err))
 	}
-	claimKinds, err := claimKindsServed(ctx, l.reader, k)
+	claimKinds, err := claimKindsServed(ctx, l.resources.reader, k)
 	if err != nil {
 		return nil, err
 	}
@@ -316,8 +315,8 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// newReadLimiter limits the reads that reviews cause, and those of one key to a part. Anybody who reaches our port can cause
-// them, with made-up names.
+// newReadLimiter limits the reads that reviews cause, and those of one key to a part. Anybody who reaches our port can cause them, with
+// made-up names.
 func newReadLimiter(part int) *fair.Limiter {
 	return fair.NewLimiter(fair.Limits{
 		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/part, 1),

@@ -266,11 +266,8 @@ func TestLive(t *testing.T) {
 		changed  bool  // is the registration, since silvers were listed
 		want     want
 	}{
-		"Answered": {reason: "We should take what the API server has now.", code: http.StatusOK, want: want{classes: []string{"Gold/new", "Silver/new"}}},
-		"Uninstalled": {
-			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
-			code:   http.StatusNotFound, want: want{classes: []string{"Gold/new"}},
-		},
+		"Answered":    {reason: "We should take what the API server has now.", code: http.StatusOK, want: want{classes: []string{"Gold/new", "Silver/new"}}},
+		"Uninstalled": {reason: "We should take a kind whose CRD went a moment ago for one without classes.", code: http.StatusNotFound, want: want{classes: []string{"Gold/new"}}},
 		"JustRefused": {
 			reason: "We should not say that there is no class when the API server would not tell.",
 			code:   http.StatusServiceUnavailable, want: want{err: `cannot list the classes of "silvers.example.org": `},
@@ -524,14 +521,8 @@ func TestRegistered(t *testing.T) {
 			reason:  "We should find what is registered again, though we have seen it deleted.",
 			deleted: true, api: &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}, want: true,
 		},
-		"NotPermitted": {
-			reason: "We should not say that there is none when we may not look.",
-			api:    &controllertest.Cached{Err: forbidden}, err: forbidden,
-		},
-		"Uninstalled": {
-			reason:  "We should block no claim of a kind that we have seen deleted once our rights are gone, too.",
-			deleted: true, api: &controllertest.Cached{Err: forbidden},
-		},
+		"NotPermitted": {reason: "We should not say that there is none when we may not look.", api: &controllertest.Cached{Err: forbidden}, err: forbidden},
+		"Uninstalled":  {reason: "We should block no claim of a kind that we have seen deleted once our rights are gone, too.", deleted: true, api: &controllertest.Cached{Err: forbidden}},
 		"AccountDeleted": {
 			reason:  "We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
 			deleted: true, api: &controllertest.Cached{Err: apierrors.NewUnauthorized("")},
@@ -548,10 +539,7 @@ func TestRegistered(t *testing.T) {
 			reason: "We should take the API server's word that there is none.",
 			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org")}},
 		},
-		"NotAnswered": {
-			reason: "We should not say that there is none when we could not ask.",
-			api:    &controllertest.Cached{Err: refused}, err: refused,
-		},
+		"NotAnswered": {reason: "We should not say that there is none when we could not ask.", api: &controllertest.Cached{Err: refused}, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
@@ -598,14 +586,8 @@ func TestClassKind(t *testing.T) {
 		answers map[string]any // served unless set
 		want    want
 	}{
-		"NotRegistered": {
-			reason: "We should take the API server's word that it is registered no more, whatever we watch.",
-			client: &controllertest.Cached{}, watched: watched("5e1f"),
-		},
-		"NotHeardOf": {
-			reason: "We should ask the API server for one that we have not heard of.",
-			client: &controllertest.Cached{}, api: known, want: want{kind: "Gold"},
-		},
+		"NotRegistered": {reason: "We should take the API server's word that it is registered no more, whatever we watch.", client: &controllertest.Cached{}, watched: watched("5e1f")},
+		"NotHeardOf":    {reason: "We should ask the API server for one that we have not heard of.", client: &controllertest.Cached{}, api: known, want: want{kind: "Gold"}},
 		"NotHeardOfNorAnswered": {
 			reason: "We should not say that it is not registered because we have not heard of it.",
 			client: &controllertest.Cached{}, api: &controllertest.Cached{Err: refused},
@@ -624,16 +606,10 @@ func TestClassKind(t *testing.T) {
 			reason:  "We should not look up a resource that we watch, but take the registration as it is now.",
 			watched: watched("5e1f"), answers: down, want: want{kind: "Watched", namespaced: true},
 		},
-		"WatchedBefore": {
-			reason:  "We should look up the resource of a registration that was deleted and made again.",
-			watched: watched("c0ffee"), want: want{kind: "Gold"},
-		},
-		"NotWatched": {
-			reason:  "We should look up a resource that we do not watch yet.",
-			watched: unfollowed(cluster.ErrNotInstalled), want: want{kind: "Gold"},
-		},
-		"Unknown":      {reason: "We should look up a resource that we have not heard of.", want: want{kind: "Gold"}},
-		"NotInstalled": {reason: "We should say that there are no classes of a kind that is not installed.", answers: map[string]any{}},
+		"WatchedBefore": {reason: "We should look up the resource of a registration that was deleted and made again.", watched: watched("c0ffee"), want: want{kind: "Gold"}},
+		"NotWatched":    {reason: "We should look up a resource that we do not watch yet.", watched: unfollowed(cluster.ErrNotInstalled), want: want{kind: "Gold"}},
+		"Unknown":       {reason: "We should look up a resource that we have not heard of.", want: want{kind: "Gold"}},
+		"NotInstalled":  {reason: "We should say that there are no classes of a kind that is not installed.", answers: map[string]any{}},
 		"NotServed": {
 			reason: "We should not say that there are no classes of a kind whose CRD is there.",
 			client: &controllertest.Cached{ClassKinds: known.ClassKinds, CRDs: []string{name}}, answers: map[string]any{},
@@ -734,19 +710,13 @@ func TestClass(t *testing.T) {
 			reason: "We should read the metadata of a class, where they have its mark.",
 			kind:   metadataOnly, answers: map[string]any{one: json.RawMessage(partial)}, want: want{found: true},
 		},
-		"Object": {
-			reason: "We should read the whole class, where a field is its mark.",
-			kind:   whole, answers: map[string]any{one: json.RawMessage(object)}, want: want{found: true},
-		},
+		"Object": {reason: "We should read the whole class, where a field is its mark.", kind: whole, answers: map[string]any{one: json.RawMessage(object)}, want: want{found: true}},
 		"Namespaced": {
 			reason: "We should read a class in its namespace.",
 			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: json.RawMessage(partial)}, want: want{found: true},
 		},
 		"NotThere": {reason: "We should say that there is none.", kind: metadataOnly},
-		"Listed": {
-			reason: "We should list the one class that we may not get.",
-			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true},
-		},
+		"Listed":   {reason: "We should list the one class that we may not get.", kind: metadataOnly, answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true}},
 		"ListedAsObject": {
 			reason: "We should list the one class that we may not get, as a whole.",
 			kind:   whole, answers: map[string]any{one: forbidden, listed: list("GoldList", object)}, want: want{found: true},
@@ -755,10 +725,7 @@ func TestClass(t *testing.T) {
 			reason: "We should list the one class that we may not get, of its namespace.",
 			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: list("PartialObjectMetadataList", partialOfAWS)}, want: want{found: true},
 		},
-		"NotListed": {
-			reason: "We should say that there is none where the list is empty.",
-			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: none},
-		},
+		"NotListed": {reason: "We should say that there is none where the list is empty.", kind: metadataOnly, answers: map[string]any{one: forbidden, listed: none}},
 		"NotListedOfANamespace": {
 			reason: "We should say that there is none where the list is empty.",
 			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: none},

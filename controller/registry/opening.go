@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -32,7 +31,6 @@ const (
 // Opening opens the inventory.
 type Opening struct {
 	inventory  *selector.Inventory
-	reader     client.Reader // from the cache
 	classKinds *ClassKinds
 	related    *RelatedKinds
 	resources  *Resources
@@ -42,9 +40,9 @@ type Opening struct {
 // openWhenComplete opens the inventory once no registered kind is missing from it, or after StartPatience. In that case, the claims that a
 // missing class kind serves are not bound until it is there.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
-	missing, ok := o.awaitComplete(ctx)
-	if !ok {
-		return nil // The process is stopping.
+	missing, err := o.awaitComplete(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // The process is stopping.
 	}
 	o.setMissing(missing, nil)
 	o.inventory.Open()
@@ -56,27 +54,26 @@ func (o *Opening) openWhenComplete(ctx context.Context) error {
 	return nil
 }
 
-// awaitComplete returns the class kinds that are missing after StartPatience. It is false if the context has ended.
-func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, ok bool) {
+// awaitComplete returns the class kinds that are missing after StartPatience, or an error if the context has ended.
+func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, err error) {
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
-	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
-		awaited, kinds, err := o.awaited(ctx)
-		if err != nil {
+	err = wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
+		awaited, kinds := o.awaited(ctx)
+		if kinds == nil {
 			began = time.Time{} // Without the registrations, nobody knows what is missing.
 		} else if began.IsZero() {
 			began = time.Now()
 		}
-		why := errors.Join(err, errors.Join(awaited[:min(len(awaited), 1)]...))
-		if why == nil {
+		if len(awaited) == 0 {
 			return true, nil
 		}
-		if why.Error() != before {
-			before = why.Error()
-			log.Info("Not ready yet", "because", before)
+		if why := awaited[0].Error(); why != before {
+			before = why
+			log.Info("Not ready yet", "because", why)
 		}
-		if err != nil || time.Since(began) < v1beta1.StartPatience {
-			return false, nil //nolint:nilerr // It is logged, and tried again.
+		if kinds == nil || time.Since(began) < v1beta1.StartPatience {
+			return false, nil
 		}
 		for _, why := range awaited {
 			log.Info("Starting without what is not known yet: claims that need it are not bound until it is", "because", why.Error())
@@ -84,7 +81,7 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missing
 		missing = kinds
 		return true, nil
 	})
-	return missing, err == nil
+	return missing, err
 }
 
 // followMissing updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. followMissing
@@ -96,8 +93,8 @@ func (o *Opening) followMissing(ctx context.Context, missing map[string]missingK
 			return
 		case <-time.After(missingInterval):
 		}
-		_, still, err := o.awaited(ctx)
-		if err != nil {
+		_, still := o.awaited(ctx)
+		if still == nil {
 			continue
 		}
 		maps.DeleteFunc(still, func(name string, _ missingKind) bool { // Kinds that were registered since are not waited for.
@@ -136,9 +133,8 @@ func (o *Opening) Ready(ctx context.Context) error {
 	if o.inventory.Snapshot() != nil {
 		return nil
 	}
-	awaited, _, err := o.awaited(ctx)
-	if err != nil || len(awaited) > 0 {
-		return errors.Join(append(awaited[:min(len(awaited), 1)], err)...)
+	if awaited, _ := o.awaited(ctx); len(awaited) > 0 {
+		return awaited[0]
 	}
 	return errors.New("all registered kinds are known, and take effect soon")
 }
@@ -150,11 +146,11 @@ type missingKind struct {
 }
 
 // awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing class kinds
-// among them.
-func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind, err error) {
-	claimKinds, classKinds, err := List(ctx, o.reader)
+// among them: nil if the registrations are not known.
+func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind) {
+	claimKinds, classKinds, err := List(ctx, o.resources.reader)
 	if err != nil {
-		return nil, nil, truncate.Error(err)
+		return []error{truncate.Error(err)}, nil
 	}
 	memory, missing := o.resources.memory(ctx), map[string]missingKind{}
 	for i := range claimKinds {
@@ -174,7 +170,7 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 			awaited = append(awaited, fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", k.Name, s.Message))
 		}
 	}
-	return awaited, missing, nil
+	return awaited, missing
 }
 
 // Pending reports whether a class kind has yet to join the view. A replica waits for it if other replicas offered its classes, so that a

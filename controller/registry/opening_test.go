@@ -170,10 +170,7 @@ func TestOpening(t *testing.T) {
 			known:  []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
 			opens: v1beta1.StartPatience,
 		},
-		"RegistrationsUnknown": {
-			reason: "We should not open before we know what is registered.",
-			cache:  &controllertest.Cached{ListErr: errors.New("refused")}, opens: -1,
-		},
+		"RegistrationsUnknown": {reason: "We should not open before we know what is registered.", cache: &controllertest.Cached{ListErr: errors.New("refused")}, opens: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -144,10 +144,11 @@ func (r *reads) wait(ctx context.Context, s *sharedRead) (*inventory.Classes, er
 	r.mu.Lock()
 	begun := s.stop != nil
 	r.mu.Unlock()
+	err := context.Cause(ctx)
 	if !begun {
-		return nil, fmt.Errorf("cannot %v: other reads of the API server come first: %w", s.key, context.Cause(ctx))
+		err = fmt.Errorf("other reads of the API server come first: %w", err)
 	}
-	return nil, fmt.Errorf("cannot %v: %w", s.key, context.Cause(ctx))
+	return nil, fmt.Errorf("cannot %v: %w", s.key, err)
 }
 
 // leave drops the reads that a claim asked for. A read without readers ends.

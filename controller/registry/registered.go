@@ -34,7 +34,6 @@ type registered struct {
 // goes.
 type ClassKinds struct {
 	inventory *selector.Inventory
-	reader    client.Reader // from the cache
 	resources *Resources
 	client    *classClient
 
@@ -56,7 +55,7 @@ func (c *ClassKinds) OnStored(f func(*inventory.Class, types.UID)) { c.client.st
 
 func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1beta1.ClassKind{}
-	err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	err := c.resources.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) {
 		c.drop(name)
 		return ctrl.Result{}, nil
@@ -64,7 +63,7 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
 	}
-	served, err := claimKindsServed(ctx, c.reader, k)
+	served, err := claimKindsServed(ctx, c.resources.reader, k)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -271,6 +270,7 @@ func (c *ClassKinds) State(name string) State {
 		messages.stale = "the classes are offered as they were registered before the last change, because the API server does not answer: "
 	}
 	s := k.state(k.objects != nil, k.synced, messages)
-	s.Classes, s.Revision, s.confirmed = k.objects, k.kind.Revision, k.watch.LastConfirmed()
+	s.Classes, s.Revision = k.objects, k.kind.Revision
+	s.confirmed, _ = k.watch.LastConfirmed()
 	return s
 }

@@ -60,10 +60,7 @@ func TestState(t *testing.T) {
 		kind   *registered
 		want   State
 	}{
-		"Unknown": {
-			reason: "We should say that we have not looked yet.",
-			want:   State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"},
-		},
+		"Unknown": {reason: "We should say that we have not looked yet.", want: State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}},
 		"NotInstalled": {
 			reason: "We should say that there is no such resource, and what would help.",
 			kind:   notFollowed(cluster.ErrNotInstalled, time.Time{}),
@@ -94,11 +91,7 @@ func TestState(t *testing.T) {
 			kind:   watchedKind(golds, watching(refused), nil, false),
 			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
 		},
-		"NotPermitted": {
-			reason: "We should say how to permit it.",
-			kind:   watchedKind(golds, watching(forbidden), nil, false),
-			want:   watched(v1beta1.ReasonNotPermitted, permit, nil),
-		},
+		"NotPermitted": {reason: "We should say how to permit it.", kind: watchedKind(golds, watching(forbidden), nil, false), want: watched(v1beta1.ReasonNotPermitted, permit, nil)},
 		"Served": {
 			reason: "We should say that all is well.",
 			kind:   watchedKind(golds, watching(nil), none, true),
@@ -340,11 +333,7 @@ func TestWithdraw(t *testing.T) {
 			watched: true, do: withdraw(cluster.ErrNotInstalled),
 			want: want{reason: v1beta1.ReasonNotInstalled, stopped: true, notified: []*inventory.ClassKind{golds}},
 		},
-		"LeaveUnknown": {
-			reason: "We should tell that we have looked.",
-			do:     withdraw(cluster.ErrNotInstalled),
-			want:   want{reason: v1beta1.ReasonNotInstalled, notified: unwatched},
-		},
+		"LeaveUnknown": {reason: "We should tell that we have looked.", do: withdraw(cluster.ErrNotInstalled), want: want{reason: v1beta1.ReasonNotInstalled, notified: unwatched}},
 		"LeaveAgain": {
 			reason: "We should not tell what has been told.",
 			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrNotInstalled),
@@ -360,16 +349,8 @@ func TestWithdraw(t *testing.T) {
 			watched: true, do: drop,
 			want: want{reason: v1beta1.ReasonNotSynced, stopped: true, notified: []*inventory.ClassKind{golds}},
 		},
-		"DropUnwatched": {
-			reason: "We should forget why there is no watch.",
-			before: cluster.ErrNotInstalled, do: drop,
-			want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
-		},
-		"DropUnknown": {
-			reason: "We should not mind a CRD that nobody registered.",
-			do:     drop,
-			want:   want{reason: v1beta1.ReasonNotSynced},
-		},
+		"DropUnwatched": {reason: "We should forget why there is no watch.", before: cluster.ErrNotInstalled, do: drop, want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched}},
+		"DropUnknown":   {reason: "We should not mind a CRD that nobody registered.", do: drop, want: want{reason: v1beta1.ReasonNotSynced}},
 		"UnansweredWatched": {
 			reason:  "We should go on with what is watched, and have the status written.",
 			watched: true, do: unanswered(refused),

@@ -41,7 +41,6 @@ type Registration struct {
 	*LiveReads
 	*Tallies
 
-	reader client.Reader // from the cache
 	// serial is the last one that a claim kind got, and registered listen for the names of those that are compiled.
 	serial     atomic.Uint64
 	registered loop.Listeners[string]
@@ -58,26 +57,24 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 
 func newRegistration(cache, live client.Reader, resolver cluster.Resolver, classes *classClient) *Registration {
 	i, resources := selector.NewInventory(), &Resources{cache, resolver}
-	known := &ClassKinds{inventory: i, reader: cache, resources: resources, client: classes, kinds: map[string]*registered{}}
+	known := &ClassKinds{inventory: i, resources: resources, client: classes, kinds: map[string]*registered{}}
 	related := &RelatedKinds{
 		inventory: i, resources: resources, client: classes,
 		claimKinds: map[string]registeredClaimKind{}, related: map[rules.Key]*relatedKind{},
 	}
 	return &Registration{
-		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
-		Opening: &Opening{
-			inventory: i, reader: cache, classKinds: known, related: related, resources: resources, opened: make(chan struct{}),
-		},
-		LiveReads: newLiveReads(cache, live, resources, known, related),
+		Inventory: i, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
+		Opening:   &Opening{inventory: i, classKinds: known, related: related, resources: resources, opened: make(chan struct{})},
+		LiveReads: newLiveReads(live, resources, known, related),
 	}
 }
 
 // SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims name, and the loops that open the inventory
 // and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
-		// One API server that hangs while its schema is read delays no other kind.
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+	// One API server that hangs while its schema is read delays no other kind.
+	options := controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}
+	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").WithOptions(options).
 		For(&v1beta1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
 		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, loop.ForNames(r.remembered), memoryChanged).
@@ -86,8 +83,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").WithOptions(options).
 		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClaimKind{}, loop.ForNames(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
@@ -96,8 +92,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").WithOptions(options).
 		WatchesMetadata(cluster.CRD(), loop.ForNames(r.relatedOfCRD)).
 		WatchesRawSource(loop.Requests(r.requestRelated)).
 		Complete(loop.ByName(r.reconcileRelated))
@@ -155,7 +150,8 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	switch {
 	case apierrors.IsNotFound(err):
 		r.deleted.Store(name, nil)
-		r.unregister(name)
+		r.Inventory.DeleteClaimKind(name)
+		r.needRelated(name, registeredClaimKind{})
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:

@@ -25,8 +25,8 @@ const (
 	RetryCRDAfter = time.Second
 	// LookUpTimeout limits the few requests that look up one resource.
 	LookUpTimeout = 3 * time.Second
-	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server that does not answer holds up no other kinds: 300 take
-	// 28 s.
+	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server that does not answer holds up no other kinds: 300
+	// take 28 s.
 	MaxLookUps = 32
 )
 
@@ -110,8 +110,8 @@ type Followed struct {
 	Withdraw func(why error)
 	// Unanswered means that the API server did not say what it serves. What is known stays.
 	Unanswered func(why error)
-	// Follow the resource that was found. It is false if the API server answers the watch with 404: it lists the resource, so one of the two
-	// is about to change.
+	// Follow the resource that was found. It is false if the API server answers the watch with 404: it lists the resource, so one of the
+	// two is about to change.
 	Follow func() (served bool, err error)
 }
 

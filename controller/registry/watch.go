@@ -200,8 +200,8 @@ type followed[S collection[S], T any] struct {
 	watch *watch[S, T]
 	err   error
 	since time.Time // when the API server first gave the answer in err
-	// objects in the inventory, nil if they have never been listed. They are those of the previous watch until this one has synced: a changed
-	// registration takes none away while the API server does not answer.
+	// objects in the inventory, nil if they have never been listed. They are those of the previous watch until this one has synced: a
+	// changed registration takes none away while the API server does not answer.
 	objects S
 }
 
