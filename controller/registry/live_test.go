@@ -35,218 +35,6 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// heldReads are reads that the test ends.
-type heldReads struct {
-	mu      sync.Mutex
-	started int
-	results chan error
-}
-
-func newHeldReads() *heldReads { return &heldReads{results: make(chan error)} }
-
-// read returns as many classes as reads had started.
-func (h *heldReads) read(ctx context.Context, s *sharedRead) (*inventory.Classes, error) {
-	h.mu.Lock()
-	h.started++
-	n := h.started
-	h.mu.Unlock()
-	select {
-	case err := <-h.results:
-		if err != nil {
-			return nil, err
-		}
-		classes := map[string][]string{}
-		for i := range n {
-			classes[fmt.Sprint(i)] = nil
-		}
-		return controllertest.NewClasses(s.key.kind, classes), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (h *heldReads) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.started
-}
-
-// answer is what one reader got: the number of the read that it shared.
-type answer struct {
-	read int
-	err  error
-}
-
-// ask asks for one read, for a claim that waits no longer than the context.
-func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
-	c := make(chan answer, 1)
-	go func() {
-		const namespace = "a"
-		asked, err := r.ask(namespace, labels.Everything(), nil, k) //nolint:contextcheck // A shared read has no claim's context.
-		if err != nil {
-			c <- answer{err: err}
-			return
-		}
-		defer r.leave(namespace, asked...)
-		x, err := r.wait(ctx, asked[0])
-		a := answer{err: err}
-		if x != nil {
-			a.read = x.Len()
-		}
-		c <- a
-	}()
-	return c
-}
-
-func assertNothingLeft(t *testing.T, r *reads) {
-	t.Helper()
-	synctest.Wait()
-	assert.Empty(t, r.next, "We should forget reads that are done.")
-	assert.Empty(t, r.busy, "We should forget reads that are done.")
-	assert.Zero(t, r.ofGroup.All(), "We should forget the API groups of reads that are done.")
-	assert.Zero(t, r.waiting.Len(), "We should forget namespaces that ask for nothing.")
-	assert.Zero(t, r.running.All(), "We should make room for the next reads.")
-	assert.Zero(t, r.claims.All(), "We should forget claims that have left.")
-}
-
-// In a bubble of synctest, a goroutine that is left over fails the test, and Wait returns when all goroutines wait for each other: no test
-// here depends on time.
-
-func TestReadsAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold"), selector: "tier=gold"}
-
-		first := ask(t.Context(), r, k)
-		synctest.Wait()
-		require.Equal(t, 1, h.count(), "We should begin the first read at once.")
-
-		var later []<-chan answer
-		for range 10 {
-			later = append(later, ask(t.Context(), r, k))
-			synctest.Wait()
-		}
-		require.Equal(t, 1, h.count(), "We should not read while an equal read is under way.")
-
-		h.results <- nil
-		synctest.Wait()
-		assert.Equal(t, answer{read: 1}, <-first, "We should give the first its own read.")
-		require.Equal(t, 2, h.count(), "We should read once more for all who came meanwhile.")
-		for _, c := range later {
-			require.Empty(t, c, "We should not give a read to those who came after it began.")
-		}
-
-		h.results <- nil
-		synctest.Wait()
-		for _, c := range later {
-			assert.Equal(t, answer{read: 2}, <-c, "We should share the read that began after all had come.")
-		}
-		assert.Equal(t, 2, h.count(), "We should not read for nobody.")
-		assertNothingLeft(t, r)
-
-		again := ask(t.Context(), r, k)
-		synctest.Wait()
-		h.results <- nil
-		assert.Equal(t, answer{read: 3}, <-again, "We should not keep what was read.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsOfOthersAreNotShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
-		var all []<-chan answer
-		for _, k := range []readKey{{kind: golds, selector: "tier=gold"}, {kind: golds}, {kind: golds, defaults: true}, {kind: silvers, selector: "tier=gold"}} {
-			all = append(all, ask(t.Context(), r, k))
-		}
-		synctest.Wait()
-		require.Equal(t, len(all), h.count(), "We should read at once what nobody reads.")
-		for range all {
-			h.results <- nil
-		}
-		for _, c := range all {
-			require.NoError(t, (<-c).err)
-		}
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsEndWithTheirLastReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-		hasty := func() (<-chan answer, context.CancelCauseFunc) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			return ask(ctx, r, k), cancel
-		}
-		gone := errors.New("the API server hung up")
-
-		first, cancelFirst := hasty()
-		synctest.Wait()
-		second, cancelSecond := hasty()
-		synctest.Wait()
-		third := ask(t.Context(), r, k)
-		fourth, cancelFourth := hasty()
-		synctest.Wait()
-
-		cancelSecond(gone)
-		a := <-second
-		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server come first: `, "We should say what they waited for.")
-		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
-
-		cancelFirst(gone)
-		a = <-first
-		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.EqualError(t, a.err, `cannot list the classes of "golds.example.org": the API server hung up`, "We should say what they waited for.")
-		synctest.Wait()
-		require.Equal(t, 2, h.count(), "We should end a read that nobody waits for, and begin the next.")
-
-		cancelFourth(gone)
-		require.ErrorIs(t, (<-fourth).err, gone)
-		h.results <- nil
-		synctest.Wait()
-		assert.Equal(t, answer{read: 2}, <-third, "We should go on with what others wait for.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsShareTheirError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-		first := ask(t.Context(), r, k)
-		synctest.Wait()
-		second, third := ask(t.Context(), r, k), ask(t.Context(), r, k)
-		synctest.Wait()
-
-		h.results <- nil
-		failure := errors.New("connection refused")
-		h.results <- failure
-		require.NoError(t, (<-first).err, "We should not give the first another's error.")
-		require.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
-		require.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsHaveADeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		start := time.Now()
-		a := <-ask(t.Context(), r, readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")})
-		require.ErrorIs(t, a.err, context.DeadlineExceeded, "We should give up on an API server that does not answer.")
-		assert.Equal(t, v1beta1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
-		assertNothingLeft(t, r)
-	})
-}
-
 // TestLive reads a healthy kind, and beside it one that is not.
 func TestLive(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "silvers"}, "", errors.New("no rule"))
@@ -701,61 +489,49 @@ func TestClass(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason    string
-		kind      *inventory.ClassKind
+		kind      *inventory.ClassKind // metadataOnly, unless set
 		namespace string
 		answers   map[string]any
 		want      want
 	}{
-		"Metadata": {
-			reason: "We should read the metadata of a class, where they have its mark.",
-			kind:   metadataOnly, answers: map[string]any{one: json.RawMessage(partial)}, want: want{found: true},
-		},
-		"Object": {reason: "We should read the whole class, where a field is its mark.", kind: whole, answers: map[string]any{one: json.RawMessage(object)}, want: want{found: true}},
-		"Namespaced": {
-			reason: "We should read a class in its namespace.",
-			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: json.RawMessage(partial)}, want: want{found: true},
-		},
-		"NotThere": {reason: "We should say that there is none.", kind: metadataOnly},
-		"Listed":   {reason: "We should list the one class that we may not get.", kind: metadataOnly, answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true}},
+		"Metadata":   {reason: "We should read the metadata of a class, where they have its mark.", answers: map[string]any{one: json.RawMessage(partial)}, want: want{found: true}},
+		"Object":     {reason: "We should read the whole class, where a field is its mark.", kind: whole, answers: map[string]any{one: json.RawMessage(object)}, want: want{found: true}},
+		"Namespaced": {reason: "We should read a class in its namespace.", namespace: "aws", answers: map[string]any{oneOfAWS: json.RawMessage(partial)}, want: want{found: true}},
+		"NotThere":   {reason: "We should say that there is none."},
+		"Listed":     {reason: "We should list the one class that we may not get.", answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true}},
 		"ListedAsObject": {
 			reason: "We should list the one class that we may not get, as a whole.",
 			kind:   whole, answers: map[string]any{one: forbidden, listed: list("GoldList", object)}, want: want{found: true},
 		},
 		"ListedOfANamespace": {
-			reason: "We should list the one class that we may not get, of its namespace.",
-			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: list("PartialObjectMetadataList", partialOfAWS)}, want: want{found: true},
+			reason:    "We should list the one class that we may not get, of its namespace.",
+			namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: list("PartialObjectMetadataList", partialOfAWS)}, want: want{found: true},
 		},
-		"NotListed": {reason: "We should say that there is none where the list is empty.", kind: metadataOnly, answers: map[string]any{one: forbidden, listed: none}},
-		"NotListedOfANamespace": {
-			reason: "We should say that there is none where the list is empty.",
-			kind:   metadataOnly, namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: none},
-		},
+		"NotListed":             {reason: "We should say that there is none where the list is empty.", answers: map[string]any{one: forbidden, listed: none}},
+		"NotListedOfANamespace": {reason: "We should say that there is none where the list is empty.", namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: none}},
 		"NotServed": {
-			reason: "We should not say that there is none when the API server does not serve the version that we ask for.",
-			kind:   metadataOnly, answers: map[string]any{one: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
+			reason:  "We should not say that there is none when the API server does not serve the version that we ask for.",
+			answers: map[string]any{one: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
 		},
 		"NotServedToList": {
-			reason: "We should not say that there is none when the API server does not serve the version that we ask for.",
-			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
+			reason:  "We should not say that there is none when the API server does not serve the version that we ask for.",
+			answers: map[string]any{one: forbidden, listed: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
 		},
 		"AnotherListed": {
-			reason: "We should not take another class for it where the API server does not select by name.",
-			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: list("PartialObjectMetadataList", strings.Replace(partial, `"name":"a"`, `"name":"b"`, 1))},
-			want: want{err: `asked for a list of "a" alone, the API server answered with "b"`},
+			reason:  "We should not take another class for it where the API server does not select by name.",
+			answers: map[string]any{one: forbidden, listed: list("PartialObjectMetadataList", strings.Replace(partial, `"name":"a"`, `"name":"b"`, 1))},
+			want:    want{err: `asked for a list of "a" alone, the API server answered with "b"`},
 		},
-		"ForbiddenToList": {
-			reason: "We should not say that there is none when we may not look.",
-			kind:   metadataOnly, answers: map[string]any{one: forbidden, listed: forbidden}, want: want{err: "Forbidden"},
-		},
+		"ForbiddenToList": {reason: "We should not say that there is none when we may not look.", answers: map[string]any{one: forbidden, listed: forbidden}, want: want{err: "Forbidden"}},
 		"OutOfService": {
-			reason: "We should not say that there is none when nobody answers, and not ask in another way.",
-			kind:   metadataOnly, answers: map[string]any{one: unavailable, listed: partials}, want: want{err: "ServiceUnavailable"},
+			reason:  "We should not say that there is none when nobody answers, and not ask in another way.",
+			answers: map[string]any{one: unavailable, listed: partials}, want: want{err: "ServiceUnavailable"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := newClassClient(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			object, class, err := newRegistration(nil, nil, cluster.Resolver{}, client).Class(t.Context(), tc.kind, tc.namespace, "a")
+			object, class, err := newRegistration(nil, nil, cluster.Resolver{}, client).Class(t.Context(), cmp.Or(tc.kind, metadataOnly), tc.namespace, "a")
 			if tc.want.err != "" {
 				require.EqualError(t, err, `cannot get the class "a" of "golds.example.org": `+tc.want.err, tc.reason)
 			} else {
