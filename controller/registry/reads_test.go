@@ -161,41 +161,54 @@ func keysOf(kinds []*inventory.ClassKind, text string) (keys []readKey) {
 
 // TestReadsOfManyClaims has one namespace ask for 400 reads at once: 40 distinct selectors of 10 class kinds.
 func TestReadsOfManyClaims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, r := newSlowReads()
-		kinds := kindsOf(10)
-		var hostile []<-chan error
-		for i := range 40 {
-			hostile = append(hostile, claimant(r, "hostile", keysOf(kinds, fmt.Sprint("a=", i))...))
-		}
-		synctest.Wait()
-		now, _, _ := s.seen()
-		assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
+	var ofOneGroup []*inventory.ClassKind
+	for i := range 10 {
+		ofOneGroup = append(ofOneGroup, kindOf("example.org", fmt.Sprint("classes", i)))
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		kinds  []*inventory.ClassKind
+		most   time.Duration
+	}{
+		"ManyGroups": {"We should read for another claim as fast as if it were alone.", kindsOf(10), 400 * time.Millisecond},
+		"OneGroup":   {"We should have another claim take turns with the others.", ofOneGroup, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r := newSlowReads()
+				var hostile []<-chan error
+				for i := range 40 {
+					hostile = append(hostile, claimant(r, "hostile", keysOf(tc.kinds, fmt.Sprint("a=", i))...))
+				}
+				synctest.Wait()
+				now, _, _ := s.seen()
+				assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
 
-		start := time.Now()
-		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...), "We should read for another namespace's claim in time.")
-		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read for it as fast as if it were alone.")
+				start := time.Now()
+				require.NoError(t, <-claimant(r, "honest", keysOf(tc.kinds, "tier=gold")...), "We should read for another namespace's claim in time.")
+				assert.LessOrEqual(t, time.Since(start), tc.most, tc.reason)
 
-		start = time.Now()
-		require.NoError(t, <-claimant(r, "other", keysOf(kinds, "a=39")...), "We should not have those wait for another's turn who ask for the same.")
-		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read for it as fast as if it were alone.")
+				start = time.Now()
+				require.NoError(t, <-claimant(r, "other", keysOf(tc.kinds, "a=39")...), "We should not have those wait for another's turn who ask for the same.")
+				assert.LessOrEqual(t, time.Since(start), tc.most, tc.reason)
 
-		failed := 0
-		for _, c := range hostile {
-			if err := <-c; err != nil {
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				failed++
-			}
-		}
-		assert.Positive(t, failed, "We should have some wait in vain who ask for more than can be read.")
-		synctest.Wait()
-		_, most, began := s.seen()
-		assert.LessOrEqual(t, most, v1beta1.MaxLiveReads, "We should read no more at once.")
-		time.Sleep(time.Minute)
-		_, _, later := s.seen()
-		assert.Len(t, later, len(began), "We should not read for those who have gone.")
-		assertNothingLeft(t, r)
-	})
+				failed := 0
+				for _, c := range hostile {
+					if err := <-c; err != nil {
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						failed++
+					}
+				}
+				assert.Positive(t, failed, "We should have some wait in vain who ask for more than can be read.")
+				synctest.Wait()
+				_, most, began := s.seen()
+				assert.LessOrEqual(t, most, v1beta1.MaxLiveReads, "We should read no more at once.")
+				time.Sleep(time.Minute)
+				assert.Equal(t, len(began), s.count(), "We should not read for those who have gone.")
+				assertNothingLeft(t, r)
+			})
+		})
+	}
 }
 
 func TestReadsTakeTurns(t *testing.T) {
@@ -250,30 +263,6 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 		require.NoError(t, <-claimant(r, "namespace-0", keysOf(kinds, "tier=silver")...), "We should read of other class kinds for those, too, who wait for the ones that hang.")
 		for _, c := range stuck {
 			require.ErrorIs(t, <-c, context.DeadlineExceeded)
-		}
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsOfOneGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, r := newSlowReads()
-		var kinds []*inventory.ClassKind
-		for i := range 10 {
-			kinds = append(kinds, kindOf("example.org", fmt.Sprint("classes", i)))
-		}
-		var hostile []<-chan error
-		for i := range 40 {
-			hostile = append(hostile, claimant(r, "hostile", keysOf(kinds, fmt.Sprint("a=", i))...))
-		}
-		synctest.Wait()
-		start := time.Now()
-		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...), "We should read of the same class kinds for another namespace in time.")
-		assert.LessOrEqual(t, time.Since(start), time.Second, "We should have it take turns with the other.")
-		for _, c := range hostile {
-			if err := <-c; err != nil { // Some have been in time.
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			}
 		}
 		assertNothingLeft(t, r)
 	})

@@ -55,71 +55,53 @@ func TestState(t *testing.T) {
 		no := reason == v1beta1.ReasonNotPermitted
 		return State{Reason: reason, Message: message, Known: none != nil, Classes: none, Revision: golds.Revision, Refused: no}
 	}
+	watch := func(err error, classes *inventory.Classes, synced bool) *registered {
+		return watchedKind(golds, watching(err), classes, synced)
+	}
+	const (
+		notSynced, notPermitted, stale = v1beta1.ReasonNotSynced, v1beta1.ReasonNotPermitted, v1beta1.ReasonStale
+
+		notListed = "the API server does not list the classes: "
+		lastKnown = "the last known classes are offered, because the API server no longer answers: "
+		changed   = "the classes are offered as they were registered before the last change, because the API server does not answer: "
+	)
 	for name, tc := range map[string]struct {
 		reason string
 		kind   *registered
 		want   State
 	}{
-		"Unknown": {reason: "We should say that we have not looked yet.", want: State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"}},
+		"Unknown": {"We should say that we have not looked yet.", nil, State{Reason: notSynced, Message: "not looked up yet"}},
 		"NotInstalled": {
-			reason: "We should say that there is no such resource, and what would help.",
-			kind:   notFollowed(cluster.ErrNotInstalled, time.Time{}),
-			want:   State{Reason: v1beta1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
+			"We should say that there is no such resource, and what would help.",
+			notFollowed(cluster.ErrNotInstalled, time.Time{}),
+			State{Reason: v1beta1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
 		},
 		"NotServed": {
-			reason: "We should not say that it is not installed while its CRD is.",
-			kind:   notFollowed(ErrCRDNotServed, since),
-			want:   State{Reason: v1beta1.ReasonNotSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
+			"We should not say that it is not installed while its CRD is.",
+			notFollowed(ErrCRDNotServed, since),
+			State{Reason: notSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
 		},
 		"Unsuitable": {
-			reason: "We should say which verbs are missing.",
-			kind:   notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
-			want:   State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
+			"We should say which verbs are missing.", notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
+			State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
-		"NotLookedUp": {
-			reason: "We should say why it could not be looked up.",
-			kind:   notFollowed(refused, time.Time{}),
-			want:   State{Reason: v1beta1.ReasonNotSynced, Message: "connection refused"},
-		},
-		"NotAnswered": {
-			reason: "We should say that the first list is under way.",
-			kind:   watchedKind(golds, watching(nil), nil, false),
-			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
-		},
-		"NotSynced": {
-			reason: "We should say why the first list failed.",
-			kind:   watchedKind(golds, watching(refused), nil, false),
-			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
-		},
-		"NotPermitted": {reason: "We should say how to permit it.", kind: watchedKind(golds, watching(forbidden), nil, false), want: watched(v1beta1.ReasonNotPermitted, permit, nil)},
-		"Served": {
-			reason: "We should say that all is well.",
-			kind:   watchedKind(golds, watching(nil), none, true),
-			want:   watched(v1beta1.ReasonServed, "the classes are offered to claims", none),
-		},
-		"Stale": {
-			reason: "We should say that we offer what we last knew, and why.",
-			kind:   watchedKind(golds, watching(refused), none, true),
-			want: watched(v1beta1.ReasonStale,
-				"the last known classes are offered, because the API server no longer answers: connection refused", none),
-		},
+		"NotLookedUp":  {"We should say why it could not be looked up.", notFollowed(refused, time.Time{}), State{Reason: notSynced, Message: "connection refused"}},
+		"NotAnswered":  {"We should say that the first list is under way.", watch(nil, nil, false), watched(notSynced, notListed+"it has not answered yet", nil)},
+		"NotSynced":    {"We should say why the first list failed.", watch(refused, nil, false), watched(notSynced, notListed+"connection refused", nil)},
+		"NotPermitted": {"We should say how to permit it.", watch(forbidden, nil, false), watched(notPermitted, permit, nil)},
+		"Served":       {"We should say that all is well.", watch(nil, none, true), watched(v1beta1.ReasonServed, "the classes are offered to claims", none)},
+		"Stale":        {"We should say that we offer what we last knew, and why.", watch(refused, none, true), watched(stale, lastKnown+"connection refused", none)},
 		"StaleForbidden": {
-			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
-			kind:   watchedKind(golds, watching(forbidden), none, true),
-			want: watched(v1beta1.ReasonStale,
-				"the last known classes are offered, because the API server no longer answers: "+permit, none),
+			"We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
+			watch(forbidden, none, true), watched(stale, lastKnown+permit, none),
 		},
 		"ChangedAndNotAnswered": {
-			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
-			kind:   watchedKind(golds, watching(nil), none, false),
-			want: watched(v1beta1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer: it has not answered yet", none),
+			"We should offer what was known before a change of the registration until the API server answers for it.",
+			watch(nil, none, false), watched(stale, changed+"it has not answered yet", none),
 		},
 		"ChangedAndRefused": {
-			reason: "We should say why what was known before a change of the registration is still offered.",
-			kind:   watchedKind(golds, watching(forbidden), none, false),
-			want: watched(v1beta1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer: "+permit, none),
+			"We should say why what was known before a change of the registration is still offered.",
+			watch(forbidden, none, false), watched(stale, changed+permit, none),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +302,8 @@ func TestWithdraw(t *testing.T) {
 		offered, stopped bool
 		notified         []*inventory.ClassKind
 	}
-	unwatched := []*inventory.ClassKind{{Name: name}}
+	unwatched, ofGolds := []*inventory.ClassKind{{Name: name}}, []*inventory.ClassKind{golds}
+	const notInstalled, notSynced = v1beta1.ReasonNotInstalled, v1beta1.ReasonNotSynced
 	for tcName, tc := range map[string]struct {
 		reason  string
 		watched bool
@@ -329,42 +312,38 @@ func TestWithdraw(t *testing.T) {
 		want    want
 	}{
 		"LeaveWatched": {
-			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
-			watched: true, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1beta1.ReasonNotInstalled, stopped: true, notified: []*inventory.ClassKind{golds}},
+			"We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			true, nil, withdraw(cluster.ErrNotInstalled),
+			want{reason: notInstalled, stopped: true, notified: ofGolds},
 		},
-		"LeaveUnknown": {reason: "We should tell that we have looked.", do: withdraw(cluster.ErrNotInstalled), want: want{reason: v1beta1.ReasonNotInstalled, notified: unwatched}},
-		"LeaveAgain": {
-			reason: "We should not tell what has been told.",
-			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1beta1.ReasonNotInstalled},
-		},
+		"LeaveUnknown": {"We should tell that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
+		"LeaveAgain":   {"We should not tell what has been told.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
 		"LeaveForAnotherReason": {
-			reason: "We should tell that it is for another reason.",
-			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrUnsuitable),
-			want: want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
+			"We should tell that it is for another reason.",
+			false, cluster.ErrNotInstalled, withdraw(cluster.ErrUnsuitable),
+			want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
 		},
 		"DropWatched": {
-			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
-			watched: true, do: drop,
-			want: want{reason: v1beta1.ReasonNotSynced, stopped: true, notified: []*inventory.ClassKind{golds}},
+			"We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			true, nil, drop,
+			want{reason: notSynced, stopped: true, notified: ofGolds},
 		},
-		"DropUnwatched": {reason: "We should forget why there is no watch.", before: cluster.ErrNotInstalled, do: drop, want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched}},
-		"DropUnknown":   {reason: "We should not mind a CRD that nobody registered.", do: drop, want: want{reason: v1beta1.ReasonNotSynced}},
+		"DropUnwatched": {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
+		"DropUnknown":   {"We should not mind a CRD that nobody registered.", false, nil, drop, want{reason: notSynced}},
 		"UnansweredWatched": {
-			reason:  "We should go on with what is watched, and have the status written.",
-			watched: true, do: unanswered(refused),
-			want: want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched},
+			"We should go on with what is watched, and have the status written.",
+			true, nil, unanswered(refused),
+			want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched},
 		},
 		"UnansweredUnwatched": {
-			reason: "We should say why we cannot tell any more whether it is installed.",
-			before: cluster.ErrNotInstalled, do: unanswered(refused),
-			want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
+			"We should say why we cannot tell any more whether it is installed.",
+			false, cluster.ErrNotInstalled, unanswered(refused),
+			want{reason: notSynced, notified: unwatched},
 		},
 		"UnansweredUnknown": {
-			reason: "We should say why we cannot tell yet, and have the status written.",
-			do:     unanswered(ErrCRDNotServed),
-			want:   want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
+			"We should say why we cannot tell yet, and have the status written.",
+			false, nil, unanswered(ErrCRDNotServed),
+			want{reason: notSynced, notified: unwatched},
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
