@@ -46,14 +46,12 @@ type Source interface {
 	Start(context.Context) error
 }
 
-// Gate serves a certificate until the API servers trust the next one. So no rotation, of a certificate or of its CA, loses a request. It
-// runs on every replica.
+// Gate serves a certificate until the API servers trust the next one, so that no rotation of it or its CA loses a request.
 type Gate struct {
 	Source Source
 	// Name that the API servers verify certificates for.
 	Name string
-	// Bundles returns the CA bundles of all entries, which they verify them with, and when an entry was last written, by the clock of an
-	// API server; zero means that this is not known.
+	// Bundles returns the CA bundles of all entries, and when one was last written by the clock of an API server; zero is not known.
 	Bundles func(context.Context) (bundles [][]byte, written time.Time, err error)
 
 	served atomic.Pointer[tls.Certificate]
@@ -203,8 +201,7 @@ func (g *Gate) RegisterMetrics() error {
 	}))
 }
 
-// Verify connects to this replica at address and returns an error unless the API server would trust it: by our name, with only the given
-// CA, in PEM.
+// Verify connects to this replica and returns an error unless the API server would trust it: by our name, with only this CA, in PEM.
 func (g *Gate) Verify(ctx context.Context, address string, ca []byte) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
@@ -218,8 +215,7 @@ func (g *Gate) CheckServing(ctx context.Context, address string) error {
 	return g.dial(ctx, address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // Verify checks who it is.
 }
 
-// dial presents the served certificate. With --client-ca-file, the server recognises its own replica by it, and would log each dial without
-// it as an attack.
+// dial presents the served certificate. With --client-ca-file, the server would log a dial without it as an attack.
 func (g *Gate) dial(ctx context.Context, address string, config *tls.Config) error {
 	config.ServerName, config.MinVersion = g.Name, tls.VersionTLS13
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return g.GetCertificate(nil) }

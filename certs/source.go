@@ -31,8 +31,7 @@ const signInterval = 20 * time.Millisecond
 // private key of a certificate never leaves memory. SelfSigned runs on every replica.
 type SelfSigned struct{ *dynamic.DynamicSource }
 
-// NewSelfSigned keeps the CA in a namespace and issues certificates for dnsNames. Certificates and CA are renewed after two thirds of their
-// durations.
+// NewSelfSigned keeps the CA in a namespace. Certificates for dnsNames and CA are renewed after two thirds of their durations.
 func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration time.Duration, dnsNames ...string) SelfSigned {
 	return SelfSigned{&dynamic.DynamicSource{
 		DNSNames: dnsNames,
@@ -85,8 +84,7 @@ func (s SelfSigned) Start(ctx context.Context) error {
 	return s.DynamicSource.Start(logf.IntoContext(ctx, logf.Log.WithName("certificates")))
 }
 
-// NewCertManager reads cert-manager's certificates from the folder where their Secret is mounted, and again when they change. It runs on
-// every replica.
+// NewCertManager reads cert-manager's certificates from the folder where their Secret is mounted, and again when they change.
 func NewCertManager(dir string) (*certwatcher.CertWatcher, error) {
 	w, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {

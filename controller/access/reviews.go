@@ -1,5 +1,4 @@
-// Package access asks the API server who may use which class, and follows the roles and bindings that say beforehand whom it is worth to
-// ask about.
+// Package access asks the API server who may use which class, and follows the roles and bindings that tell whom to ask about first.
 package access
 
 import (
@@ -24,8 +23,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for v1beta1.AccessAnswerLifetime, each for
-// its subject alone.
+// Reviews are SubjectAccessReviews: may a subject use a class? Each answer is kept for v1beta1.AccessAnswerLifetime, for its subject alone.
 type Reviews struct {
 	client authorizationclient.SubjectAccessReviewInterface
 	// Grants are what roles say, by which a kept answer is known to be out of date. Nil knows nothing.

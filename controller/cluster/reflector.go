@@ -1,5 +1,4 @@
-// Package cluster reads what the API server serves: which resources there are, and the objects of one, followed and cut to what is read of
-// them.
+// Package cluster reads what the API server serves: which resources there are, and the objects of one, cut to what is read of them.
 package cluster
 
 import (
@@ -21,8 +20,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// listTimeout limits one page of a list. It is longer than an API server's own limit (60 s), so that only a server that never answers is
-// asked again.
+// listTimeout limits one page of a list. It is longer than an API server's own limit, 60 s: only one that never answers is asked again.
 const listTimeout = 90 * time.Second
 
 // Objects are what a Reflector lists and watches.
@@ -83,8 +81,7 @@ type Keeper[T any] interface {
 
 // store wraps ours for the Reflector. It turns panics into errors, and records when the API server last confirmed the objects.
 type store[T any] struct {
-	// Store is nil. A Reflector transforms streamed objects only if its store is a whole cache.Store, but then calls only the methods
-	// below.
+	// Store is nil. A Reflector transforms streamed objects only if its store is a whole cache.Store, but calls only the methods below.
 	cache.Store
 	ours   Keeper[T]
 	health *Health
@@ -137,8 +134,7 @@ func (s *store[T]) Replace(objects []any, version string) error {
 // Resync does nothing.
 func (s *store[T]) Resync() error { return nil }
 
-// UpdateResourceVersion is called after each event, and after each bookmark, by which the API server says from time to time that nothing
-// changed.
+// UpdateResourceVersion is called after each event and each bookmark, by which the API server says that nothing changed.
 func (s *store[T]) UpdateResourceVersion(version string) { s.health.Confirm(time.Now(), version) }
 
 // Transformer keeps what is read of an object.

@@ -1,5 +1,4 @@
-// Package loop has what all loops in the background share: they survive a panic, hear of changes from each other, and run on every replica
-// or the leader alone.
+// Package loop has what all loops in the background share: they survive a panic, hear of changes, and run on every replica or the leader.
 package loop
 
 import (

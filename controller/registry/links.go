@@ -59,8 +59,7 @@ func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind str
 	r.registered.Add(ctx, call)
 }
 
-// List returns all registrations, by name, as a cache or the API server has them: nobody may change them. A cache has no order, and every
-// new order would be a change of what is written.
+// List returns all registrations, which nobody may change, by name: every new order would be a change of what is written.
 func List(ctx context.Context, from client.Reader) (claimKinds []v1beta1.ClaimKind, classKinds []v1beta1.ClassKind, err error) {
 	claims, classes := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	if err := from.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
@@ -86,8 +85,8 @@ func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.Class
 	return rules.Served(k, all), err
 }
 
-// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count. From the cache, as below: what fails here fails
-// in the reconciliation, too.
+// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count. What fails here fails in the reconciliation,
+// too.
 func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (names []string) {
 	if k, ok := classKind.(*v1beta1.ClassKind); ok && (len(k.Spec.Fits) > 0 || k.CountsClaims()) {
 		served, _ := claimKindsServed(ctx, r.reader, k)

@@ -45,18 +45,8 @@ type LiveReads struct {
 	deleted sync.Map
 }
 
-func newLiveReads(live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
-	l := &LiveReads{
-		api: live, resources: resources, classKinds: known, related: related, client: known.client,
-		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
-	}
-	l.reads = newReads(l.read)
-	return l
-}
-
-// Live returns a view of the classes that a claim asks for, read from the API server now, of all class kinds that serve it. A kind that the
-// API server refuses to list keeps its last known classes, so that it blocks no claim. If the API server does not answer, Live returns an
-// error.
+// Live returns a view of the classes that a claim asks for, read from the API server now. A kind that the API server refuses to list keeps
+// its last known classes, so that it blocks no claim. If there is no answer, Live returns an error.
 func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
 	classes := make([]*inventory.Classes, len(view.Classes))
 	var keys []readKey
@@ -163,8 +153,7 @@ func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace 
 	}
 }
 
-// RelatedObject asks the API server for an object that a claim of a namespace names, nil if there is none. The object of a kind that is not
-// namespaced has no namespace.
+// RelatedObject asks the API server for an object that a claim of a namespace names, nil if there is none. Its own namespace may be empty.
 func (l *LiveReads) RelatedObject(
 	ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string,
 ) (*expression.Object, error) {
@@ -223,8 +212,7 @@ func (l *LiveReads) Class(ctx context.Context, kind *inventory.ClassKind, namesp
 	return object, c, err
 }
 
-// NamedClass does the same for a claim of a namespace that names the class. Namespaces take turns, so that nobody's made-up names keep
-// others waiting.
+// NamedClass does the same for a claim that names the class. Namespaces take turns: nobody's made-up names keep others waiting.
 func (l *LiveReads) NamedClass(
 	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
 ) (*inventory.Class, error) {
@@ -315,8 +303,7 @@ func (l *LiveReads) get(ctx context.Context, name string, object client.Object) 
 	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
-// newReadLimiter limits the reads that reviews cause, and those of one key to a part. Anybody who reaches our port can cause them, with
-// made-up names.
+// newReadLimiter limits the reads that reviews cause, those of one key to a part: anybody who reaches our port can make names up.
 func newReadLimiter(part int) *fair.Limiter {
 	return fair.NewLimiter(fair.Limits{
 		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/part, 1),

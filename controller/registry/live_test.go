@@ -35,6 +35,16 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
+// classesOf a view, each KIND/NAME.
+func classesOf(view *selector.View) (names []string) {
+	for _, x := range view.Classes {
+		for _, c := range x.All() {
+			names = append(names, c.String())
+		}
+	}
+	return names
+}
+
 // TestLive reads a healthy kind, and beside it one that is not.
 func TestLive(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "silvers"}, "", errors.New("no rule"))
@@ -47,6 +57,7 @@ func TestLive(t *testing.T) {
 		err     string
 	}
 	stale := want{classes: []string{"Gold/new", "Silver/known"}}
+	const denied, down = http.StatusForbidden, http.StatusServiceUnavailable
 	for name, tc := range map[string]struct {
 		reason   string
 		code     int
@@ -54,27 +65,22 @@ func TestLive(t *testing.T) {
 		changed  bool  // is the registration, since silvers were listed
 		want     want
 	}{
-		"Answered":    {reason: "We should take what the API server has now.", code: http.StatusOK, want: want{classes: []string{"Gold/new", "Silver/new"}}},
-		"Uninstalled": {reason: "We should take a kind whose CRD went a moment ago for one without classes.", code: http.StatusNotFound, want: want{classes: []string{"Gold/new"}}},
+		"Answered":    {"We should take what the API server has now.", http.StatusOK, nil, false, want{classes: []string{"Gold/new", "Silver/new"}}},
+		"Uninstalled": {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, false, want{classes: []string{"Gold/new"}}},
 		"JustRefused": {
-			reason: "We should not say that there is no class when the API server would not tell.",
-			code:   http.StatusServiceUnavailable, want: want{err: `cannot list the classes of "silvers.example.org": `},
+			"We should not say that there is no class when the API server would not tell.",
+			down, nil, false,
+			want{err: `cannot list the classes of "silvers.example.org": `},
 		},
-		"StaleUnavailable": {
-			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, answered: unavailable, want: stale,
-		},
-		"StaleForbidden": {
-			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, answered: forbidden, want: stale,
-		},
+		"StaleUnavailable": {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, false, stale},
+		"StaleForbidden":   {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, false, stale},
 		"RefusedSinceItChanged": {
-			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, answered: forbidden, changed: true, want: stale,
+			"We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
+			denied, forbidden, true, stale,
 		},
 		"UnavailableSinceItChanged": {
-			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, answered: unavailable, changed: true, want: stale,
+			"We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
+			down, unavailable, true, stale,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,20 +111,13 @@ func TestLive(t *testing.T) {
 				return
 			}
 			require.NoError(t, err, tc.reason)
-			var names []string
-			for _, x := range view.Classes {
-				for _, c := range x.All() {
-					names = append(names, c.String())
-				}
-			}
-			assert.Equal(t, tc.want.classes, names, tc.reason)
+			assert.Equal(t, tc.want.classes, classesOf(view), tc.reason)
 			assert.Same(t, claimKind, view.Kind, "We should decide by the claim kind with which we began.")
 		})
 	}
 }
 
 func TestLiveAsks(t *testing.T) {
-	const resource = "/apis/example.org/v1/golds"
 	long := make([]string, 200_000)
 	for i := range long {
 		long[i] = fmt.Sprintf("v%07d", i)
@@ -132,65 +131,61 @@ func TestLiveAsks(t *testing.T) {
 	escaped := labels.NewSelector().Add(*requirement)
 	require.Less(t, len(escaped.String()), v1beta1.MaxPushedSelectorBytes)
 
+	const gold, silver, marked = `"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`, `"annotations":{"default":"true"}`
 	for name, tc := range map[string]struct {
 		reason     string
 		namespaced bool
 		from       v1beta1.ClassNamespacesFrom
-		format     v1beta1.ReferenceForm
+		local      bool // is the reference to a class in the claim's namespace
 		namespace  string
 		selector   labels.Selector // nil asks for the default class
 		pages      []string        // the labels and annotations of the class on each
-		paths      []string
-		query      string // the labelSelector of each
+		path       string          // of each page, that of golds unless set
+		query      string          // the labelSelector of each
 		want       []string
 	}{
 		"Pages": {
-			reason: "We should read page by page.", format: v1beta1.ObjectReference, selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
-			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`},
-			paths: []string{resource, resource, resource}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
+			reason: "We should read page by page.", selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
+			pages: []string{gold, gold, gold}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
 		},
-		"Defaults": {
-			reason: "We should keep the default classes alone for a claim without a selector.", format: v1beta1.ObjectReference,
-			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/1"},
-		},
+		"Defaults": {reason: "We should keep the default classes alone for a claim without a selector.", pages: []string{gold, marked}, want: []string{"Gold/1"}},
 		"Everything": {
-			reason: "We should keep every class for a claim that takes any.", format: v1beta1.ObjectReference, selector: labels.Everything(),
-			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/0", "Gold/1"},
+			reason: "We should keep every class for a claim that takes any.", selector: labels.Everything(),
+			pages: []string{gold, marked}, want: []string{"Gold/0", "Gold/1"},
 		},
 		"LongSelector": {
-			reason: "We should match here what is too long for a URL.", format: v1beta1.ObjectReference, selector: twoMegabytes,
-			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`}, paths: []string{resource, resource}, want: []string{"Gold/0"},
+			reason: "We should match here what is too long for a URL.", selector: twoMegabytes,
+			pages: []string{gold, silver}, want: []string{"Gold/0"},
 		},
 		"LongSelectorMatchesNothing": {
-			reason: "We should say that there is no class, rather than that we could not ask.", format: v1beta1.ObjectReference, selector: twoMegabytes,
-			pages: []string{`"labels":{"tier":"silver"}`}, paths: []string{resource},
+			reason: "We should say that there is no class, rather than that we could not ask.", selector: twoMegabytes, pages: []string{silver},
 		},
 		"LongOnceItIsEscaped": {
-			reason: "We should go by the length of what is written in a URL.", format: v1beta1.ObjectReference, selector: escaped,
-			pages: []string{`"labels":{"tier":"gold"}`}, paths: []string{resource}, want: []string{"Gold/0"},
+			reason: "We should go by the length of what is written in a URL.", selector: escaped, pages: []string{gold}, want: []string{"Gold/0"},
 		},
 		"AllNamespaces": {
-			reason: "We should read of all namespaces where the claim is offered the classes of each.", from: v1beta1.FromAll, format: v1beta1.ObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"namespace":"other"`}, paths: []string{resource}, want: []string{"Gold/other/0"},
+			reason: "We should read of all namespaces where the claim is offered the classes of each.", selector: labels.Everything(),
+			from: v1beta1.FromAll, namespaced: true, namespace: "team", pages: []string{`"namespace":"other"`}, want: []string{"Gold/other/0"},
 		},
 		"OwnNamespace": {
-			reason: "We should read of no namespace whose classes the claim cannot get.", format: v1beta1.LocalObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"namespace":"team"`}, paths: []string{"/apis/example.org/v1/namespaces/team/golds"}, want: []string{"Gold/team/0"},
+			reason: "We should read of no namespace whose classes the claim cannot get.", local: true, namespaced: true, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"namespace":"team"`}, path: "/apis/example.org/v1/namespaces/team/golds", want: []string{"Gold/team/0"},
 		},
 		"NoNamespace": {
-			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", format: v1beta1.LocalObjectReference, namespaced: true, selector: labels.Everything(),
+			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.",
+			local:  true, namespaced: true, selector: labels.Everything(),
 		},
 		"ClusterScoped": {
-			reason: "We should read of the cluster where classes are in no namespace.", format: v1beta1.LocalObjectReference, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"labels":{}`}, paths: []string{resource}, want: []string{"Gold/0"},
+			reason: "We should read of the cluster where classes are in no namespace.", local: true, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"labels":{}`}, want: []string{"Gold/0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var paths []string
+			pages := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				page := len(paths)
-				paths = append(paths, r.URL.Path)
-				q := r.URL.Query()
+				page, q := pages, r.URL.Query()
+				pages++
+				assert.Equal(t, cmp.Or(tc.path, "/apis/example.org/v1/golds"), r.URL.Path, tc.reason)
 				assert.Equal(t, "500", q.Get("limit"), "We should ask for a page at a time.")
 				assert.Equal(t, tc.query, q.Get("labelSelector"), tc.reason)
 				if page > 0 {
@@ -209,9 +204,13 @@ func TestLiveAsks(t *testing.T) {
 			require.NoError(t, err)
 			golds := controllertest.NewClassKind("golds.example.org", "Gold")
 			golds.Namespaced = tc.namespaced
+			form := v1beta1.ObjectReference
+			if tc.local {
+				form = v1beta1.LocalObjectReference
+			}
 			r := newRegistration(nil, nil, cluster.Resolver{}, client)
 			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{
-				Reference: v1beta1.Reference{Form: tc.format},
+				Reference: v1beta1.Reference{Form: form},
 				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: tc.from}},
 				Choice:    v1beta1.Choice{Strategy: v1beta1.Random},
 			}})
@@ -219,12 +218,8 @@ func TestLiveAsks(t *testing.T) {
 
 			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil)}), asking)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.paths, paths, tc.reason)
-			var names []string
-			for _, c := range view.Classes[0].All() {
-				names = append(names, c.String())
-			}
-			assert.Equal(t, tc.want, names, tc.reason)
+			assert.Equal(t, len(tc.pages), pages, tc.reason)
+			assert.Equal(t, tc.want, classesOf(view), tc.reason)
 			decision, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: asking}, selector.Explain)
 			require.NoError(t, err)
 			assert.Equal(t, len(tc.want) > 0, decision.Class != nil, "We should be able to choose among what was read.")
@@ -298,44 +293,44 @@ func TestRegisteredIsBounded(t *testing.T) {
 func TestRegistered(t *testing.T) {
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
-	for name, tc := range map[string]struct {
+	has := func(names ...string) *controllertest.Cached {
+		c := &controllertest.Cached{}
+		for _, name := range names {
+			c.ClaimKinds = append(c.ClaimKinds, *controllertest.NewClaimKind(name))
+		}
+		return c
+	}
+	fails := func(err error) *controllertest.Cached { return &controllertest.Cached{Err: err} }
+	const name, other = "claims.example.org", "others.example.org"
+	for tcName, tc := range map[string]struct {
 		reason  string
-		api     *controllertest.Cached
 		deleted bool // seen to be
+		api     *controllertest.Cached
 		want    bool
 		err     error
 	}{
-		"RegisteredAgain": {
-			reason:  "We should find what is registered again, though we have seen it deleted.",
-			deleted: true, api: &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}, want: true,
-		},
-		"NotPermitted": {reason: "We should not say that there is none when we may not look.", api: &controllertest.Cached{Err: forbidden}, err: forbidden},
-		"Uninstalled":  {reason: "We should block no claim of a kind that we have seen deleted once our rights are gone, too.", deleted: true, api: &controllertest.Cached{Err: forbidden}},
+		"RegisteredAgain": {"We should find what is registered again, though we have seen it deleted.", true, has(name), true, nil},
+		"NotPermitted":    {"We should not say that there is none when we may not look.", false, fails(forbidden), false, forbidden},
+		"Uninstalled":     {"We should block no claim of a kind that we have seen deleted once our rights are gone, too.", true, fails(forbidden), false, nil},
 		"AccountDeleted": {
-			reason:  "We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
-			deleted: true, api: &controllertest.Cached{Err: apierrors.NewUnauthorized("")},
+			"We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
+			true, fails(apierrors.NewUnauthorized("")), false, nil,
 		},
 		"DeletedAndNotAnswered": {
-			reason:  "We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
-			deleted: true, api: &controllertest.Cached{Err: refused}, err: refused,
+			"We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
+			true, fails(refused), false, refused,
 		},
-		"Registered": {
-			reason: "We should find what was registered a moment ago.",
-			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org"), *controllertest.NewClaimKind("claims.example.org")}}, want: true,
-		},
-		"NotRegistered": {
-			reason: "We should take the API server's word that there is none.",
-			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org")}},
-		},
-		"NotAnswered": {reason: "We should not say that there is none when we could not ask.", api: &controllertest.Cached{Err: refused}, err: refused},
+		"Registered":    {"We should find what was registered a moment ago.", false, has(other, name), true, nil},
+		"NotRegistered": {"We should take the API server's word that there is none.", false, has(other), false, nil},
+		"NotAnswered":   {"We should not say that there is none when we could not ask.", false, fails(refused), false, refused},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tcName, func(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
 			if tc.deleted {
-				_, err := r.reconcileClaimKind(t.Context(), "claims.example.org")
+				_, err := r.reconcileClaimKind(t.Context(), name)
 				require.NoError(t, err)
 			}
-			got, err := r.ClaimKind(t.Context(), "claims.example.org")
+			got, err := r.ClaimKind(t.Context(), name)
 			require.ErrorIs(t, err, tc.err, tc.reason)
 			assert.Equal(t, tc.want, got != nil, tc.reason)
 		})
@@ -420,11 +415,7 @@ func TestClassKind(t *testing.T) {
 				r.kinds[name] = tc.watched
 			}
 			kind, err := r.ClassKind(t.Context(), name)
-			if tc.want.err != "" {
-				require.EqualError(t, err, tc.want.err, tc.reason)
-			} else {
-				require.NoError(t, err, tc.reason)
-			}
+			controllertest.RequireError(t, tc.want.err, err, tc.reason)
 			if tc.want.kind == "" {
 				assert.Nil(t, kind, tc.reason)
 				return
@@ -451,11 +442,7 @@ func TestNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistration(nil, tc.api, cluster.Resolver{}, nil)
 			there, err := r.Namespace(t.Context(), "team")
-			if tc.err != "" {
-				require.EqualError(t, err, tc.err, tc.reason)
-			} else {
-				require.NoError(t, err, tc.reason)
-			}
+			controllertest.RequireError(t, tc.err, err, tc.reason)
 			assert.Equal(t, tc.want, there, tc.reason)
 		})
 	}

@@ -14,8 +14,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Memory is what was served. Replicas that start go by it. The leader keeps it in an annotation of the ValidatingWebhookConfiguration,
-// which nobody else writes: others may write a status.
+// Memory is what was served, by which replicas start. The leader keeps it in the ValidatingWebhookConfiguration: others may write a status.
 type Memory struct {
 	// Versions of the claims for which the paths of claim kinds are written, by the names of the claim kinds. They are those in which the
 	// API server served the claims: a version that it prefers later may have other fields.

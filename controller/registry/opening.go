@@ -37,8 +37,7 @@ type Opening struct {
 	opened     chan struct{}
 }
 
-// openWhenComplete opens the inventory once no registered kind is missing from it, or after StartPatience. In that case, the claims that a
-// missing class kind serves are not bound until it is there.
+// openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those serve.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
 	missing, err := o.awaitComplete(ctx)
 	if err != nil {
@@ -145,8 +144,7 @@ type missingKind struct {
 	why        string
 }
 
-// awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing class kinds
-// among them: nil if the registrations are not known.
+// awaited says what is not in the inventory yet, with the missing class kinds among it: nil if the registrations are not known.
 func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind) {
 	claimKinds, classKinds, err := List(ctx, o.resources.reader)
 	if err != nil {
@@ -173,9 +171,8 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 	return awaited, missing
 }
 
-// Pending reports whether a class kind has yet to join the view. A replica waits for it if other replicas offered its classes, so that a
-// restart never narrows the view. It stops waiting if the API server says for good that it does not serve the resource. Where it does not
-// serve it to us, only an admin ends that.
+// Pending reports whether a replica waits for a class kind that other replicas offered, so that a restart never narrows the view: until the
+// API server says for good that it does not serve the resource. Where it does not serve it to us, only an admin ends that.
 func (s State) Pending() bool {
 	return s.Reason == v1beta1.ReasonNotPermitted ||
 		s.Reason == v1beta1.ReasonNotSynced && (!s.Refused || s.JustRefused())

@@ -22,8 +22,7 @@ import (
 const (
 	// RecheckSchemas is how often a schema is read again: one that is not a CRD's changes without an event.
 	RecheckSchemas = 5 * time.Minute
-	// checkTypesTimeout limits the reading of all schemas that the expressions of one registration look at. What is not read by then is not
-	// checked.
+	// checkTypesTimeout limits the reading of all schemas of one registration's expressions. What is not read by then is not checked.
 	checkTypesTimeout = 10 * time.Second
 )
 
@@ -32,13 +31,11 @@ type Paths struct {
 	Check selector.PathsCheck
 	// Version of the claims for which the paths are written, and the last of these that was served.
 	Version, served string
-	// Err is why the schema cannot be read, nil if it can. While the API server does not answer, the check stays: where it removes the
-	// reference, only another schema mends that.
+	// Err is why the schema cannot be read. The check stays meanwhile: where it removes the reference, only another schema mends that.
 	Err error
 }
 
-// ComparePaths of a registration, as it is compiled, with the schema of its claims. Every replica does that by itself: whoever may write
-// the status must not stop claims.
+// ComparePaths of a registration with the schema of its claims. Every replica does that: whoever may write the status must not stop claims.
 func (r *Registration) ComparePaths(ctx context.Context, k *v1beta1.ClaimKind, kind *selector.ClaimKind) Paths {
 	before := r.claimKind(k.Name).paths
 	paths := Paths{Check: before.Check, Version: versionOf(ctx, r, k), served: before.served}
@@ -64,8 +61,8 @@ func versionOf(ctx context.Context, r *Registration, k *v1beta1.ClaimKind) strin
 	return cmp.Or(r.memory(ctx).VersionOf(k), r.claimKind(k.Name).paths.served)
 }
 
-// LookUpClaims resolves the resource of claims, as LookUp does, in the version for which their paths are written. It returns ErrUnsuitable,
-// too, where no webhook can write the reference.
+// LookUpClaims is LookUp, in the version for which the paths are written. It is ErrUnsuitable, too, where no webhook can write the
+// reference.
 func (r *Registration) LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if err := cluster.CheckBindable(k); err != nil {
 		return cluster.Resource{}, err
@@ -129,8 +126,7 @@ type looker interface {
 	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
 }
 
-// Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: a registration that was never served
-// must not stop the claims of others.
+// Unservable is why a claim kind gets no entry in the webhook configuration, nil if it may have one: it must not stop claims unserved.
 func Unservable(ctx context.Context, r looker, k *v1beta1.ClaimKind, view *selector.View) *inventory.Fault {
 	if view.Fault != nil {
 		return view.Fault
@@ -167,8 +163,7 @@ type Types struct {
 	Err error
 }
 
-// Types checks the expressions of a registration. The schemas of a check are in memory together, so it reads MaxCheckedSchemas at most:
-// others are not known.
+// Types checks the expressions of a registration. It reads MaxCheckedSchemas at most, which are in memory together: others are not known.
 func (r *Registration) Types(ctx context.Context, registration client.Object) Types {
 	ctx, cancel := context.WithTimeout(ctx, checkTypesTimeout)
 	defer cancel()

@@ -31,8 +31,7 @@ type readKey struct {
 	// defaults says that the default classes are asked for.
 	defaults bool
 
-	// related is the resource of the related object of this name that is asked for, instead of classes. It is in the namespace, if it has
-	// one.
+	// related is the resource of the object of this name that is asked for, instead of classes. It is in the namespace, if it has one.
 	related keptObjects
 	name    string
 }

@@ -30,8 +30,7 @@ type registered struct {
 	offered bool
 }
 
-// ClassKinds watches the classes of each kind. It starts when its ClassKind appears or its resource gets installed, and stops when either
-// goes.
+// ClassKinds watches the classes of each kind, while it is registered and its resource is installed.
 type ClassKinds struct {
 	inventory *selector.Inventory
 	resources *Resources
@@ -80,8 +79,7 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 // get returns what is known of a class kind, which is nothing of a new one. Its caller holds mu.
 func (c *ClassKinds) get(name string) *registered { return cmp.Or(c.kinds[name], &registered{}) }
 
-// follow watches the classes of a kind, and starts again if its registration changed. It is false if the API server answers the watch with
-// 404.
+// follow watches the classes of a kind, anew if its registration changed. It is false if the API server answers the watch with 404.
 func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool {
 	c.mu.Lock()
 	old := c.get(kind.Name) // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
@@ -134,8 +132,8 @@ func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *register
 	}
 }
 
-// publish puts classes into the inventory, unless their watch has been replaced. Its caller recovers from panics, so a panic must not leave
-// mu locked.
+// publish puts classes into the inventory, unless their watch was replaced. Its caller recovers from panics, which must not leave mu
+// locked.
 func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, changed *seen[*inventory.Class]) {
 	var notify []*inventory.ClassKind
 	defer func() {

@@ -62,15 +62,19 @@ func newRegistration(cache, live client.Reader, resolver cluster.Resolver, class
 		inventory: i, resources: resources, client: classes,
 		claimKinds: map[string]registeredClaimKind{}, related: map[rules.Key]*relatedKind{},
 	}
+	reads := &LiveReads{
+		api: live, resources: resources, classKinds: known, related: related, client: classes,
+		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
+	}
+	reads.reads = newReads(reads.read)
 	return &Registration{
 		Inventory: i, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
 		Opening:   &Opening{inventory: i, classKinds: known, related: related, resources: resources, opened: make(chan struct{})},
-		LiveReads: newLiveReads(live, resources, known, related),
+		LiveReads: reads,
 	}
 }
 
-// SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims name, and the loops that open the inventory
-// and forget claims in flight.
+// SetupWithManager adds the controllers, and the loops that open the inventory and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	// One API server that hangs while its schema is read delays no other kind.
 	options := controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}
@@ -136,8 +140,7 @@ var memoryChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ev
 	return e.ObjectOld.GetAnnotations()[v1beta1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1beta1.MemoryAnnotation]
 }})
 
-// lateBindingChanged ignores updates of claim kinds that change neither the registration, nor whether claims can be bound later, which
-// texts tell.
+// lateBindingChanged ignores updates that change neither the registration, nor whether claims can be bound later, which texts tell.
 var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
 	after, also := e.ObjectNew.(*v1beta1.ClaimKind)

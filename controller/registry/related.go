@@ -49,8 +49,7 @@ type RelatedKinds struct {
 	claimKinds map[string]registeredClaimKind
 	related    map[rules.Key]*relatedKind
 
-	// relatedChanged listen for the names of claim kinds whose related objects became known or unknown, and relatedRequeued for the related
-	// kinds to be reconciled again.
+	// relatedChanged listen for the names of claim kinds whose RelatedState changed, relatedRequeued for related kinds to be reconciled.
 	relatedChanged, relatedRequeued loop.Listeners[string]
 }
 
@@ -172,8 +171,7 @@ func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	return true
 }
 
-// withdrawRelated stops the watch of a kind that the API server does not serve. If it serves the resource in no way, there are no objects.
-// Else nobody knows them.
+// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else nobody knows them.
 func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
@@ -207,8 +205,7 @@ func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	}
 }
 
-// followRelated watches the objects of a kind, and starts again if other fields are needed. It is false if the API server answers the watch
-// with 404.
+// followRelated watches the objects of a kind, anew if other fields are needed. It is false if the API server answers the watch with 404.
 func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,8 +230,7 @@ func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found c
 	return true
 }
 
-// publishRelated puts objects into the inventory, unless their watch has been replaced. Its caller recovers from panics, so a panic must
-// not leave mu locked.
+// publishRelated is publish for related objects.
 func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Objects) {
 	key, isNews := objects.Kind.Key(), false
 	defer func() {

@@ -18,24 +18,20 @@ import (
 )
 
 const (
-	// RetryAfter is the delay before a resource that is not installed is looked up again: one of an aggregated API server has no CRD whose
-	// events would tell.
+	// RetryAfter is when a resource that is not installed is looked up again: one of an aggregated API server has no CRD with events.
 	RetryAfter = 15 * time.Second
 	// RetryCRDAfter is the same where a CRD says that the API server is about to start or to stop serving the resource.
 	RetryCRDAfter = time.Second
 	// LookUpTimeout limits the few requests that look up one resource.
 	LookUpTimeout = 3 * time.Second
-	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server that does not answer holds up no other kinds: 300
-	// take 28 s.
+	// MaxLookUps is how many kinds are looked up at once, so that an API server that hangs holds up no other kinds: 300 take 28 s.
 	MaxLookUps = 32
 )
 
-// ErrCRDNotServed says that a CRD is installed but its resource is not found. The API server starts to serve a new CRD, or a new version of
-// one, a moment later.
+// ErrCRDNotServed says that a CRD is installed but its resource is not found: the API server serves a new CRD or version a moment later.
 var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
 
-// NotInstalledOrUnsuitable says that the API server answered, and does not serve the resource with these verbs or in this version. Other
-// errors may pass.
+// NotInstalledOrUnsuitable says that the API server does not serve the resource with these verbs or in this version. Other errors may pass.
 func NotInstalledOrUnsuitable(err error) bool {
 	return errors.Is(err, cluster.ErrNotInstalled) || errors.Is(err, cluster.ErrUnsuitable) || errors.Is(err, cluster.ErrVersionNotServed)
 }
@@ -110,8 +106,7 @@ type Followed struct {
 	Withdraw func(why error)
 	// Unanswered means that the API server did not say what it serves. What is known stays.
 	Unanswered func(why error)
-	// Follow the resource that was found. It is false if the API server answers the watch with 404: it lists the resource, so one of the
-	// two is about to change.
+	// Follow the resource that was found. It is false if the API server answers the watch with 404, which is about to change.
 	Follow func() (served bool, err error)
 }
 
@@ -136,8 +131,7 @@ func (f Followed) LookedUp(err error) (ctrl.Result, error) {
 
 // Before a registration is stored, nothing is watched for it. The API server is asked what a watch would say.
 
-// ProbeClasses returns the state of a class kind, and the classes of it that are offered. They are none, but not nil, if they would be
-// offered.
+// ProbeClasses returns the state of a class kind, with the classes that are offered: not nil, but none, if they would be.
 func (r *Registration) ProbeClasses(ctx context.Context, k *v1beta1.ClassKind, claimKinds ...*v1beta1.ClaimKind) State {
 	if state := r.State(k.Name); state.Reason == v1beta1.ReasonServed {
 		return state

@@ -63,8 +63,7 @@ type watch[S collection[S], T any] struct {
 	objects S // as they were last seen. Only the Reflector uses them.
 }
 
-// start follows the objects until the watch is stopped. It calls answered when the API server's answer differs from the last one. This and
-// publish run on goroutines of its own.
+// start follows the objects until the watch is stopped. It calls answered when the API server's answer differs, on goroutines of its own.
 func (w *watch[S, T]) start(ctx context.Context, client *classClient, answered func(error)) {
 	// The watch outlives the reconciliation that starts it; stop ends it, or the end of the process.
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Whoever has the watch stops it.
