@@ -156,10 +156,7 @@ func TestGate(t *testing.T) {
 		life   []step
 	}{
 		"FirstWithoutEntries": {"We should serve at once if there is no entry to wait for.", []step{{do(issue("a1")), moment, "a1", true}}},
-		"FirstTrusted": {
-			"We should be ready at once with a certificate of a CA that the entries have long had.",
-			[]step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}},
-		},
+		"FirstTrusted":        {"We should be ready at once with a certificate of a CA that the entries have long had.", []step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}}},
 		"FirstWrittenJustNow": {"We should wait for API servers to see an entry that was just written, also by one with a slow clock.", []step{
 			{do(issue("a1"), entries("a"), written(clockSkew)), moment, "a1", false},
 			{nil, before, "a1", false},
@@ -184,10 +181,7 @@ func TestGate(t *testing.T) {
 			{do(entries("ba")), moment + before, "a1", false},
 			{nil, 2 * pollInterval, "a1", true},
 		}},
-		"FirstExpires": {
-			"We should not be ready with an expired certificate.",
-			[]step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}},
-		},
+		"FirstExpires": {"We should not be ready with an expired certificate.", []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}}},
 		"FirstReplaced": {"We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an entry while we serve another.", []step{
 			{do(issue("a1"), entries("c")), moment, "a1", false},
 			{do(issue("b1")), moment, "b1", false},
@@ -276,10 +270,7 @@ func TestGate(t *testing.T) {
 			{do(refused), time.Minute, "a1", true},
 			{do(entries("")), time.Minute, "a1", true},
 		}},
-		"EmptyBundle": {
-			"We should not trust an entry without a CA, nor fall back to the CAs of the system.",
-			[]step{{do(issue("a1"), entries("")), time.Minute, "a1", false}},
-		},
+		"EmptyBundle": {"We should not trust an entry without a CA, nor fall back to the CAs of the system.", []step{{do(issue("a1"), entries("")), time.Minute, "a1", false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

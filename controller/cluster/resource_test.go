@@ -67,15 +67,9 @@ func TestResolve(t *testing.T) {
 			reason: "We should find a resource of the core group.", name: "golds",
 			answers: core(list(golds)), want: want{resource: Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Gold"}}},
 		},
-		"Fallback": {
-			reason:  "We should take another version where the preferred one does not have the resource.",
-			answers: of("v1", list(silvers), "v2", list(golds)), want: want{resource: gold("v2")},
-		},
-		"FallbackForVerbs": {
-			reason:  "We should take another version where the preferred one lacks a verb.",
-			answers: of("v1", list(listOnly), "v2", list(golds)), want: want{resource: gold("v2")},
-		},
-		"VersionGone": {reason: "We should pass over a version that went between two requests.", answers: of("v1", nil, "v2", list(golds)), want: want{resource: gold("v2")}},
+		"Fallback":         {reason: "We should take another version where the preferred one does not have the resource.", answers: of("v1", list(silvers), "v2", list(golds)), want: want{resource: gold("v2")}},
+		"FallbackForVerbs": {reason: "We should take another version where the preferred one lacks a verb.", answers: of("v1", list(listOnly), "v2", list(golds)), want: want{resource: gold("v2")}},
+		"VersionGone":      {reason: "We should pass over a version that went between two requests.", answers: of("v1", nil, "v2", list(golds)), want: want{resource: gold("v2")}},
 		"Version": {
 			reason: "We should take the version that is asked for, whatever the API server prefers.", version: "v1",
 			answers: of("v2", unavailable, "v1", list(golds)), want: want{resource: gold("v1")},
@@ -91,10 +85,7 @@ func TestResolve(t *testing.T) {
 		"NoGroup":          {reason: "We should say that it is not installed where there is no such group.", want: none},
 		"NoPlural":         {reason: "We should say that it is not installed where the group has other resources.", answers: of("v1", list(silvers, status)), want: none},
 		"NoCorePlural":     {reason: "We should say that it is not installed where the core group has other resources.", name: "golds", answers: core(list(silvers)), want: none},
-		"MissingVerbs": {
-			reason:  "We should name the verbs that are missing.",
-			answers: of("v1", list(listOnly)), want: want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`},
-		},
+		"MissingVerbs":     {reason: "We should name the verbs that are missing.", answers: of("v1", list(listOnly)), want: want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`}},
 		"GroupUnavailable": {
 			reason:  "We should not take an API server that is down for a resource that is not there.",
 			answers: map[string]any{"/apis/example.org": unavailable}, want: want{text: `cannot look up the API group "example.org": `},

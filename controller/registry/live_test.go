@@ -65,23 +65,13 @@ func TestLive(t *testing.T) {
 		changed  bool  // is the registration, since silvers were listed
 		want     want
 	}{
-		"Answered":    {"We should take what the API server has now.", http.StatusOK, nil, false, want{classes: []string{"Gold/new", "Silver/new"}}},
-		"Uninstalled": {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, false, want{classes: []string{"Gold/new"}}},
-		"JustRefused": {
-			"We should not say that there is no class when the API server would not tell.",
-			down, nil, false,
-			want{err: `cannot list the classes of "silvers.example.org": `},
-		},
-		"StaleUnavailable": {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, false, stale},
-		"StaleForbidden":   {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, false, stale},
-		"RefusedSinceItChanged": {
-			"We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			denied, forbidden, true, stale,
-		},
-		"UnavailableSinceItChanged": {
-			"We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			down, unavailable, true, stale,
-		},
+		"Answered":                  {"We should take what the API server has now.", http.StatusOK, nil, false, want{classes: []string{"Gold/new", "Silver/new"}}},
+		"Uninstalled":               {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, false, want{classes: []string{"Gold/new"}}},
+		"JustRefused":               {"We should not say that there is no class when the API server would not tell.", down, nil, false, want{err: `cannot list the classes of "silvers.example.org": `}},
+		"StaleUnavailable":          {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, false, stale},
+		"StaleForbidden":            {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, false, stale},
+		"RefusedSinceItChanged":     {"We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.", denied, forbidden, true, stale},
+		"UnavailableSinceItChanged": {"We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.", down, unavailable, true, stale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,21 +138,11 @@ func TestLiveAsks(t *testing.T) {
 			reason: "We should read page by page.", selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
 			pages: []string{gold, gold, gold}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
 		},
-		"Defaults": {reason: "We should keep the default classes alone for a claim without a selector.", pages: []string{gold, marked}, want: []string{"Gold/1"}},
-		"Everything": {
-			reason: "We should keep every class for a claim that takes any.", selector: labels.Everything(),
-			pages: []string{gold, marked}, want: []string{"Gold/0", "Gold/1"},
-		},
-		"LongSelector": {
-			reason: "We should match here what is too long for a URL.", selector: twoMegabytes,
-			pages: []string{gold, silver}, want: []string{"Gold/0"},
-		},
-		"LongSelectorMatchesNothing": {
-			reason: "We should say that there is no class, rather than that we could not ask.", selector: twoMegabytes, pages: []string{silver},
-		},
-		"LongOnceItIsEscaped": {
-			reason: "We should go by the length of what is written in a URL.", selector: escaped, pages: []string{gold}, want: []string{"Gold/0"},
-		},
+		"Defaults":                   {reason: "We should keep the default classes alone for a claim without a selector.", pages: []string{gold, marked}, want: []string{"Gold/1"}},
+		"Everything":                 {reason: "We should keep every class for a claim that takes any.", selector: labels.Everything(), pages: []string{gold, marked}, want: []string{"Gold/0", "Gold/1"}},
+		"LongSelector":               {reason: "We should match here what is too long for a URL.", selector: twoMegabytes, pages: []string{gold, silver}, want: []string{"Gold/0"}},
+		"LongSelectorMatchesNothing": {reason: "We should say that there is no class, rather than that we could not ask.", selector: twoMegabytes, pages: []string{silver}},
+		"LongOnceItIsEscaped":        {reason: "We should go by the length of what is written in a URL.", selector: escaped, pages: []string{gold}, want: []string{"Gold/0"}},
 		"AllNamespaces": {
 			reason: "We should read of all namespaces where the claim is offered the classes of each.", selector: labels.Everything(),
 			from: v1beta1.FromAll, namespaced: true, namespace: "team", pages: []string{`"namespace":"other"`}, want: []string{"Gold/other/0"},
@@ -171,10 +151,7 @@ func TestLiveAsks(t *testing.T) {
 			reason: "We should read of no namespace whose classes the claim cannot get.", local: true, namespaced: true, namespace: "team", selector: labels.Everything(),
 			pages: []string{`"namespace":"team"`}, path: "/apis/example.org/v1/namespaces/team/golds", want: []string{"Gold/team/0"},
 		},
-		"NoNamespace": {
-			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.",
-			local:  true, namespaced: true, selector: labels.Everything(),
-		},
+		"NoNamespace": {reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", local: true, namespaced: true, selector: labels.Everything()},
 		"ClusterScoped": {
 			reason: "We should read of the cluster where classes are in no namespace.", local: true, namespace: "team", selector: labels.Everything(),
 			pages: []string{`"labels":{}`}, want: []string{"Gold/0"},
@@ -309,20 +286,14 @@ func TestRegistered(t *testing.T) {
 		want    bool
 		err     error
 	}{
-		"RegisteredAgain": {"We should find what is registered again, though we have seen it deleted.", true, has(name), true, nil},
-		"NotPermitted":    {"We should not say that there is none when we may not look.", false, fails(forbidden), false, forbidden},
-		"Uninstalled":     {"We should block no claim of a kind that we have seen deleted once our rights are gone, too.", true, fails(forbidden), false, nil},
-		"AccountDeleted": {
-			"We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
-			true, fails(apierrors.NewUnauthorized("")), false, nil,
-		},
-		"DeletedAndNotAnswered": {
-			"We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
-			true, fails(refused), false, refused,
-		},
-		"Registered":    {"We should find what was registered a moment ago.", false, has(other, name), true, nil},
-		"NotRegistered": {"We should take the API server's word that there is none.", false, has(other), false, nil},
-		"NotAnswered":   {"We should not say that there is none when we could not ask.", false, fails(refused), false, refused},
+		"RegisteredAgain":       {"We should find what is registered again, though we have seen it deleted.", true, has(name), true, nil},
+		"NotPermitted":          {"We should not say that there is none when we may not look.", false, fails(forbidden), false, forbidden},
+		"Uninstalled":           {"We should block no claim of a kind that we have seen deleted once our rights are gone, too.", true, fails(forbidden), false, nil},
+		"AccountDeleted":        {"We should block no claim of a kind that we have seen deleted once nobody knows us any more.", true, fails(apierrors.NewUnauthorized("")), false, nil},
+		"DeletedAndNotAnswered": {"We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.", true, fails(refused), false, refused},
+		"Registered":            {"We should find what was registered a moment ago.", false, has(other, name), true, nil},
+		"NotRegistered":         {"We should take the API server's word that there is none.", false, has(other), false, nil},
+		"NotAnswered":           {"We should not say that there is none when we could not ask.", false, fails(refused), false, refused},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
@@ -376,10 +347,7 @@ func TestClassKind(t *testing.T) {
 			client: &controllertest.Cached{}, api: &controllertest.Cached{Err: refused},
 			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
 		},
-		"HeardOf": {
-			reason: "We should not ask the API server for what we know.",
-			api:    &controllertest.Cached{Err: refused}, watched: watched("5e1f"), want: want{kind: "Watched", namespaced: true},
-		},
+		"HeardOf": {reason: "We should not ask the API server for what we know.", api: &controllertest.Cached{Err: refused}, watched: watched("5e1f"), want: want{kind: "Watched", namespaced: true}},
 		"NotAnswered": {
 			reason: "We should not say that it is not registered when we could not ask.",
 			client: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),

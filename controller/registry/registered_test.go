@@ -85,24 +85,18 @@ func TestState(t *testing.T) {
 			"We should say which verbs are missing.", notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
 			State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
-		"NotLookedUp":  {"We should say why it could not be looked up.", notFollowed(refused, time.Time{}), State{Reason: notSynced, Message: "connection refused"}},
-		"NotAnswered":  {"We should say that the first list is under way.", watch(nil, nil, false), watched(notSynced, notListed+"it has not answered yet", nil)},
-		"NotSynced":    {"We should say why the first list failed.", watch(refused, nil, false), watched(notSynced, notListed+"connection refused", nil)},
-		"NotPermitted": {"We should say how to permit it.", watch(forbidden, nil, false), watched(notPermitted, permit, nil)},
-		"Served":       {"We should say that all is well.", watch(nil, none, true), watched(v1beta1.ReasonServed, "the classes are offered to claims", none)},
-		"Stale":        {"We should say that we offer what we last knew, and why.", watch(refused, none, true), watched(stale, lastKnown+"connection refused", none)},
-		"StaleForbidden": {
-			"We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
-			watch(forbidden, none, true), watched(stale, lastKnown+permit, none),
-		},
+		"NotLookedUp":    {"We should say why it could not be looked up.", notFollowed(refused, time.Time{}), State{Reason: notSynced, Message: "connection refused"}},
+		"NotAnswered":    {"We should say that the first list is under way.", watch(nil, nil, false), watched(notSynced, notListed+"it has not answered yet", nil)},
+		"NotSynced":      {"We should say why the first list failed.", watch(refused, nil, false), watched(notSynced, notListed+"connection refused", nil)},
+		"NotPermitted":   {"We should say how to permit it.", watch(forbidden, nil, false), watched(notPermitted, permit, nil)},
+		"Served":         {"We should say that all is well.", watch(nil, none, true), watched(v1beta1.ReasonServed, "the classes are offered to claims", none)},
+		"Stale":          {"We should say that we offer what we last knew, and why.", watch(refused, none, true), watched(stale, lastKnown+"connection refused", none)},
+		"StaleForbidden": {"We should offer what we last knew of a kind that we may not list any more, and say how to permit it.", watch(forbidden, none, true), watched(stale, lastKnown+permit, none)},
 		"ChangedAndNotAnswered": {
 			"We should offer what was known before a change of the registration until the API server answers for it.",
 			watch(nil, none, false), watched(stale, changed+"it has not answered yet", none),
 		},
-		"ChangedAndRefused": {
-			"We should say why what was known before a change of the registration is still offered.",
-			watch(forbidden, none, false), watched(stale, changed+permit, none),
-		},
+		"ChangedAndRefused": {"We should say why what was known before a change of the registration is still offered.", watch(forbidden, none, false), watched(stale, changed+permit, none)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &ClassKinds{kinds: map[string]*registered{}}
@@ -323,28 +317,12 @@ func TestWithdraw(t *testing.T) {
 			false, cluster.ErrNotInstalled, withdraw(cluster.ErrUnsuitable),
 			want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
 		},
-		"DropWatched": {
-			"We should stop the watch, take the classes out, and tell all claim kinds that had them.",
-			true, nil, drop,
-			want{reason: notSynced, stopped: true, notified: ofGolds},
-		},
-		"DropUnwatched": {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
-		"DropUnknown":   {"We should not mind a CRD that nobody registered.", false, nil, drop, want{reason: notSynced}},
-		"UnansweredWatched": {
-			"We should go on with what is watched, and have the status written.",
-			true, nil, unanswered(refused),
-			want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched},
-		},
-		"UnansweredUnwatched": {
-			"We should say why we cannot tell any more whether it is installed.",
-			false, cluster.ErrNotInstalled, unanswered(refused),
-			want{reason: notSynced, notified: unwatched},
-		},
-		"UnansweredUnknown": {
-			"We should say why we cannot tell yet, and have the status written.",
-			false, nil, unanswered(ErrCRDNotServed),
-			want{reason: notSynced, notified: unwatched},
-		},
+		"DropWatched":         {"We should stop the watch, take the classes out, and tell all claim kinds that had them.", true, nil, drop, want{reason: notSynced, stopped: true, notified: ofGolds}},
+		"DropUnwatched":       {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
+		"DropUnknown":         {"We should not mind a CRD that nobody registered.", false, nil, drop, want{reason: notSynced}},
+		"UnansweredWatched":   {"We should go on with what is watched, and have the status written.", true, nil, unanswered(refused), want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched}},
+		"UnansweredUnwatched": {"We should say why we cannot tell any more whether it is installed.", false, cluster.ErrNotInstalled, unanswered(refused), want{reason: notSynced, notified: unwatched}},
+		"UnansweredUnknown":   {"We should say why we cannot tell yet, and have the status written.", false, nil, unanswered(ErrCRDNotServed), want{reason: notSynced, notified: unwatched}},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			got := want{}
