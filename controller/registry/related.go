@@ -70,8 +70,6 @@ func (r *RelatedKinds) watchOf(key rules.Key) (*relatedWatch, cluster.Resource) 
 	return nil, cluster.Resource{}
 }
 
-var errNotLookedUp = errors.New("not looked up yet")
-
 // needRelated has the related objects of a claim kind watched, and those that none needs any more not. A claim kind that is gone is empty.
 func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	r.mu.Lock()
@@ -87,7 +85,7 @@ func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	for _, k := range selector.UnionRelated(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
-			r.related[k.Key()] = unwatchedRelated(nil, errNotLookedUp, time.Time{})
+			r.related[k.Key()] = unwatchedRelated(nil, errors.New("not looked up yet"), time.Time{})
 		}
 	}
 	for key, has := range r.related {
