@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,11 +34,11 @@ func TestResolve(t *testing.T) {
 	of := func(versionsAndAnswers ...any) map[string]any {
 		var versions []string
 		answers := map[string]any{}
-		for i := 0; i < len(versionsAndAnswers); i += 2 {
-			version := fmt.Sprint(versionsAndAnswers[i])
+		for pair := range slices.Chunk(versionsAndAnswers, 2) {
+			version := fmt.Sprint(pair[0])
 			versions = append(versions, version)
-			if answer := versionsAndAnswers[i+1]; answer != nil {
-				answers["/apis/example.org/"+version] = answer
+			if pair[1] != nil {
+				answers["/apis/example.org/"+version] = pair[1]
 			}
 		}
 		answers["/apis/example.org"] = controllertest.APIGroup(versions...)

@@ -110,7 +110,7 @@ func (s *PlanServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	recorder := httptest.NewRecorder()
 	err := write(recorder, answer)
-	response := recorder.Result() //nolint:bodyclose // The client closes it.
+	response := recorder.Result()
 	response.Request = r
 	return response, err
 }

@@ -304,7 +304,8 @@ func (k *relatedKind) stateFor(needed *rules.Kind) State {
 		return k.state(known, true, stateMessages{
 			served:       "the objects that claims name are known",
 			stale:        "expressions see the last known objects of " + resource + ", because the API server no longer answers: ",
-			notPermitted: resource + ": ", notSynced: "the API server does not list the objects of " + resource + ": ", permit: permitRelated,
+			notPermitted: resource + ": ", permit: permitRelated,
+			notSynced: "the API server does not list the objects of " + resource + ": ",
 		})
 	}
 	s := notWatched(k.err, k.since)
