@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// settleTime is how long every entry of the webhook configurations must have
-	// trusted a certificate before it is served. Each API server verifies us with the
-	// entries of its own informer, which notices a changed entry a little after it is
-	// stored. Nothing else is waited for: an API server whose informer is 5 s behind
-	// refuses a certificate of a new CA, but one of a CA that was in every entry 5 s
-	// ago, it trusts.
+	// settleTime is how long every entry of the webhook configurations must have trusted a certificate before it is served. Each API server
+	// verifies us with the entries of its own informer, which notices a changed entry a little after it is stored. Nothing else is waited
+	// for: an API server whose informer is 5 s behind refuses a certificate of a new CA, but one of a CA that was in every entry 5 s ago,
+	// it trusts.
 	settleTime = 5 * time.Second
 
-	// clockSkew is how much the clocks of API servers and replicas may differ. An API
-	// server with a slow clock takes a certificate of this moment for one from the
-	// future, and writes a time into an entry that is too early.
+	// clockSkew is how much the clocks of API servers and replicas may differ. An API server with a slow clock takes a certificate of this
+	// moment for one from the future, and writes a time into an entry that is too early.
 	clockSkew = 30 * time.Second
 
 	// pollInterval is how often the gate looks for another certificate to serve.
 	pollInterval = 100 * time.Millisecond
+
+	// dialTimeout limits a connection to our own server.
+	dialTimeout = 10 * time.Second
 )
 
 var (
@@ -46,24 +46,19 @@ type Source interface {
 	Start(context.Context) error
 }
 
-// Gate serves a certificate until the API servers trust the next one. So no
-// rotation, of a certificate or of its CA, loses a request. It runs on every
-// replica.
+// Gate serves a certificate until the API servers trust the next one, so that no rotation of it or its CA loses a request.
 type Gate struct {
 	Source Source
 	// Name that the API servers verify certificates for.
 	Name string
-	// Bundles returns the CA bundles of all entries, which they verify them with, and
-	// when an entry was last written, by the clock of an API server; zero means that
-	// this is not known.
+	// Bundles returns the CA bundles of all entries, and when one was last written by the clock of an API server; zero is not known.
 	Bundles func(context.Context) (bundles [][]byte, written time.Time, err error)
 
 	served atomic.Pointer[tls.Certificate]
 	// notReady is why the replica must not be called yet. Once nil, it stays nil.
 	notReady atomic.Pointer[error]
 
-	// next is the newest certificate. We have seen all entries trust it since
-	// trustedSince, which is zero while one does not.
+	// next is the newest certificate. We have seen all entries trust it since trustedSince, which is zero while one does not.
 	next         *tls.Certificate
 	trustedSince time.Time
 }
@@ -83,9 +78,8 @@ func (g *Gate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNoCertificate
 }
 
-// Ready returns an error until the API servers trust the served certificate, and
-// never again after that. If somebody damages an entry, the leader mends it, and
-// the other entries still need a replica.
+// Ready returns an error until the API servers trust the served certificate, and never again after that. If somebody damages an entry, the
+// leader mends it, and the other entries still need a replica.
 func (g *Gate) Ready(*http.Request) error {
 	if why := g.notReady.Load(); why != nil {
 		return *why
@@ -98,28 +92,26 @@ func (g *Gate) NeedLeaderElection() bool { return false }
 
 // Start looks for newer certificates until the context ends.
 func (g *Gate) Start(ctx context.Context) error {
-	log, before := logf.FromContext(ctx), ""
+	before := ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		why, text := g.advance(ctx), ""
-		switch {
-		case why == nil:
+		why := g.advance(ctx)
+		if why == nil {
+			before = ""
 			g.notReady.Store(nil)
-		case g.notReady.Load() != nil:
+			return
+		}
+		if g.notReady.Load() != nil {
 			g.notReady.Store(&why)
 		}
-		if why != nil {
-			text = why.Error()
+		if why.Error() != before {
+			before = why.Error()
+			logf.FromContext(ctx).Info("The newest certificate is not trusted yet", "because", before)
 		}
-		if text != "" && text != before {
-			log.Info("The newest certificate is not trusted yet", "because", text)
-		}
-		before = text
 	}, pollInterval)
 	return nil
 }
 
-// advance serves the newest certificate when its time has come, and else returns
-// why not.
+// advance serves the newest certificate when its time has come, and else returns why not.
 func (g *Gate) advance(ctx context.Context) error {
 	newest, err := g.Source.GetCertificate(nil)
 	if newest == nil {
@@ -132,9 +124,8 @@ func (g *Gate) advance(ctx context.Context) error {
 	if newest == served && !unready {
 		return nil
 	}
-	// Nobody trusts an expired certificate. And before this replica is ready, only
-	// the leader calls it, and must see the newest certificate: it writes a CA into
-	// the entries only after it has seen a certificate of that CA.
+	// Nobody trusts an expired certificate. And before this replica is ready, only the leader calls it, and must see the newest
+	// certificate: it writes a CA into the entries only after it has seen a certificate of that CA.
 	if unready || now.After(served.Leaf.NotAfter) {
 		g.serve(ctx, newest)
 	}
@@ -157,9 +148,8 @@ func (g *Gate) advance(ctx context.Context) error {
 	return nil
 }
 
-// longTrusted reports whether all API servers trust a certificate that all entries
-// trust now. It knows this where no entry was written for longer than their informers
-// take: what we see now, they saw then. It allows for clocks that differ.
+// longTrusted reports whether all API servers trust a certificate that all entries trust now. It knows this where no entry was written for
+// longer than their informers take: what we see now, they saw then. It allows for clocks that differ.
 func longTrusted(bundles [][]byte, written time.Time, c *tls.Certificate, now time.Time) bool {
 	return len(bundles) > 0 && !written.IsZero() &&
 		now.Sub(written) >= settleTime+clockSkew && now.Sub(c.Leaf.NotBefore) >= clockSkew
@@ -172,8 +162,7 @@ func (g *Gate) serve(ctx context.Context, c *tls.Certificate) {
 	}
 }
 
-// bundles reads the bundles with a timeout: the first read fills the cache and may
-// be slow.
+// bundles reads the bundles with a timeout: the first read fills the cache and may be slow.
 func (g *Gate) bundles(ctx context.Context) ([][]byte, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -210,4 +199,31 @@ func (g *Gate) RegisterMetrics() error {
 		}
 		return 0
 	}))
+}
+
+// Verify connects to this replica and returns an error unless the API server would trust it: by our name, with only this CA, in PEM.
+func (g *Gate) Verify(ctx context.Context, address string, ca []byte) error {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return errors.New("the CA has not been made yet")
+	}
+	return g.dial(ctx, address, &tls.Config{RootCAs: roots})
+}
+
+// CheckServing returns an error unless some server speaks TLS at address.
+func (g *Gate) CheckServing(ctx context.Context, address string) error {
+	return g.dial(ctx, address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // Verify checks who it is.
+}
+
+// dial presents the served certificate. With --client-ca-file, the server would log a dial without it as an attack.
+func (g *Gate) dial(ctx context.Context, address string, config *tls.Config) error {
+	config.ServerName, config.MinVersion = g.Name, tls.VersionTLS13
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return g.GetCertificate(nil) }
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("cannot connect to %s as %q: %w", address, g.Name, err)
+	}
+	return connection.Close()
 }

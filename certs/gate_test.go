@@ -1,12 +1,19 @@
 package certs
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,8 +100,8 @@ func (w *world) open(ctx context.Context, t *testing.T) *Gate {
 	return g
 }
 
-// TestGate simulates up to an hour: each step makes changes, waits a while, and
-// checks what is served then and whether the replica is ready.
+// TestGate simulates up to an hour: each step makes changes, waits a while, and checks what is served then and whether the replica is
+// ready.
 func TestGate(t *testing.T) {
 	const (
 		// moment is one and a half intervals: the gate polls at least once.
@@ -148,195 +155,122 @@ func TestGate(t *testing.T) {
 		reason string
 		life   []step
 	}{
-		"FirstWithoutEntries": {
-			reason: "We should serve at once if there is no entry to wait for.",
-			life:   []step{{do(issue("a1")), moment, "a1", true}},
-		},
-		"FirstTrusted": {
-			reason: "We should be ready at once with a certificate of a CA that the entries have long had.",
-			life:   []step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}},
-		},
-		"FirstWrittenJustNow": {
-			reason: "We should wait for API servers to see an entry that was just written, also by one with a slow clock.",
-			life: []step{
-				{do(issue("a1"), entries("a"), written(clockSkew)), moment, "a1", false},
-				{nil, before, "a1", false},
-				{nil, 2 * pollInterval, "a1", true},
-			},
-		},
+		"FirstWithoutEntries": {"We should serve at once if there is no entry to wait for.", []step{{do(issue("a1")), moment, "a1", true}}},
+		"FirstTrusted":        {"We should be ready at once with a certificate of a CA that the entries have long had.", []step{{do(issue("a1"), entries("a", "ba"), written(time.Hour)), moment, "a1", true}}},
+		"FirstWrittenJustNow": {"We should wait for API servers to see an entry that was just written, also by one with a slow clock.", []step{
+			{do(issue("a1"), entries("a"), written(clockSkew)), moment, "a1", false},
+			{nil, before, "a1", false},
+			{nil, 2 * pollInterval, "a1", true},
+		}},
 		"FirstWrittenInTheFuture": {
-			reason: "We should wait no longer than by our own clock where an API server's clock is fast.",
-			life:   []step{{do(issue("a1"), entries("a"), written(-time.Hour)), moment + before, "a1", false}, {nil, 2 * pollInterval, "a1", true}},
+			"We should wait no longer than by our own clock where an API server's clock is fast.",
+			[]step{{do(issue("a1"), entries("a"), written(-time.Hour)), moment + before, "a1", false}, {nil, 2 * pollInterval, "a1", true}},
 		},
-		"FirstLongNotTrusted": {
-			reason: "We should not take old entries that do not have our CA for trust, and wait for API servers to see it once it is there.",
-			life: []step{
-				{do(issue("a1"), entries("a", "b"), written(time.Hour)), time.Minute, "a1", false},
-				{do(entries("a", "ab"), written(0)), moment + before, "a1", false},
-				{nil, 2 * pollInterval, "a1", true},
-			},
-		},
-		"FirstOfThisMoment": {
-			reason: "We should not be called at once with a certificate issued just now: a slow clock takes it for one from the future.",
-			life: []step{
-				{do(issue("a of this moment"), entries("a"), written(time.Hour)), moment + before, "a of this moment", false},
-				{nil, 2 * pollInterval, "a of this moment", true},
-			},
-		},
-		"FirstNotTrusted": {
-			reason: "We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s later.",
-			life: []step{
-				{do(issue("a1"), entries("b")), moment, "a1", false},
-				{nil, time.Minute, "a1", false},
-				{do(entries("ba")), moment + before, "a1", false},
-				{nil, 2 * pollInterval, "a1", true},
-			},
-		},
-		"FirstExpires": {
-			reason: "We should not be ready with an expired certificate.",
-			life:   []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}},
-		},
-		"FirstReplaced": {
-			reason: "We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an entry while we serve another.",
-			life: []step{
-				{do(issue("a1"), entries("c")), moment, "a1", false},
-				{do(issue("b1")), moment, "b1", false},
-				{do(entries("cb")), moment + before, "b1", false},
-				{nil, 2 * pollInterval, "b1", true},
-			},
-		},
-		"NoneYet": {
-			reason: "We should serve nothing before there is a certificate.",
-			life: []step{
-				{nil, moment, "", false},
-				{do(none(errors.New("not available"))), moment, "", false},
-				{do(none(nil), entries("a"), written(time.Hour)), moment, "", false},
-				{do(issue("a1")), moment, "a1", true},
-			},
-		},
-		"NoneAnyMore": {
-			reason: "We should go on with a certificate that its source has lost.",
-			life: []step{
-				begun,
-				{do(none(nil)), time.Minute, "a1", true},
-				{do(none(errors.New("gone"))), time.Minute, "a1", true},
-				{do(issue("a2")), settleTime + moment, "a2", true},
-			},
-		},
-		"Next": {
-			reason: "We should serve the next certificate of the same CA 5 s later, as we would one of another, unless the entries have long had it.",
-			life: []step{
-				begun,
-				{do(issue("a2")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "a2", true},
-				{do(issue("a3"), written(time.Hour)), moment, "a3", true},
-			},
-		},
-		"NextWithoutEntries": {
-			reason: "We should wait before we serve the next one even without entries: one may be on its way to the API servers.",
-			life: []step{
-				{do(issue("a1"), written(time.Hour)), moment, "a1", true},
-				{do(issue("b1")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "b1", true},
-			},
-		},
-		"NextOfAnotherCA": {
-			reason: "We should go on with a certificate until every entry trusts the next one.",
-			life: []step{
-				{do(issue("a1"), entries("a", "a")), settleTime + moment, "a1", true},
-				{do(issue("b1")), time.Minute, "a1", true},
-				{do(entries("ab", "a")), time.Minute, "a1", true},
-				{do(entries("ab", "ab")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "b1", true},
-				{do(entries("b", "b")), time.Minute, "b1", true},
-			},
-		},
-		"TrustLost": {
-			reason: "We should wait another 5 s when an entry has stopped trusting the next one, however briefly.",
-			life: []step{
-				begun,
-				{do(issue("b1"), entries("ab")), before, "a1", true},
-				{do(entries("a")), moment, "a1", true},
-				{do(entries("ab")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "b1", true},
-			},
-		},
-		"BundlesUnknown": {
-			reason: "We should not take a failed read for trust.",
-			life: []step{
-				begun,
-				{do(issue("a2"), refused), time.Minute, "a1", true},
-				{do(entries("a")), before, "a1", true},
-				{do(refused), moment, "a1", true},
-				{do(entries("a")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "a2", true},
-			},
-		},
+		"FirstLongNotTrusted": {"We should not take old entries that do not have our CA for trust, and wait for API servers to see it once it is there.", []step{
+			{do(issue("a1"), entries("a", "b"), written(time.Hour)), time.Minute, "a1", false},
+			{do(entries("a", "ab"), written(0)), moment + before, "a1", false},
+			{nil, 2 * pollInterval, "a1", true},
+		}},
+		"FirstOfThisMoment": {"We should not be called at once with a certificate issued just now: a slow clock takes it for one from the future.", []step{
+			{do(issue("a of this moment"), entries("a"), written(time.Hour)), moment + before, "a of this moment", false},
+			{nil, 2 * pollInterval, "a of this moment", true},
+		}},
+		"FirstNotTrusted": {"We should serve the first one, so that the leader can verify it and write its CA, and be ready 5 s later.", []step{
+			{do(issue("a1"), entries("b")), moment, "a1", false},
+			{nil, time.Minute, "a1", false},
+			{do(entries("ba")), moment + before, "a1", false},
+			{nil, 2 * pollInterval, "a1", true},
+		}},
+		"FirstExpires": {"We should not be ready with an expired certificate.", []step{{do(issue("a1"), entries("b")), brief, "a1", false}, {do(entries("a")), time.Minute, "a1", false}}},
+		"FirstReplaced": {"We should serve the newest while we are not ready: the leader verifies us with the current CA, and cannot write an entry while we serve another.", []step{
+			{do(issue("a1"), entries("c")), moment, "a1", false},
+			{do(issue("b1")), moment, "b1", false},
+			{do(entries("cb")), moment + before, "b1", false},
+			{nil, 2 * pollInterval, "b1", true},
+		}},
+		"NoneYet": {"We should serve nothing before there is a certificate.", []step{
+			{nil, moment, "", false},
+			{do(none(errors.New("not available"))), moment, "", false},
+			{do(none(nil), entries("a"), written(time.Hour)), moment, "", false},
+			{do(issue("a1")), moment, "a1", true},
+		}},
+		"NoneAnyMore": {"We should go on with a certificate that its source has lost.", []step{
+			begun,
+			{do(none(nil)), time.Minute, "a1", true},
+			{do(none(errors.New("gone"))), time.Minute, "a1", true},
+			{do(issue("a2")), settleTime + moment, "a2", true},
+		}},
+		"Next": {"We should serve the next certificate of the same CA 5 s later, as we would one of another, unless the entries have long had it.", []step{
+			begun,
+			{do(issue("a2")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "a2", true},
+			{do(issue("a3"), written(time.Hour)), moment, "a3", true},
+		}},
+		"NextWithoutEntries": {"We should wait before we serve the next one even without entries: one may be on its way to the API servers.", []step{
+			{do(issue("a1"), written(time.Hour)), moment, "a1", true},
+			{do(issue("b1")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "b1", true},
+		}},
+		"NextOfAnotherCA": {"We should go on with a certificate until every entry trusts the next one.", []step{
+			{do(issue("a1"), entries("a", "a")), settleTime + moment, "a1", true},
+			{do(issue("b1")), time.Minute, "a1", true},
+			{do(entries("ab", "a")), time.Minute, "a1", true},
+			{do(entries("ab", "ab")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "b1", true},
+			{do(entries("b", "b")), time.Minute, "b1", true},
+		}},
+		"TrustLost": {"We should wait another 5 s when an entry has stopped trusting the next one, however briefly.", []step{
+			begun,
+			{do(issue("b1"), entries("ab")), before, "a1", true},
+			{do(entries("a")), moment, "a1", true},
+			{do(entries("ab")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "b1", true},
+		}},
+		"BundlesUnknown": {"We should not take a failed read for trust.", []step{
+			begun,
+			{do(issue("a2"), refused), time.Minute, "a1", true},
+			{do(entries("a")), before, "a1", true},
+			{do(refused), moment, "a1", true},
+			{do(entries("a")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "a2", true},
+		}},
 		"FirstWithBundlesUnknown": {
-			reason: "We should not be ready when we could not read the bundles.",
-			life: []step{
-				{do(issue("a1"), refused), time.Minute, "a1", false},
-				{do(entries()), settleTime + moment, "a1", true},
-			},
+			"We should not be ready when we could not read the bundles.",
+			[]step{{do(issue("a1"), refused), time.Minute, "a1", false}, {do(entries()), settleTime + moment, "a1", true}},
 		},
-		"NextReplaced": {
-			reason: "We should wait another 5 s when another replaces the next one.",
-			life: []step{
-				begun,
-				{do(issue("a2")), before, "a1", true},
-				{do(issue("a3")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "a3", true},
-			},
-		},
-		"NextReplacedByItsPredecessor": {
-			reason: "We should keep our certificate if it is the newest again, and wait another 5 s when it is replaced after all.",
-			life: []step{
-				begun,
-				{do(issue("b1"), entries("ab")), before, "a1", true},
-				{do(issue("a1")), time.Minute, "a1", true},
-				{do(issue("b1")), moment + before, "a1", true},
-				{nil, 2 * pollInterval, "b1", true},
-			},
-		},
-		"Expired": {
-			reason: "We should serve the next one at once when ours has expired.",
-			life: []step{
-				begun,
-				{do(issue("b1")), brief - settleTime - moment - pollInterval, "a1", true},
-				{nil, 3 * pollInterval, "b1", true},
-				{do(entries("b")), moment, "b1", true},
-			},
-		},
-		"ExpiredBeforeTheNext": {
-			reason: "We should serve a late certificate at once.",
-			life: []step{
-				begun,
-				{nil, brief + time.Minute, "a1", true},
-				{do(issue("b1")), moment, "b1", true},
-			},
-		},
-		"NextOfAnotherName": {
-			reason: "We should not serve a certificate for another name than ours.",
-			life:   []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}},
-		},
+		"NextReplaced": {"We should wait another 5 s when another replaces the next one.", []step{
+			begun,
+			{do(issue("a2")), before, "a1", true},
+			{do(issue("a3")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "a3", true},
+		}},
+		"NextReplacedByItsPredecessor": {"We should keep our certificate if it is the newest again, and wait another 5 s when it is replaced after all.", []step{
+			begun,
+			{do(issue("b1"), entries("ab")), before, "a1", true},
+			{do(issue("a1")), time.Minute, "a1", true},
+			{do(issue("b1")), moment + before, "a1", true},
+			{nil, 2 * pollInterval, "b1", true},
+		}},
+		"Expired": {"We should serve the next one at once when ours has expired.", []step{
+			begun,
+			{do(issue("b1")), brief - settleTime - moment - pollInterval, "a1", true},
+			{nil, 3 * pollInterval, "b1", true},
+			{do(entries("b")), moment, "b1", true},
+		}},
+		"ExpiredBeforeTheNext": {"We should serve a late certificate at once.", []step{begun, {nil, brief + time.Minute, "a1", true}, {do(issue("b1")), moment, "b1", true}}},
+		"NextOfAnotherName":    {"We should not serve a certificate for another name than ours.", []step{begun, {do(issue("a of another name")), time.Minute, "a1", true}}},
 		"NextOfAnIntermediate": {
-			reason: "We should trust a certificate through the intermediate that it is served with, as the API servers do.",
-			life:   []step{begun, {do(issue("a by way of another")), settleTime + moment, "a by way of another", true}},
+			"We should trust a certificate through the intermediate that it is served with, as the API servers do.",
+			[]step{begun, {do(issue("a by way of another")), settleTime + moment, "a by way of another", true}},
 		},
-		"StillReady": {
-			reason: "We should stay ready when entries are damaged: the leader mends them, and the others still need a replica.",
-			life: []step{
-				begun,
-				{do(garbage), time.Minute, "a1", true},
-				{do(issue("b1")), time.Minute, "a1", true},
-				{do(refused), time.Minute, "a1", true},
-				{do(entries("")), time.Minute, "a1", true},
-			},
-		},
-		"EmptyBundle": {
-			reason: "We should not trust an entry without a CA, nor fall back to the CAs of the system.",
-			life:   []step{{do(issue("a1"), entries("")), time.Minute, "a1", false}},
-		},
+		"StillReady": {"We should stay ready when entries are damaged: the leader mends them, and the others still need a replica.", []step{
+			begun,
+			{do(garbage), time.Minute, "a1", true},
+			{do(issue("b1")), time.Minute, "a1", true},
+			{do(refused), time.Minute, "a1", true},
+			{do(entries("")), time.Minute, "a1", true},
+		}},
+		"EmptyBundle": {"We should not trust an entry without a CA, nor fall back to the CAs of the system.", []step{{do(issue("a1"), entries("")), time.Minute, "a1", false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -444,3 +378,84 @@ func TestGateMetric(t *testing.T) {
 	assert.InDelta(t, float64(w.newest.Leaf.NotAfter.Unix()), expiry(), 0, "We should say until when the served certificate is valid.")
 	require.Error(t, g.RegisterMetrics(), "We should not count twice.")
 }
+
+func encoded(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestVerify(t *testing.T) {
+	const name = "example.com" // in the certificate of httptest, which signs itself
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes fail on purpose.
+	server.StartTLS()
+	defer server.Close()
+	serving, ca := server.Listener.Addr().String(), encoded(server.Certificate().Raw)
+	stopped := httptest.NewUnstartedServer(http.NotFoundHandler())
+	silent := stopped.Listener.Addr().String()
+	stopped.Close()
+
+	const noCA = "the CA has not been made yet"
+	for testName, tc := range map[string]struct {
+		reason        string
+		address, name string
+		ca            []byte
+		want          string // in the error
+	}{
+		"Good":          {reason: "We should trust a server as the API server would.", address: serving, name: name, ca: ca},
+		"OneOfTwoCAs":   {reason: "We should trust either CA while one replaces the other.", address: serving, name: name, ca: append(newIssuer(t).PEM(), ca...)},
+		"WrongName":     {"We should refuse a certificate for another name, as the API server would.", serving, service, ca, "example.com, not " + service},
+		"WrongCA":       {"We should refuse a certificate that another CA has signed.", serving, name, newIssuer(t).PEM(), x509.UnknownAuthorityError{}.Error()},
+		"NoCA":          {"We should trust nobody without a CA, not even a CA of the system.", serving, name, nil, noCA},
+		"NotPEM":        {"We should not accept garbage as a CA.", serving, name, []byte("PEM"), noCA},
+		"NobodyListens": {"We should say that nobody listens.", silent, name, ca, syscall.ECONNREFUSED.Error()},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			gate := NewGate(nil, tc.name, nil)
+			gate.served.Store(newIssuer(t).issue(t, tc.name, time.Hour))
+			err := gate.Verify(t.Context(), tc.address, tc.ca)
+			if tc.want == "" {
+				require.NoError(t, err, tc.reason)
+				return
+			}
+			require.ErrorContains(t, err, tc.want, tc.reason)
+		})
+	}
+}
+
+// TestCheckServing uses a server that lets in only clients with its own certificate.
+func TestCheckServing(t *testing.T) {
+	own := newIssuer(t).issue(t, service, time.Hour)
+	complaints := make(chan string, 10)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(writerFunc(func(p []byte) (int, error) {
+		complaints <- string(p)
+		return len(p), nil
+	}), "", 0)
+	server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{*own}, ClientAuth: tls.RequireAnyClientCert,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, own.Leaf.Raw) {
+				return errors.New("a stranger")
+			}
+			return nil
+		},
+	}
+	server.StartTLS()
+	address := server.Listener.Addr().String()
+
+	gate := NewGate(nil, service, nil)
+	require.ErrorIs(t, gate.CheckServing(t.Context(), address), errNoCertificate, "We should not be served before there is a certificate.")
+	gate.served.Store(own)
+	require.NoError(t, gate.CheckServing(t.Context(), address), "We should not care who signed it.")
+	server.Close()
+	require.ErrorIs(t, gate.CheckServing(t.Context(), address), syscall.ECONNREFUSED, "We should say that nobody listens.")
+	close(complaints)
+	for c := range complaints {
+		assert.NotContains(t, c, "client didn't provide a certificate", "We should present a certificate, or each check would be logged.")
+		assert.NotContains(t, c, "a stranger", "We should present the one that is served.")
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

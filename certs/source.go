@@ -1,5 +1,4 @@
-// Package certs provides the webhook server's certificates. cert-manager or its
-// libraries make and rotate all of them.
+// Package certs provides the webhook server's certificates. cert-manager or its libraries make and rotate all of them.
 package certs
 
 import (
@@ -28,13 +27,11 @@ import (
 // signInterval is how often a new replica looks whether it knows the CA yet.
 const signInterval = 20 * time.Millisecond
 
-// SelfSigned issues this replica's certificates from our own CA. The first replica
-// makes the CA, and all share it through a Secret. The private key of a
-// certificate never leaves memory. SelfSigned runs on every replica.
+// SelfSigned issues this replica's certificates from our own CA. The first replica makes the CA, and all share it through a Secret. The
+// private key of a certificate never leaves memory. SelfSigned runs on every replica.
 type SelfSigned struct{ *dynamic.DynamicSource }
 
-// NewSelfSigned keeps the CA in a namespace and issues certificates for dnsNames.
-// Certificates and CA are renewed after two thirds of their durations.
+// NewSelfSigned keeps the CA in a namespace. Certificates for dnsNames and CA are renewed after two thirds of their durations.
 func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration time.Duration, dnsNames ...string) SelfSigned {
 	return SelfSigned{&dynamic.DynamicSource{
 		DNSNames: dnsNames,
@@ -49,9 +46,8 @@ func NewSelfSigned(config *rest.Config, namespace string, duration, caDuration t
 	}}
 }
 
-// Backdating issues certificates that have been valid for clockSkew already, so that
-// a replica that starts can be called at once, by API servers with slow clocks, too.
-// cert-manager's authority has no setting for it.
+// Backdating issues certificates that have been valid for clockSkew already, so that a replica that starts can be called at once, by API
+// servers with slow clocks, too. cert-manager's authority has no setting for it.
 type Backdating struct{ *authority.DynamicAuthority }
 
 // Sign a template with the CA in the Secret, as soon as the authority knows that.
@@ -88,8 +84,7 @@ func (s SelfSigned) Start(ctx context.Context) error {
 	return s.DynamicSource.Start(logf.IntoContext(ctx, logf.Log.WithName("certificates")))
 }
 
-// NewCertManager reads cert-manager's certificates from the folder where their
-// Secret is mounted, and again when they change. It runs on every replica.
+// NewCertManager reads cert-manager's certificates from the folder where their Secret is mounted, and again when they change.
 func NewCertManager(dir string) (*certwatcher.CertWatcher, error) {
 	w, err := certwatcher.New(filepath.Join(dir, corev1.TLSCertKey), filepath.Join(dir, corev1.TLSPrivateKeyKey))
 	if err != nil {

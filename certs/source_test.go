@@ -59,8 +59,8 @@ func TestCertManager(t *testing.T) {
 	require.ErrorContains(t, err, `mount the Secret "classbind-tls" there`, "We should say how to fix it.")
 }
 
-// newSecrets starts an API server that serves only the Secrets of a namespace. It
-// has none at first. The channel delivers the Secret that is created.
+// newSecrets starts an API server that serves only the Secrets of a namespace. It has none at first. The channel delivers the Secret that
+// is created.
 func newSecrets(t *testing.T, namespace string) (*rest.Config, <-chan *corev1.Secret) {
 	t.Helper()
 	created, handed := make(chan *corev1.Secret, 1), make(chan *corev1.Secret, 1)

@@ -24,8 +24,7 @@ type Pair struct {
 	Chain [][]byte
 }
 
-// NewCA makes a root for a day. All roots have the same name, as successive CAs of
-// classbind do.
+// NewCA makes a root for a day. All roots have the same name, as successive CAs of classbind do.
 func NewCA(t testing.TB) *Pair {
 	t.Helper()
 	return (&Pair{}).Sign(t, &x509.Certificate{
@@ -33,8 +32,7 @@ func NewCA(t testing.TB) *Pair {
 	})
 }
 
-// Sign a template. A template without times is valid from an hour ago, for an hour
-// from now. A Pair without a key signs a root.
+// Sign a template. A template without times is valid from an hour ago, for an hour from now. A Pair without a key signs a root.
 func (p *Pair) Sign(t testing.TB, template *x509.Certificate) *Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,4 @@
-// Package access asks the API server who may use which class, and follows the roles and bindings that say beforehand whom
-// it is worth to ask about.
+// Package access asks the API server who may use which class, and follows the roles and bindings that tell whom to ask about first.
 package access
 
 import (
@@ -24,11 +23,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// notAllowed is the reason of the gate, for programs.
-const notAllowed = "NotAllowed"
-
-// Reviews ask whether a subject may use a class, by SubjectAccessReviews. They keep the answers for
-// v1beta1.AccessAnswerLifetime, each for its subject alone.
+// Reviews are SubjectAccessReviews: may a subject use a class? Each answer is kept for v1beta1.AccessAnswerLifetime, for its subject alone.
 type Reviews struct {
 	client authorizationclient.SubjectAccessReviewInterface
 	// Grants are what roles say, by which a kept answer is known to be out of date. Nil knows nothing.
@@ -38,14 +33,6 @@ type Reviews struct {
 	// answered counts by claim kind and outcome.
 	answered *prometheus.CounterVec
 }
-
-// Outcomes of a question.
-const (
-	outcomeAllowed = "allowed"
-	outcomeRefused = "refused"
-	outcomeFailed  = "failed"
-	outcomeKept    = "kept"
-)
 
 // NewReviews returns those of a client.
 func NewReviews(client authorizationclient.SubjectAccessReviewInterface) *Reviews {
@@ -71,7 +58,7 @@ func (r *Reviews) RegisterMetrics() error { return metrics.Registry.Register(r.a
 func (r *Reviews) Gate() selector.Gate {
 	return selector.Gate{
 		Of:     func(k *selector.ClaimKind) bool { return k.Use != "" },
-		Reason: notAllowed, Text: "not allowed for the claim",
+		Reason: "NotAllowed", Text: "not allowed for the claim",
 		Admits: func(ctx context.Context, _ selector.Mode, v *selector.View, c claim.Claim, class *inventory.Class) (bool, error) {
 			user, granted := v.Kind.UserOf(c), (*access.Granted)(nil)
 			if r.Grants != nil {
@@ -101,16 +88,16 @@ func (r *Reviews) allowed(
 ) (bool, error) {
 	key := answerKey{sha256.Sum256([]byte(user.Key())), use, granted}
 	if answer, known := r.answers.Get(key); known {
-		r.answered.WithLabelValues(claimKind, outcomeKept).Inc()
+		r.answered.WithLabelValues(claimKind, "kept").Inc()
 		return answer.(bool), nil //nolint:forcetypeassert // It has nothing else.
 	}
 	allowed, err := r.ask(ctx, namespace, user, use)
-	outcome := outcomeRefused
+	outcome := "refused"
 	switch {
 	case err != nil:
-		outcome = outcomeFailed
+		outcome = "failed"
 	case allowed:
-		outcome = outcomeAllowed
+		outcome = "allowed"
 	}
 	r.answered.WithLabelValues(claimKind, outcome).Inc()
 	if err == nil {

@@ -86,11 +86,7 @@ func TestGate(t *testing.T) {
 			for range 2 {
 				allowed, err := gate.Admits(t.Context(), selector.Admit, v, tc.claim, class)
 				assert.Equal(t, tc.allowed, allowed, tc.why)
-				if tc.wantErr != "" {
-					require.EqualError(t, err, tc.wantErr, tc.why)
-				} else {
-					require.NoError(t, err, tc.why)
-				}
+				controllertest.RequireError(t, tc.wantErr, err, tc.why)
 			}
 			if tc.wantErr != "" {
 				assert.Len(t, got, 2, "We should keep no failure.")

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,8 +30,8 @@ const (
 	rolesRetry = 5 * time.Second
 )
 
-// Roles follow the roles and bindings of a cluster while a claim kind asks who may use its classes: those that hold
-// everywhere, and where classes have a namespace also those of namespaces. It runs on every replica.
+// Roles follow the roles and bindings of a cluster while a claim kind asks who may use its classes: those that hold everywhere, and where
+// classes have a namespace also those of namespaces. It runs on every replica.
 type Roles struct {
 	registration *registry.Registration
 	cache        cache.Cache
@@ -61,23 +63,17 @@ func (r *Roles) Start(ctx context.Context) error {
 	r.registration.OnRegistered(ctx, func(string) { r.notify() })
 	r.registration.OnChange(ctx, func(*inventory.ClassKind) { r.notify() })
 	r.notify()
-	for retry := (<-chan time.Time)(nil); ; {
-		wake := r.wake
-		if retry != nil { // Changes wait for it.
-			wake = nil
-		}
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-wake:
-		case <-retry:
+		case <-r.wake:
 		}
-		retry = nil
-		problem := ""
+		problem, wait := "", rolesDelay
 		if err := loop.Recovered(func() error { return r.round(ctx) }); err != nil {
 			r.grants.Store(nil)
-			problem = err.Error()
-			retry = time.After(rolesRetry)
+			problem, wait = err.Error(), rolesRetry
+			r.notify()
 		}
 		if problem != "" && problem != r.problem {
 			logf.FromContext(ctx).Info("More access reviews are asked than need be: cannot follow roles", "because", problem)
@@ -86,7 +82,7 @@ func (r *Roles) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(rolesDelay):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -175,32 +171,32 @@ func (r *Roles) follow(ctx context.Context, resource string, object client.Objec
 
 // read the roles and bindings that were listed.
 func (r *Roles) read(ctx context.Context, ofNamespaces bool) error {
-	clusterRoles, clusterBindings := &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}
-	roles, bindings := &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
-	lists := []client.ObjectList{clusterRoles, clusterBindings}
+	lists := []client.ObjectList{&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}}
 	if ofNamespaces {
-		lists = append(lists, roles, bindings)
-	}
-	for _, list := range lists {
-		if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("cannot read roles: %w", err)
-		}
+		lists = append(lists, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{})
 	}
 	var allow []access.Role
 	var bound []access.Binding
-	for i := range clusterRoles.Items {
-		allow = append(allow, access.NewRole("", clusterRoles.Items[i].Name, clusterRoles.Items[i].Rules))
-	}
-	for i := range roles.Items {
-		allow = append(allow, access.NewRole(roles.Items[i].Namespace, roles.Items[i].Name, roles.Items[i].Rules))
-	}
-	for i := range clusterBindings.Items {
-		b := &clusterBindings.Items[i]
-		bound = append(bound, access.NewBinding("", b.Name, b.Subjects, b.RoleRef))
-	}
-	for i := range bindings.Items {
-		b := &bindings.Items[i]
-		bound = append(bound, access.NewBinding(b.Namespace, b.Name, b.Subjects, b.RoleRef))
+	for _, list := range lists {
+		err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			err = meta.EachListItem(list, func(object runtime.Object) error {
+				switch o := object.(type) {
+				case *rbacv1.ClusterRole:
+					allow = append(allow, access.NewRole("", o.Name, o.Rules))
+				case *rbacv1.Role:
+					allow = append(allow, access.NewRole(o.Namespace, o.Name, o.Rules))
+				case *rbacv1.ClusterRoleBinding:
+					bound = append(bound, access.NewBinding("", o.Name, o.Subjects, o.RoleRef))
+				case *rbacv1.RoleBinding:
+					bound = append(bound, access.NewBinding(o.Namespace, o.Name, o.Subjects, o.RoleRef))
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read roles: %w", err)
+		}
 	}
 	r.grants.Store(access.NewGrants(allow, bound))
 	return nil

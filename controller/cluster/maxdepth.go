@@ -11,9 +11,8 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// WithMaxDepth returns a configuration for clients that read what authors wrote. Authors
-// may nest an object as deep as decoders go. The list or the event around it is deeper:
-// decoders would refuse it, with all other objects in it, again and again.
+// WithMaxDepth returns a configuration for clients that read what authors wrote. Authors may nest an object as deep as decoders go. The
+// list or the event around it is deeper: decoders would refuse it, with all other objects in it, again and again.
 func WithMaxDepth(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return shallowTransport{next} })
@@ -34,8 +33,7 @@ func (t shallowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// shallow reads JSON without what is in objects and arrays below v1beta1.MaxDepth. It
-// looks only at brackets and strings.
+// shallow reads JSON without what is in objects and arrays below v1beta1.MaxDepth. It looks only at brackets and strings.
 type shallow struct {
 	io.ReadCloser
 

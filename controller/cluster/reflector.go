@@ -1,5 +1,4 @@
-// Package cluster reads what the API server serves: which resources there are, and the
-// objects of one, followed and cut to what is read of them.
+// Package cluster reads what the API server serves: which resources there are, and the objects of one, cut to what is read of them.
 package cluster
 
 import (
@@ -21,8 +20,7 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// listTimeout limits one page of a list. It is longer than an API server's own limit
-// (60 s), so that only a server that never answers is asked again.
+// listTimeout limits one page of a list. It is longer than an API server's own limit, 60 s: only one that never answers is asked again.
 const listTimeout = 90 * time.Second
 
 // Objects are what a Reflector lists and watches.
@@ -34,9 +32,8 @@ type Objects struct {
 	Client any
 }
 
-// Follow keeps ours up to date with the objects until the context ends. It calls
-// answered, from a goroutine of its own, when the API server's answer to a list or a
-// watch differs from the last one.
+// Follow keeps ours up to date with the objects until the context ends. It calls answered, from a goroutine of its own, when the API
+// server's answer to a list or a watch differs from the last one.
 func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Health, answered func(error)) {
 	observe := func(err error) {
 		if ctx.Err() == nil && health.Observe(err) {
@@ -63,19 +60,16 @@ func Follow[T any](ctx context.Context, o Objects, ours Keeper[T], health *Healt
 	watched := &store[T]{ours: ours, health: health, name: o.Name, log: logf.FromContext(ctx)}
 	reflector := cache.NewReflectorWithOptions(lw, nil, watched, cache.ReflectorOptions{
 		Name: o.Name, TypeDescription: o.Name,
-		// Notices a role that a vendor grants later within seconds. The default may
-		// wait for a minute.
+		// Notices a role that a vendor grants later within seconds. The default may wait for a minute.
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second},
 	})
 	go reflector.RunWithContext(ctx)
 }
 
-// Keeper keeps what is read of objects. It is called by one goroutine of the Reflector, and
-// may panic.
+// Keeper keeps what is read of objects. It is called by one goroutine of the Reflector, and may panic.
 type Keeper[T any] interface {
-	// Read returns what is kept of an object. It reads what it returned, too, which must have
-	// the metadata by which the Reflector goes: a Reflector holds all streamed objects until
-	// it has seen the last one, and authors may write a lot.
+	// Read returns what is kept of an object. It reads what it returned, too, which must have the metadata by which the Reflector goes: a
+	// Reflector holds all streamed objects until it has seen the last one, and authors may write a lot.
 	Read(object any) (T, error)
 	// Put an object that is new or has changed.
 	Put(T)
@@ -85,11 +79,9 @@ type Keeper[T any] interface {
 	Replace([]T)
 }
 
-// store wraps ours for the Reflector. It turns panics into errors, and records when the
-// API server last confirmed the objects.
+// store wraps ours for the Reflector. It turns panics into errors, and records when the API server last confirmed the objects.
 type store[T any] struct {
-	// Store is nil. A Reflector transforms streamed objects only if its store is a
-	// whole cache.Store, but then calls only the methods below.
+	// Store is nil. A Reflector transforms streamed objects only if its store is a whole cache.Store, but calls only the methods below.
 	cache.Store
 	ours   Keeper[T]
 	health *Health
@@ -106,8 +98,7 @@ func (s *store[T]) Update(object any) error { return s.Add(object) }
 // Delete an object.
 func (s *store[T]) Delete(object any) error { return s.take(object, s.ours.Remove) }
 
-// take in a change. It returns no error, because the Reflector would log it with the whole
-// object.
+// take in a change. It returns no error, because the Reflector would log it with the whole object.
 func (s *store[T]) take(object any, change func(T)) error {
 	err := loop.Recovered(func() error {
 		read, err := s.ours.Read(object)
@@ -143,8 +134,7 @@ func (s *store[T]) Replace(objects []any, version string) error {
 // Resync does nothing.
 func (s *store[T]) Resync() error { return nil }
 
-// UpdateResourceVersion is called after each event, and after each bookmark, by which
-// the API server says from time to time that nothing changed.
+// UpdateResourceVersion is called after each event and each bookmark, by which the API server says that nothing changed.
 func (s *store[T]) UpdateResourceVersion(version string) { s.health.Confirm(time.Now(), version) }
 
 // Transformer keeps what is read of an object.
@@ -164,8 +154,7 @@ func (s *store[T]) Transformer() cache.TransformFunc {
 // Health reports whether the API server answers a watch, and how recently.
 type Health struct {
 	mu sync.Mutex // guards all below
-	// err is the API server's last error, nil if it served the objects. since is when
-	// it last began or ceased to refuse them (403).
+	// err is the API server's last error, nil if it served the objects. since is when it last began or ceased to refuse them (403).
 	err   error
 	since time.Time
 	// confirmed is when the API server last said how the objects are.
@@ -189,8 +178,7 @@ func (h *Health) Observe(err error) bool {
 	return news
 }
 
-// LastError returns the API server's last error, and since when it refuses the objects,
-// or does not.
+// LastError returns the API server's last error, and since when it refuses the objects, or does not.
 func (h *Health) LastError() (since time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,16 +192,9 @@ func (h *Health) Confirm(now time.Time, version string) {
 	h.confirmed, h.version = now, version
 }
 
-// LastConfirmed is when the API server last said how the objects are; zero means never.
-func (h *Health) LastConfirmed() time.Time {
+// LastConfirmed is when the API server last said how the objects are, and the resourceVersion up to which they were seen; zero means never.
+func (h *Health) LastConfirmed() (at time.Time, version string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.confirmed
-}
-
-// LastVersion is the resourceVersion up to which the objects were seen, empty before they are listed.
-func (h *Health) LastVersion() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.version
+	return h.confirmed, h.version
 }

@@ -78,11 +78,11 @@ func followGolds(t *testing.T, n *noted, h *Health) {
 func TestStreamsAreTransformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, h := &noted{names: make(chan []string, 1)}, &Health{}
-		assert.Zero(t, h.LastConfirmed())
+		assert.Zero(t, h.confirmed)
 		followGolds(t, n, h)
 		assert.Equal(t, []string{"gold"}, <-n.names, "We should hold of each object what is read of it, while others are streamed, too.")
 		synctest.Wait()
-		assert.Zero(t, time.Since(h.LastConfirmed()), "We should note when we last heard of the objects.")
+		assert.Zero(t, time.Since(h.confirmed), "We should note when we last heard of the objects.")
 	})
 }
 
@@ -90,7 +90,7 @@ func TestStoreRecovers(t *testing.T) {
 	n, h := &noted{poison: "bad", names: make(chan []string, 9)}, &Health{}
 	s := &store[string]{ours: n, health: h, log: logr.Discard()}
 	require.ErrorContains(t, s.Replace([]any{"good", "bad"}, "1"), "panic: poison", "We should take a panic for an error.")
-	assert.Zero(t, h.LastConfirmed(), "We should not say that we know the objects.")
+	assert.Zero(t, h.confirmed, "We should not say that we know the objects.")
 	for _, change := range []func(any) error{s.Add, s.Update, s.Delete} {
 		require.NoError(t, change("bad"), "We should return no error, which would be logged with the whole object.")
 		require.NoError(t, change("good"))
@@ -102,7 +102,7 @@ func TestStoreRecovers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 7, same, "We should have it fail where it is taken in.")
 	s.UpdateResourceVersion("2")
-	assert.False(t, h.LastConfirmed().IsZero(), "We should note that the API server said that nothing happened.")
+	assert.False(t, h.confirmed.IsZero(), "We should note that the API server said that nothing happened.")
 }
 
 // TestListHasADeadline has an API server that never answers a list.

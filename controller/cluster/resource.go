@@ -59,9 +59,8 @@ func (r Resource) Means(text, name string) bool {
 	return slices.ContainsFunc(r.Names(name), func(n string) bool { return strings.EqualFold(strings.TrimSuffix(n, "."+group), text) })
 }
 
-// Find those of all that a word means: the one of this name alone, or else all whose resource has the word among its names.
-// of returns the name of one's resource, and the resource, for which it may ask the API server. known are all names that could
-// be meant.
+// Find those of all that a word means: the one of this name alone, or else all whose resource has the word among its names. of returns the
+// name of one's resource, and the resource, for which it may ask the API server. known are all names that could be meant.
 func Find[T any](word string, all []T, name func(T) string, of func(T) (string, Resource)) (found []T, known []string) {
 	for _, one := range all {
 		if name(one) == word {
@@ -78,10 +77,8 @@ func Find[T any](word string, all []T, name func(T) string, of func(T) (string, 
 	return found, known
 }
 
-// Resolver looks up resources by name, <plural>.<group>, in the API server's discovery.
-// It asks for one group and caches nothing, because old answers are wrong once a CRD
-// comes, goes or changes. It tells an aggregated API server that is down from a group
-// that does not exist.
+// Resolver looks up resources by name, <plural>.<group>, in the API server's discovery. It asks for one group and caches nothing, because
+// old answers are wrong once a CRD comes, goes or changes. It tells an aggregated API server that is down from a group that does not exist.
 type Resolver struct {
 	client rest.Interface
 }
@@ -95,9 +92,8 @@ func NewResolver(config *rest.Config) (Resolver, error) {
 	return Resolver{client: d.RESTClient()}, nil
 }
 
-// Resolve returns the resource in a version, or, if that is empty, in the one that the API
-// server prefers among those that serve it with all of the verbs. With ErrVersionNotServed,
-// the resource is that of the version it prefers.
+// Resolve returns the resource in a version, or, if that is empty, in the one that the API server prefers among those that serve it with
+// all of the verbs. With ErrVersionNotServed, the resource is that of the version it prefers.
 func (r Resolver) Resolve(ctx context.Context, name, version string, verbs ...string) (Resource, error) {
 	plural, group, _ := strings.Cut(name, ".")
 	versions, err := r.versions(ctx, group)
@@ -179,8 +175,7 @@ func (r Resolver) OpenAPI(ctx context.Context, version schema.GroupVersion) (doc
 	return document, err
 }
 
-// Permitted returns an error that is Forbidden if classbind may not do one of these with all objects of a
-// resource.
+// Permitted returns an error that is Forbidden if classbind may not do one of these with all objects of a resource.
 func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) error {
 	resource := schema.ParseGroupResource(name)
 	for _, verb := range verbs {
@@ -208,8 +203,7 @@ func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) e
 	return nil
 }
 
-// get reads one answer into an object, up to a limit: an aggregated API server is a
-// vendor's, and may answer at any length.
+// get reads one answer into an object, up to a limit: an aggregated API server is a vendor's, and may answer at any length.
 func (r Resolver) get(ctx context.Context, object any, path ...string) error {
 	body, err := r.client.Get().AbsPath(path...).SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 	if err != nil {
@@ -231,4 +225,15 @@ func prefix(group string) string {
 		return "/api"
 	}
 	return "/apis/" + group
+}
+
+// CheckBindable returns why no webhook can write the reference of a claim kind, nil if one can. The admission plugin Priority runs before
+// webhooks. It gives a pod without a PriorityClass the default priority, and refuses one whose priority is not that of its class.
+func CheckBindable(k *v1beta1.ClaimKind) error {
+	if k.Resource() == "pods" && k.Spec.Reference.Path == ".spec.priorityClassName" {
+		return fmt.Errorf("%w: the API server sets the priority of a pod before it asks webhooks, by its PriorityClass or by "+
+			"the default one, and it would refuse a pod that gets another class after that: mark a PriorityClass with globalDefault",
+			ErrUnsuitable)
+	}
+	return nil
 }

@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,134 +29,81 @@ func TestResolve(t *testing.T) {
 	gold := func(version string) Resource {
 		return Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Gold"}}
 	}
+	list := controllertest.APIResources
+	// of the group are these versions and what they answer, if anything, the preferred one first.
+	of := func(versionsAndAnswers ...any) map[string]any {
+		var versions []string
+		answers := map[string]any{}
+		for pair := range slices.Chunk(versionsAndAnswers, 2) {
+			version := fmt.Sprint(pair[0])
+			versions = append(versions, version)
+			if pair[1] != nil {
+				answers["/apis/example.org/"+version] = pair[1]
+			}
+		}
+		answers["/apis/example.org"] = controllertest.APIGroup(versions...)
+		return answers
+	}
+	core := func(answer any) map[string]any { return map[string]any{"/api/v1": answer} }
 
 	type want struct {
 		resource Resource
 		err      error // one of the sentinels
 		text     string
 	}
+	none := want{err: ErrNotInstalled, text: "install its CRD"}
 	for name, tc := range map[string]struct {
 		reason  string
-		name    string
+		name    string // golds.example.org, unless set
 		version string
 		answers map[string]any
 		want    want
 	}{
-		"Preferred": {
-			reason: "We should take the version that the API server prefers.",
-			name:   "golds.example.org",
-			answers: map[string]any{
-				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": controllertest.APIResources(status, golds), "/apis/example.org/v2": controllertest.APIResources(golds),
-			},
-			want: want{resource: gold("v1")},
-		},
+		"Preferred": {reason: "We should take the version that the API server prefers.", answers: of("v1", list(status, golds), "v2", list(golds)), want: want{resource: gold("v1")}},
 		"Namespaced": {
 			reason:  "We should say that a resource is namespaced.",
-			name:    "golds.example.org",
-			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(namespaced)},
-			want:    want{resource: Resource{GroupVersionKind: gold("v1").GroupVersionKind, Namespaced: true}},
+			answers: of("v1", list(namespaced)), want: want{resource: Resource{GroupVersionKind: gold("v1").GroupVersionKind, Namespaced: true}},
 		},
 		"Core": {
-			reason:  "We should find a resource of the core group.",
-			name:    "golds",
-			answers: map[string]any{"/api/v1": controllertest.APIResources(golds)},
-			want:    want{resource: Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Gold"}}},
+			reason: "We should find a resource of the core group.", name: "golds",
+			answers: core(list(golds)), want: want{resource: Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Gold"}}},
 		},
-		"Fallback": {
-			reason: "We should take another version where the preferred one does not have the resource.",
-			name:   "golds.example.org",
-			answers: map[string]any{
-				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": controllertest.APIResources(silvers), "/apis/example.org/v2": controllertest.APIResources(golds),
-			},
-			want: want{resource: gold("v2")},
-		},
-		"FallbackForVerbs": {
-			reason: "We should take another version where the preferred one lacks a verb.",
-			name:   "golds.example.org",
-			answers: map[string]any{
-				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": controllertest.APIResources(listOnly), "/apis/example.org/v2": controllertest.APIResources(golds),
-			},
-			want: want{resource: gold("v2")},
-		},
-		"VersionGone": {
-			reason:  "We should pass over a version that went between two requests.",
-			name:    "golds.example.org",
-			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v2": controllertest.APIResources(golds)},
-			want:    want{resource: gold("v2")},
-		},
+		"Fallback":         {reason: "We should take another version where the preferred one does not have the resource.", answers: of("v1", list(silvers), "v2", list(golds)), want: want{resource: gold("v2")}},
+		"FallbackForVerbs": {reason: "We should take another version where the preferred one lacks a verb.", answers: of("v1", list(listOnly), "v2", list(golds)), want: want{resource: gold("v2")}},
+		"VersionGone":      {reason: "We should pass over a version that went between two requests.", answers: of("v1", nil, "v2", list(golds)), want: want{resource: gold("v2")}},
 		"Version": {
-			reason: "We should take the version that is asked for, whatever the API server prefers.",
-			name:   "golds.example.org", version: "v1",
-			answers: map[string]any{
-				"/apis/example.org": controllertest.APIGroup("v2", "v1"), "/apis/example.org/v1": controllertest.APIResources(golds), "/apis/example.org/v2": unavailable,
-			},
-			want: want{resource: gold("v1")},
+			reason: "We should take the version that is asked for, whatever the API server prefers.", version: "v1",
+			answers: of("v2", unavailable, "v1", list(golds)), want: want{resource: gold("v1")},
 		},
 		"VersionNotServed": {
-			reason: "We should name the versions that are served, and what helps.",
-			name:   "golds.example.org", version: "v1beta1",
-			answers: map[string]any{
-				"/apis/example.org": controllertest.APIGroup("v2", "v1"), "/apis/example.org/v1": controllertest.APIResources(golds), "/apis/example.org/v2": controllertest.APIResources(golds),
-			},
-			want: want{
+			reason: "We should name the versions that are served, and what helps.", version: "v1beta1",
+			answers: of("v2", list(golds), "v1", list(golds)), want: want{
 				resource: gold("v2"), err: ErrVersionNotServed,
 				text: `the API server does not serve the version for which the paths are written, "v1beta1", but v2, v1: write the paths for one of these, and set spec.claims.version to it`,
 			},
 		},
-		"VersionOfNothing": {
-			reason: "We should not say that another version is served where none is.",
-			name:   "golds.example.org", version: "v1beta1",
-			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(silvers)},
-			want:    want{err: ErrNotInstalled, text: "install its CRD"},
-		},
-		"NoGroup": {
-			reason: "We should say that it is not installed where there is no such group.",
-			name:   "golds.example.org",
-			want:   want{err: ErrNotInstalled, text: "install its CRD"},
-		},
-		"NoPlural": {
-			reason:  "We should say that it is not installed where the group has other resources.",
-			name:    "golds.example.org",
-			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(silvers, status)},
-			want:    want{err: ErrNotInstalled, text: "install its CRD"},
-		},
-		"NoCorePlural": {
-			reason:  "We should say that it is not installed where the core group has other resources.",
-			name:    "golds",
-			answers: map[string]any{"/api/v1": controllertest.APIResources(silvers)},
-			want:    want{err: ErrNotInstalled, text: "install its CRD"},
-		},
-		"MissingVerbs": {
-			reason:  "We should name the verbs that are missing.",
-			name:    "golds.example.org",
-			answers: map[string]any{"/apis/example.org": controllertest.APIGroup("v1"), "/apis/example.org/v1": controllertest.APIResources(listOnly)},
-			want:    want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`},
-		},
+		"VersionOfNothing": {reason: "We should not say that another version is served where none is.", version: "v1beta1", answers: of("v1", list(silvers)), want: none},
+		"NoGroup":          {reason: "We should say that it is not installed where there is no such group.", want: none},
+		"NoPlural":         {reason: "We should say that it is not installed where the group has other resources.", answers: of("v1", list(silvers, status)), want: none},
+		"NoCorePlural":     {reason: "We should say that it is not installed where the core group has other resources.", name: "golds", answers: core(list(silvers)), want: none},
+		"MissingVerbs":     {reason: "We should name the verbs that are missing.", answers: of("v1", list(listOnly)), want: want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`}},
 		"GroupUnavailable": {
 			reason:  "We should not take an API server that is down for a resource that is not there.",
-			name:    "golds.example.org",
-			answers: map[string]any{"/apis/example.org": unavailable},
-			want:    want{text: `cannot look up the API group "example.org": `},
+			answers: map[string]any{"/apis/example.org": unavailable}, want: want{text: `cannot look up the API group "example.org": `},
 		},
 		"VersionUnavailable": {
-			reason: "We should not take the next version because the preferred one's API server is down.",
-			name:   "golds.example.org",
-			answers: map[string]any{
-				"/apis/example.org": controllertest.APIGroup("v1", "v2"), "/apis/example.org/v1": unavailable, "/apis/example.org/v2": controllertest.APIResources(golds),
-			},
-			want: want{text: `cannot look up "golds.example.org": `},
+			reason:  "We should not take the next version because the preferred one's API server is down.",
+			answers: of("v1", unavailable, "v2", list(golds)), want: want{text: `cannot look up "golds.example.org": `},
 		},
 		"CoreUnavailable": {
-			reason:  "We should not take an API server that is down for a resource that is not there.",
-			name:    "golds",
-			answers: map[string]any{"/api/v1": unavailable},
-			want:    want{text: `cannot look up "golds": `},
+			reason: "We should not take an API server that is down for a resource that is not there.", name: "golds",
+			answers: core(unavailable), want: want{text: `cannot look up "golds": `},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewResolver(controllertest.NewAPIServer(t, tc.answers))
 			require.NoError(t, err)
-			found, err := r.Resolve(t.Context(), tc.name, tc.version, "list", "watch")
+			found, err := r.Resolve(t.Context(), cmp.Or(tc.name, "golds.example.org"), tc.version, "list", "watch")
 			assert.Equal(t, tc.want.resource, found, tc.reason)
 			if tc.want.text == "" {
 				assert.NoError(t, err, tc.reason)

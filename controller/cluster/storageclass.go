@@ -13,8 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// What the API server itself does to PersistentVolumeClaims, in the admission plugin
-// DefaultStorageClass, before it asks webhooks.
+// What the API server itself does to PersistentVolumeClaims, in the admission plugin DefaultStorageClass, before it asks webhooks.
 const (
 	volumeClaims     = "persistentvolumeclaims"
 	storageClassPath = ".spec.storageClassName"
@@ -27,14 +26,12 @@ const (
 // maxUnmarked limits how many StorageClasses a command names.
 const maxUnmarked = 10
 
-// GetsStorageClass reports whether the API server gives claims a default StorageClass, in
-// the field in which their ClaimKind has the class reference.
+// GetsStorageClass reports whether the API server writes a default StorageClass where a ClaimKind has the class reference.
 func GetsStorageClass(k *v1beta1.ClaimKind) bool {
 	return k.Resource() == volumeClaims && k.Spec.Reference.Path == storageClassPath
 }
 
-// DefaultStorageClasses returns all that are marked as the default. The API server gives
-// claims the first of them: the newest, and of several that are as new the first by name.
+// DefaultStorageClasses returns all that are marked as the default. The API server takes the first: the newest, then by name.
 func DefaultStorageClasses(ctx context.Context, reader client.Reader) ([]metav1.PartialObjectMetadata, error) {
 	var all []metav1.PartialObjectMetadata
 	list := &metav1.PartialObjectMetadataList{}

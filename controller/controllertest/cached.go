@@ -1,5 +1,4 @@
-// Package controllertest has what the tests of several controllers need: fakes of the API
-// server and of its cache, and registered kinds.
+// Package controllertest has what the tests of several controllers need: fakes of the API server and of its cache, and registered kinds.
 package controllertest
 
 import (

@@ -33,25 +33,17 @@ func NewClassKind(name, kind string) *inventory.ClassKind {
 	}, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: kind}, false)
 }
 
-// NewClasses returns classes without labels, each with annotations given as key, value.
+// NewClasses returns classes without labels by NAME or NAMESPACE/NAME, each with annotations given as key, value.
 func NewClasses(kind *inventory.ClassKind, classes map[string][]string) *inventory.Classes {
 	var all []*inventory.Class
 	for name, annotations := range classes {
 		m := &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
+		if namespace, name, namespaced := strings.Cut(name, "/"); namespaced {
+			m.Namespace, m.Name = namespace, name
+		}
 		for i := 0; i < len(annotations); i += 2 {
 			m.Annotations[annotations[i]] = annotations[i+1]
 		}
-		all = append(all, kind.NewClass(m, nil))
-	}
-	return inventory.NewClasses(kind, all)
-}
-
-// DefaultsOf returns default classes of a namespaced kind, each NAMESPACE/NAME.
-func DefaultsOf(kind *inventory.ClassKind, names ...string) *inventory.Classes {
-	var all []*inventory.Class
-	for _, n := range names {
-		namespace, name, _ := strings.Cut(n, "/")
-		m := &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"default": "true"}}
 		all = append(all, kind.NewClass(m, nil))
 	}
 	return inventory.NewClasses(kind, all)

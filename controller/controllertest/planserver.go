@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlanServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble
-// of synctest.
+// PlanServer is an API server with plans, as an http.RoundTripper, so that it runs in a bubble of synctest.
 type PlanServer struct {
 	Delay time.Duration // of every answer
 
@@ -77,77 +77,67 @@ func (s *PlanServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	time.Sleep(s.Delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
-	asAccepted := strings.NewReplacer()
+	as := strings.NewReplacer()
 	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
-		asAccepted = strings.NewReplacer(`"example.org/v1","kind":"Plan`, `"meta.k8s.io/v1","kind":"PartialObjectMetadata`)
+		as = strings.NewReplacer(`"example.org/v1","kind":"Plan`, `"meta.k8s.io/v1","kind":"PartialObjectMetadata`)
 	}
-	answer := func(o any) (*http.Response, error) {
-		text, plain := o.(string)
-		if !plain {
-			body, err := json.Marshal(o)
-			if err != nil {
-				return nil, err
-			}
-			text = string(body)
-		}
-		if status, failed := o.(*metav1.Status); failed {
-			response.StatusCode = int(status.Code)
-		}
-		response.Body = io.NopCloser(strings.NewReader(asAccepted.Replace(text)))
-		return response, nil
-	}
-	notFound := Failure(http.StatusNotFound, metav1.StatusReasonNotFound)
 	isPlans := strings.HasSuffix(r.URL.Path, "/plans") || strings.Contains(r.URL.Path, "/plans/")
 	isWatch := r.URL.Query().Get("watch") != ""
 	if isPlans && !isWatch {
 		s.Asked = append(s.Asked, r.URL.Path)
 	}
-	switch {
+	name, isPlan := strings.CutPrefix(r.URL.Path, "/apis/example.org/v1/namespaces/team/plans/")
+	var answer any // Nil is that there is nothing.
+	switch tier, exists := s.Plans[name]; {
 	case isPlans && s.Refusal != nil:
-		return answer(s.Refusal)
+		answer = s.Refusal
 	case s.Version == "":
-		return answer(notFound)
 	case r.URL.Path == "/apis/example.org":
-		return answer(APIGroup(s.Version))
+		answer = APIGroup(s.Version)
 	case r.URL.Path == "/apis/example.org/"+s.Version:
-		return answer(APIResources(metav1.APIResource{Name: "plans", Kind: "Plan", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}}))
+		answer = APIResources(metav1.APIResource{Name: "plans", Kind: "Plan", Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}})
 	case isWatch:
-		stream, body := io.Pipe() // It stays open until the watch is stopped.
-		response.Body = stream
-		events := make(chan string, 10)
-		s.watches = append(s.watches, events)
-		if r.URL.Query().Get("sendInitialEvents") == "true" {
-			for _, name := range slices.Sorted(maps.Keys(s.Plans)) {
-				events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, planJSON(name, s.Plans[name]))
-			}
-			events <- `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"resourceVersion":"7",` +
-				`"annotations":{"k8s.io/initial-events-end":"true"}}}}`
-		}
-		go func() {
-			for {
-				select {
-				case e := <-events:
-					if _, err := asAccepted.WriteString(body, e); err != nil {
-						return
-					}
-				case <-r.Context().Done():
-					return
-				}
-			}
-		}()
-		return response, nil
+		return s.watch(r, as), nil
 	case strings.HasSuffix(r.URL.Path, "/plans"):
 		var items []string
 		for _, name := range slices.Sorted(maps.Keys(s.Plans)) {
 			items = append(items, planJSON(name, s.Plans[name]))
 		}
 		const list = `{"apiVersion":"example.org/v1","kind":"PlanList","metadata":{"resourceVersion":"7"},"items":[%s]}`
-		return answer(fmt.Sprintf(list, strings.Join(items, ",")))
+		answer = json.RawMessage(as.Replace(fmt.Sprintf(list, strings.Join(items, ","))))
+	case isPlan && exists:
+		answer = json.RawMessage(as.Replace(planJSON(name, tier)))
 	}
-	name, found := strings.CutPrefix(r.URL.Path, "/apis/example.org/v1/namespaces/team/plans/")
-	if tier, exists := s.Plans[name]; found && exists {
-		return answer(planJSON(name, tier))
+	recorder := httptest.NewRecorder()
+	err := write(recorder, answer)
+	response := recorder.Result()
+	response.Request = r
+	return response, err
+}
+
+// watch plans. The stream stays open until the watch is stopped.
+func (s *PlanServer) watch(r *http.Request, as *strings.Replacer) *http.Response {
+	stream, body := io.Pipe()
+	events := make(chan string, 10)
+	s.watches = append(s.watches, events)
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, name := range slices.Sorted(maps.Keys(s.Plans)) {
+			events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, planJSON(name, s.Plans[name]))
+		}
+		events <- `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Plan","metadata":{"resourceVersion":"7",` +
+			`"annotations":{"k8s.io/initial-events-end":"true"}}}}`
 	}
-	return answer(notFound)
+	go func() {
+		for {
+			select {
+			case e := <-events:
+				if _, err := as.WriteString(body, e); err != nil {
+					return
+				}
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r, Body: stream}
 }

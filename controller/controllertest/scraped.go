@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Scraped is all our metrics. A key is the name without classbind_, and the values of
-// the labels. A histogram is the number of its observations.
+// Scraped is all our metrics. A key is the name without classbind_, and the values of the labels. A histogram is the number of its
+// observations.
 func Scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()

@@ -149,7 +149,8 @@ func (u Usages) Usage(class *inventory.Class, writes []selector.Write) (usage se
 	watches, known := u.using(class.Kind)
 	usage = newUsage()
 	for _, w := range watches {
-		version := parseVersion(w.LastVersion())
+		_, seen := w.LastConfirmed()
+		version := parseVersion(seen)
 		w.own(func(s *claimState) {
 			if s.usages == nil {
 				return

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// RevisionChanged ignores updates of status and metadata, but not those in which a
-// recreated object replaces the old one.
+// RevisionChanged ignores updates of status and metadata, but not those in which a recreated object replaces the old one.
 var RevisionChanged = builder.WithPredicates(RevisionPredicate)
 
 // RevisionPredicate is the same, to be combined with others.
@@ -26,9 +26,7 @@ var RevisionPredicate = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 
 // RequestAfterUpdate requests an object some time after it was updated, by whomever.
 func RequestAfterUpdate(delay time.Duration) handler.EventHandler {
-	return handler.Funcs{UpdateFunc: func(
-		_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request],
-	) {
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}, delay)
 	}}
 }
@@ -60,5 +58,22 @@ func (onEveryReplica) NeedLeaderElection() bool { return false }
 func ByName(f func(context.Context, string) (ctrl.Result, error)) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 		return f(ctx, request.Name)
+	})
+}
+
+// Requests is a source of reconciliations. When its controller starts, it calls listen with a function that requests a name after a delay.
+func Requests(listen func(ctx context.Context, request func(name string, after time.Duration))) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		listen(ctx, func(name string, after time.Duration) {
+			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, after)
+		})
+		return nil
+	})
+}
+
+// RequestsFrom is a source of reconciliations of the objects whose names a listener gets.
+func RequestsFrom(listen func(ctx context.Context, call func(name string)), after time.Duration) source.Source {
+	return Requests(func(ctx context.Context, request func(string, time.Duration)) {
+		listen(ctx, func(name string) { request(name, after) })
 	})
 }

@@ -7,16 +7,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Listeners are called with each value until their contexts end. The leader's context
-// ends when it loses its Lease.
+// Listeners are called with each value until their contexts end. The leader's context ends when it loses its Lease.
 type Listeners[T any] struct {
 	mu  sync.Mutex
 	all []listener[T] // replaced at each change, never modified
@@ -45,8 +38,7 @@ func (l *Listeners[T]) Notify(value T) {
 	}
 }
 
-// Published has what the last round found, by name, and reports each name whose
-// value has changed.
+// Published has what the last round found, by name, and reports each name whose value has changed.
 type Published[V any] struct {
 	Listeners[string]
 	values atomic.Pointer[map[string]V]
@@ -74,22 +66,4 @@ func (p *Published[V]) Set(values map[string]V) {
 			p.Notify(name)
 		}
 	}
-}
-
-// Requests is a source of reconciliations. When its controller starts, it calls listen
-// with a function that requests one of the object with a name, after a delay.
-func Requests(listen func(ctx context.Context, request func(name string, after time.Duration))) source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		listen(ctx, func(name string, after time.Duration) {
-			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}, after)
-		})
-		return nil
-	})
-}
-
-// RequestsFrom is a source of reconciliations of the objects whose names a listener gets.
-func RequestsFrom(listen func(ctx context.Context, call func(name string)), after time.Duration) source.Source {
-	return Requests(func(ctx context.Context, request func(string, time.Duration)) {
-		listen(ctx, func(name string) { request(name, after) })
-	})
 }

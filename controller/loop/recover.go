@@ -1,5 +1,4 @@
-// Package loop has what all loops in the background share: they survive a panic, hear of
-// changes from each other, and run on every replica or the leader alone.
+// Package loop has what all loops in the background share: they survive a panic, hear of changes, and run on every replica or the leader.
 package loop
 
 import (
@@ -19,9 +18,8 @@ const longestStack = 8 << 10
 // ErrPanic is what a panic becomes.
 var ErrPanic = errors.New("panic")
 
-// Recovered runs do in a goroutine of ours, where a panic would end the process: the
-// author of one object could stop leader after leader. A panic becomes an ErrPanic, and
-// its stack is logged. An ErrPanic that goes on as a panic is logged no second time.
+// Recovered runs do in a goroutine of ours, where a panic would end the process: the author of one object could stop leader after leader. A
+// panic becomes an ErrPanic, and its stack is logged. An ErrPanic that goes on as a panic is logged no second time.
 func Recovered(do func() error) (err error) {
 	defer func() {
 		p := recover()

@@ -14,9 +14,8 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// What is read of a claim depends on the expressions of the ClassKinds that serve its
-// ClaimKind, and what is held of a class on those of the ClaimKinds that its ClassKind serves.
-// So a change of one is a change of the other. A ClassKind may also need the claims counted.
+// What is read of a claim depends on the expressions of the ClassKinds that serve its ClaimKind, and what is held of a class on those of
+// the ClaimKinds that its ClassKind serves. So a change of one is a change of the other. A ClassKind may also need the claims counted.
 
 // registeredClaimKind is what a ClaimKind was compiled to, and what the schema of its claims says.
 type registeredClaimKind struct {
@@ -24,9 +23,8 @@ type registeredClaimKind struct {
 	paths Paths
 }
 
-// register a new or changed claim kind, compiled with the class kinds that serve it. One that is
-// the same stays, with what its strategy remembers. It keeps its serial if only the status or the
-// schema of its claims differs.
+// register a new or changed claim kind, compiled with the class kinds that serve it. One that is the same stays, with what its strategy
+// remembers. It keeps its serial if only the status or the schema of its claims differs.
 func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	old := r.claimKind(kind.Name)
 	same := old.kind != nil && old.kind.Same(kind)
@@ -56,20 +54,12 @@ func (r *Registration) register(kind *selector.ClaimKind, paths Paths) {
 	r.registered.Notify(kind.Name)
 }
 
-// unregister a claim kind that is gone.
-func (r *Registration) unregister(name string) {
-	r.Inventory.DeleteClaimKind(name)
-	r.needRelated(name, registeredClaimKind{})
-}
-
-// OnRegistered calls a function with the name of each claim kind that is compiled, until the
-// context ends.
+// OnRegistered calls a function with the name of each claim kind that is compiled, until the context ends.
 func (r *Registration) OnRegistered(ctx context.Context, call func(claimKind string)) {
 	r.registered.Add(ctx, call)
 }
 
-// List returns all registrations, by name, as a cache or the API server has them: nobody may change them. A cache has no order, and
-// every new order would be a change of what is written.
+// List returns all registrations, which nobody may change, by name: every new order would be a change of what is written.
 func List(ctx context.Context, from client.Reader) (claimKinds []v1beta1.ClaimKind, classKinds []v1beta1.ClassKind, err error) {
 	claims, classes := &v1beta1.ClaimKindList{}, &v1beta1.ClassKindList{}
 	if err := from.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
@@ -95,19 +85,14 @@ func claimKindsServed(ctx context.Context, cache client.Reader, k *v1beta1.Class
 	return rules.Served(k, all), err
 }
 
-func looksAtClasses(k *v1beta1.ClaimKind) bool {
-	return len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != ""
-}
-
-// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count.
+// claimKindsLookedAt requests the ClaimKinds whose claims a ClassKind may look at or count. What fails here fails in the reconciliation,
+// too.
 func (r *Registration) claimKindsLookedAt(ctx context.Context, classKind client.Object) (names []string) {
-	k, ok := classKind.(*v1beta1.ClassKind)
-	if !ok || len(k.Spec.Fits) == 0 && !k.CountsClaims() {
-		return nil
-	}
-	served, _ := claimKindsServed(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
-	for _, c := range served {
-		names = append(names, c.Name)
+	if k, ok := classKind.(*v1beta1.ClassKind); ok && (len(k.Spec.Fits) > 0 || k.CountsClaims()) {
+		served, _ := claimKindsServed(ctx, r.reader, k)
+		for _, c := range served {
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }
@@ -121,8 +106,8 @@ func (r *Registration) classKindsLookedAt(ctx context.Context, claimKind client.
 	for _, named := range k.Spec.Classes.Kinds {
 		names = append(names, named.Name)
 	}
-	if looksAtClasses(k) {
-		serving, _ := classKindsServing(ctx, r.reader, k) // From the cache; what fails here fails in the reconciliation, too.
+	if len(k.Spec.Classes.Fits) > 0 || k.Spec.Classes.Partition != nil || k.Spec.Choice.Score != "" {
+		serving, _ := classKindsServing(ctx, r.reader, k)
 		for _, c := range serving {
 			names = append(names, c.Name)
 		}

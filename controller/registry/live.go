@@ -5,51 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fair"
 	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
 // LiveReads asks the API server itself what a review needs to know as it is now.
 type LiveReads struct {
-	reader      client.Reader // from the cache
 	api         client.Reader // from the API server itself
 	resources   *Resources
 	classKinds  *ClassKinds
 	related     *RelatedKinds
 	client      *classClient
 	reads       *reads
-	readLimiter *fair.Limiter
+	readLimiter *fair.Limiter // for registrations and namespaces, all of one key
 	// namedLimiter is for classes that claims name, by the namespace of the claim.
 	namedLimiter *fair.Limiter
 	// deleted has the names of the claim kinds that this replica saw deleted.
 	deleted sync.Map
 }
 
-func newLiveReads(cache, live client.Reader, resources *Resources, known *ClassKinds, related *RelatedKinds) *LiveReads {
-	l := &LiveReads{
-		reader: cache, api: live, resources: resources, classKinds: known, related: related, client: known.client,
-		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
-	}
-	l.reads = newReads(l.read)
-	return l
-}
-
-// Live returns a view of the classes that a claim asks for, read from the API server
-// now, of all class kinds that serve it. A kind that the API server refuses to list
-// keeps its last known classes, so that it blocks no claim. If the API server does not
-// answer, Live returns an error.
+// Live returns a view of the classes that a claim asks for, read from the API server now. A kind that the API server refuses to list keeps
+// its last known classes, so that it blocks no claim. If there is no answer, Live returns an error.
 func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.Claim) (*selector.View, error) {
 	classes := make([]*inventory.Classes, len(view.Classes))
 	var keys []readKey
@@ -80,30 +77,25 @@ func (l *LiveReads) Live(ctx context.Context, view *selector.View, claim claim.C
 	return view.With(classes), nil
 }
 
-// liveKey identifies the read of the classes that a claim asks for. It is false if the
-// claim can get none of the kind.
+// liveKey identifies the read of the classes that a claim asks for. It is false if the claim can get none of the kind.
 func liveKey(claimKind *selector.ClaimKind, classKind *inventory.ClassKind, claim claim.Claim) (readKey, bool) {
 	asked := claimKind.Asks(claim)
 	k := readKey{kind: classKind, defaults: asked == nil}
 	if asked != nil {
 		k.selector = asked.String()
 	}
-	if classKind.Namespaced {
-		names, all := claimKind.ClassNamespaces(claim.Namespace)
-		if !all && len(names) == 0 {
-			return k, false
-		}
-		k.namespaces = strings.Join(names, ",")
+	if !classKind.Namespaced {
+		return k, true
 	}
-	return k, true
+	names, all := claimKind.ClassNamespaces(claim.Namespace)
+	k.namespaces = strings.Join(names, ",")
+	return k, all || len(names) > 0
 }
 
-// refused reports whether an error means that the API server refuses the classes of a
-// kind. Other faults may pass.
+// refused reports whether an error means that the API server refuses the classes of a kind. Other faults may pass.
 func (l *LiveReads) refused(classKind string, err error) bool {
 	answered := apierrors.APIStatus(nil)
-	return apierrors.IsForbidden(err) ||
-		errors.As(err, &answered) && l.classKinds.State(classKind).Reason != v1beta1.ReasonServed
+	return apierrors.IsForbidden(err) || errors.As(err, &answered) && l.classKinds.State(classKind).Reason != v1beta1.ReasonServed
 }
 
 // read returns the classes that a shared read asks for, or sets its object.
@@ -122,9 +114,9 @@ func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *inventory.Class
 		switch {
 		case apierrors.IsNotFound(err): // Its CRD was just deleted.
 		case err != nil && namespace != "":
-			return nil, fmt.Errorf("cannot list the classes of %q in namespace %q: %w", s.key.kind.Name, namespace, err)
+			return nil, fmt.Errorf("cannot %v in namespace %q: %w", s.key, namespace, err)
 		case err != nil:
-			return nil, fmt.Errorf("cannot list the classes of %q: %w", s.key.kind.Name, err)
+			return nil, fmt.Errorf("cannot %v: %w", s.key, err)
 		}
 	}
 	return inventory.NewClasses(s.key.kind, found), nil
@@ -141,12 +133,15 @@ func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace 
 		if err != nil {
 			return err
 		}
-		page, err := classes(s.known, s.key.kind, list)
+		err = meta.EachListItem(list, func(object runtime.Object) error {
+			c, err := class(s.known, s.key.kind, object)
+			if err == nil {
+				visit(c)
+			}
+			return err
+		})
 		if err != nil {
 			return err
-		}
-		for _, c := range page {
-			visit(c)
 		}
 		m, err := meta.ListAccessor(list)
 		if err != nil {
@@ -158,10 +153,84 @@ func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace 
 	}
 }
 
-// ClaimKind asks the API server itself for a ClaimKind, nil if there is none. An uninstallation
-// deletes the registrations, our rights, our account, and last the entries by which we
-// are called. A ClaimKind that we saw deleted, and may not read any more, is therefore
-// gone.
+// RelatedObject asks the API server for an object that a claim of a namespace names, nil if there is none. Its own namespace may be empty.
+func (l *LiveReads) RelatedObject(
+	ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string,
+) (*expression.Object, error) {
+	watch, served := l.related.watchOf(kind.Key())
+	if watch == nil || !validName(name) || served.Namespaced != validName(namespace) {
+		return nil, nil
+	}
+	key := readKey{related: keptObjects{kind, served}, namespaces: namespace, name: name}
+	asked, err := l.reads.ask(claimNamespace, nil, nil, key) //nolint:contextcheck // A shared read has no claim's context.
+	if err != nil {
+		return nil, err
+	}
+	defer l.reads.leave(claimNamespace, asked...)
+	if _, err = l.reads.wait(ctx, asked[0]); err == nil {
+		return asked[0].object, nil
+	}
+	if _, watchErr := watch.LastError(); apierrors.IsForbidden(err) && apierrors.IsForbidden(watchErr) {
+		return nil, nil // The last known objects are all that there is.
+	}
+	return nil, err
+}
+
+// validName reports whether an object can have this name: authors of claims make them up.
+func validName(name string) bool {
+	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(content.IsPathSegmentName(name)) == 0
+}
+
+// readRelated reads the object of a shared read, nil if there is none.
+func (l *LiveReads) readRelated(ctx context.Context, key readKey) (*expression.Object, error) {
+	object, err := l.client.get(ctx, key.related, key.namespaces, key.name)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot %v: %w", key, err)
+	}
+	return project(key.related.kind, object)
+}
+
+// absent reports whether the API server serves the resource, and has no object of the name.
+func absent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
+
+// Class returns a class as the API server has it now, nil if there is none. It fails if the API server does not serve the resource in this
+// version and scope: the class may still exist, because each of them starts and stops being served at its own time.
+func (l *LiveReads) Class(ctx context.Context, kind *inventory.ClassKind, namespace, name string) (metav1.Object, *inventory.Class, error) {
+	object, err := l.client.get(ctx, kind, namespace, name)
+	if absent(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot get the class %q of %q: %w", name, kind.Name, err)
+	}
+	c, err := class(nil, kind, object)
+	return object, c, err
+}
+
+// NamedClass does the same for a claim that names the class. Namespaces take turns: nobody's made-up names keep others waiting.
+func (l *LiveReads) NamedClass(
+	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
+) (*inventory.Class, error) {
+	isName := len(name) <= v1beta1.MaxNameBytes && len(apimachineryvalidation.NameIsDNSSubdomain(name, false)) == 0
+	if !isName || namespace != "" && len(apimachineryvalidation.ValidateNamespaceName(namespace, false)) > 0 {
+		return nil, nil // No class has it, and it goes into a URL.
+	}
+	done, err := inTurn(ctx, l.namedLimiter, claimNamespace)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	_, c, err := l.Class(ctx, kind, namespace, name)
+	return c, err
+}
+
+// ClaimKind asks the API server itself for a ClaimKind, nil if there is none. An uninstallation deletes the registrations, our rights, our
+// account, and last the entries by which we are called. A ClaimKind that we saw deleted, and may not read any more, is therefore gone.
 func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1beta1.ClaimKind, error) {
 	k := &v1beta1.ClaimKind{}
 	err := l.get(ctx, claimKind, k)
@@ -173,4 +242,79 @@ func (l *LiveReads) ClaimKind(ctx context.Context, claimKind string) (*v1beta1.C
 		return nil, fmt.Errorf("cannot get claim kind %q: %w", claimKind, truncate.Error(err))
 	}
 	return k, nil
+}
+
+// ClassKind returns a class kind as this replica knows it, nil if it is not registered or its resource is not installed.
+func (l *LiveReads) ClassKind(ctx context.Context, name string) (*inventory.ClassKind, error) {
+	k := &v1beta1.ClassKind{}
+	err := l.resources.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	if apierrors.IsNotFound(err) { // It was deleted, or the cache does not have it yet.
+		if err = l.get(ctx, name, k); apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot get class kind %q: %w", name, truncate.Error(err))
+	}
+	claimKinds, err := claimKindsServed(ctx, l.resources.reader, k)
+	if err != nil {
+		return nil, err
+	}
+	watched := l.classKinds.Watched(name)
+	if watched != nil && watched.Revision == inventory.RevisionOf(k) && slices.Equal(watched.ClaimKinds, rules.ServedNames(k, claimKinds)) {
+		return watched, nil // To compile expressions takes milliseconds.
+	}
+	if watched != nil && watched.Revision.UID == k.UID {
+		return inventory.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
+	}
+	var found cluster.Resource
+	done, err := inTurn(ctx, l.readLimiter, "")
+	if err == nil {
+		found, err = l.resources.LookUp(ctx, name, "list")
+		done()
+	}
+	switch {
+	case errors.Is(err, cluster.ErrNotInstalled):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot look up class kind %q: %w", name, err)
+	}
+	return inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKinds...), nil
+}
+
+// Namespace asks the API server whether a namespace exists now.
+func (l *LiveReads) Namespace(ctx context.Context, name string) (bool, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+	err := l.get(ctx, name, namespace)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("cannot get namespace %q: %w", name, truncate.Error(err))
+	}
+	return err == nil, nil
+}
+
+// get reads an object that a review names, from the API server itself.
+func (l *LiveReads) get(ctx context.Context, name string, object client.Object) error {
+	done, err := inTurn(ctx, l.readLimiter, "")
+	if err != nil {
+		return err
+	}
+	defer done()
+	return l.api.Get(ctx, client.ObjectKey{Name: name}, object)
+}
+
+// newReadLimiter limits the reads that reviews cause, those of one key to a part: anybody who reaches our port can make names up.
+func newReadLimiter(part int) *fair.Limiter {
+	return fair.NewLimiter(fair.Limits{
+		Running: v1beta1.MaxRegistrationReads, RunningOfKey: max(v1beta1.MaxRegistrationReads/part, 1),
+		Waiting: v1beta1.MaxWaitingRegistrationReads, WaitingOfKey: max(v1beta1.MaxWaitingRegistrationReads/part, 1),
+	})
+}
+
+// inTurn waits for a turn, unless too many wait already. done ends the turn.
+func inTurn(ctx context.Context, limiter *fair.Limiter, key string) (done func(), err error) {
+	if done, err = limiter.Take(ctx, key); err != nil {
+		return nil, fmt.Errorf("other reads of the API server come first: %w", err)
+	}
+	return done, nil
 }

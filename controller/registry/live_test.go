@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +19,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,216 +35,14 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// heldReads are reads that the test ends.
-type heldReads struct {
-	mu      sync.Mutex
-	started int
-	results chan error
-}
-
-func newHeldReads() *heldReads { return &heldReads{results: make(chan error)} }
-
-// read returns as many classes as reads had started.
-func (h *heldReads) read(ctx context.Context, s *sharedRead) (*inventory.Classes, error) {
-	h.mu.Lock()
-	h.started++
-	n := h.started
-	h.mu.Unlock()
-	select {
-	case err := <-h.results:
-		if err != nil {
-			return nil, err
+// classesOf a view, each KIND/NAME.
+func classesOf(view *selector.View) (names []string) {
+	for _, x := range view.Classes {
+		for _, c := range x.All() {
+			names = append(names, c.String())
 		}
-		classes := map[string][]string{}
-		for i := range n {
-			classes[fmt.Sprint(i)] = nil
-		}
-		return controllertest.NewClasses(s.key.kind, classes), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
-}
-
-func (h *heldReads) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.started
-}
-
-// answer is what one reader got: the number of the read that it shared.
-type answer struct {
-	read int
-	err  error
-}
-
-// ask asks for one read, for a claim that waits no longer than the context.
-func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
-	c := make(chan answer, 1)
-	go func() {
-		const namespace = "a"
-		asked, err := r.ask(namespace, labels.Everything(), nil, k) //nolint:contextcheck // A shared read has no claim's context.
-		if err != nil {
-			c <- answer{err: err}
-			return
-		}
-		defer r.leave(namespace, asked...)
-		x, err := r.wait(ctx, asked[0])
-		a := answer{err: err}
-		if x != nil {
-			a.read = x.Len()
-		}
-		c <- a
-	}()
-	return c
-}
-
-func assertNothingLeft(t *testing.T, r *reads) {
-	t.Helper()
-	synctest.Wait()
-	assert.Empty(t, r.next, "We should forget reads that are done.")
-	assert.Empty(t, r.busy, "We should forget reads that are done.")
-	assert.Zero(t, r.ofGroup.All(), "We should forget the API groups of reads that are done.")
-	assert.Zero(t, r.waiting.Len(), "We should forget namespaces that ask for nothing.")
-	assert.Zero(t, r.running.All(), "We should make room for the next reads.")
-	assert.Zero(t, r.claims.All(), "We should forget claims that have left.")
-}
-
-// In a bubble of synctest, a goroutine that is left over fails the test, and Wait
-// returns when all goroutines wait for each other: no test here depends on time.
-
-func TestReadsAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold"), selector: "tier=gold"}
-
-		first := ask(t.Context(), r, k)
-		synctest.Wait()
-		require.Equal(t, 1, h.count(), "We should begin the first read at once.")
-
-		var later []<-chan answer
-		for range 10 {
-			later = append(later, ask(t.Context(), r, k))
-			synctest.Wait()
-		}
-		require.Equal(t, 1, h.count(), "We should not read while an equal read is under way.")
-
-		h.results <- nil
-		synctest.Wait()
-		assert.Equal(t, answer{read: 1}, <-first, "We should give the first its own read.")
-		require.Equal(t, 2, h.count(), "We should read once more for all who came meanwhile.")
-		for _, c := range later {
-			require.Empty(t, c, "We should not give a read to those who came after it began.")
-		}
-
-		h.results <- nil
-		synctest.Wait()
-		for _, c := range later {
-			assert.Equal(t, answer{read: 2}, <-c, "We should share the read that began after all had come.")
-		}
-		assert.Equal(t, 2, h.count(), "We should not read for nobody.")
-		assertNothingLeft(t, r)
-
-		again := ask(t.Context(), r, k)
-		synctest.Wait()
-		h.results <- nil
-		assert.Equal(t, answer{read: 3}, <-again, "We should not keep what was read.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsOfOthersAreNotShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
-		var all []<-chan answer
-		for _, k := range []readKey{{kind: golds, selector: "tier=gold"}, {kind: golds}, {kind: golds, defaults: true}, {kind: silvers, selector: "tier=gold"}} {
-			all = append(all, ask(t.Context(), r, k))
-		}
-		synctest.Wait()
-		require.Equal(t, len(all), h.count(), "We should read at once what nobody reads.")
-		for range all {
-			h.results <- nil
-		}
-		for _, c := range all {
-			require.NoError(t, (<-c).err)
-		}
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsEndWithTheirLastReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-		hasty := func() (<-chan answer, context.CancelCauseFunc) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			return ask(ctx, r, k), cancel
-		}
-		gone := errors.New("the API server hung up")
-
-		first, cancelFirst := hasty()
-		synctest.Wait()
-		second, cancelSecond := hasty()
-		synctest.Wait()
-		third := ask(t.Context(), r, k)
-		fourth, cancelFourth := hasty()
-		synctest.Wait()
-
-		cancelSecond(gone)
-		a := <-second
-		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server come first: `, "We should say what they waited for.")
-		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
-
-		cancelFirst(gone)
-		a = <-first
-		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
-		require.EqualError(t, a.err, `cannot list the classes of "golds.example.org": the API server hung up`, "We should say what they waited for.")
-		synctest.Wait()
-		require.Equal(t, 2, h.count(), "We should end a read that nobody waits for, and begin the next.")
-
-		cancelFourth(gone)
-		require.ErrorIs(t, (<-fourth).err, gone)
-		h.results <- nil
-		synctest.Wait()
-		assert.Equal(t, answer{read: 2}, <-third, "We should go on with what others wait for.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsShareTheirError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-		first := ask(t.Context(), r, k)
-		synctest.Wait()
-		second, third := ask(t.Context(), r, k), ask(t.Context(), r, k)
-		synctest.Wait()
-
-		h.results <- nil
-		failure := errors.New("connection refused")
-		h.results <- failure
-		require.NoError(t, (<-first).err, "We should not give the first another's error.")
-		require.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
-		require.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsHaveADeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldReads()
-		r := newReads(h.read)
-		start := time.Now()
-		a := <-ask(t.Context(), r, readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")})
-		require.ErrorIs(t, a.err, context.DeadlineExceeded, "We should give up on an API server that does not answer.")
-		assert.Equal(t, v1beta1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
-		assertNothingLeft(t, r)
-	})
+	return names
 }
 
 // TestLive reads a healthy kind, and beside it one that is not.
@@ -255,6 +57,7 @@ func TestLive(t *testing.T) {
 		err     string
 	}
 	stale := want{classes: []string{"Gold/new", "Silver/known"}}
+	const denied, down = http.StatusForbidden, http.StatusServiceUnavailable
 	for name, tc := range map[string]struct {
 		reason   string
 		code     int
@@ -262,31 +65,13 @@ func TestLive(t *testing.T) {
 		changed  bool  // is the registration, since silvers were listed
 		want     want
 	}{
-		"Answered": {reason: "We should take what the API server has now.", code: http.StatusOK, want: want{classes: []string{"Gold/new", "Silver/new"}}},
-		"Uninstalled": {
-			reason: "We should take a kind whose CRD went a moment ago for one without classes.",
-			code:   http.StatusNotFound, want: want{classes: []string{"Gold/new"}},
-		},
-		"JustRefused": {
-			reason: "We should not say that there is no class when the API server would not tell.",
-			code:   http.StatusServiceUnavailable, want: want{err: `cannot list the classes of "silvers.example.org": `},
-		},
-		"StaleUnavailable": {
-			reason: "We should keep the last known classes of a kind that is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, answered: unavailable, want: stale,
-		},
-		"StaleForbidden": {
-			reason: "We should keep the last known classes of a kind that we may not list any more, and block no claim.",
-			code:   http.StatusForbidden, answered: forbidden, want: stale,
-		},
-		"RefusedSinceItChanged": {
-			reason: "We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.",
-			code:   http.StatusForbidden, answered: forbidden, changed: true, want: stale,
-		},
-		"UnavailableSinceItChanged": {
-			reason: "We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.",
-			code:   http.StatusServiceUnavailable, answered: unavailable, changed: true, want: stale,
-		},
+		"Answered":                  {"We should take what the API server has now.", http.StatusOK, nil, false, want{classes: []string{"Gold/new", "Silver/new"}}},
+		"Uninstalled":               {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, false, want{classes: []string{"Gold/new"}}},
+		"JustRefused":               {"We should not say that there is no class when the API server would not tell.", down, nil, false, want{err: `cannot list the classes of "silvers.example.org": `}},
+		"StaleUnavailable":          {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, false, stale},
+		"StaleForbidden":            {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, false, stale},
+		"RefusedSinceItChanged":     {"We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.", denied, forbidden, true, stale},
+		"UnavailableSinceItChanged": {"We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.", down, unavailable, true, stale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -316,20 +101,13 @@ func TestLive(t *testing.T) {
 				return
 			}
 			require.NoError(t, err, tc.reason)
-			var names []string
-			for _, x := range view.Classes {
-				for _, c := range x.All() {
-					names = append(names, c.String())
-				}
-			}
-			assert.Equal(t, tc.want.classes, names, tc.reason)
+			assert.Equal(t, tc.want.classes, classesOf(view), tc.reason)
 			assert.Same(t, claimKind, view.Kind, "We should decide by the claim kind with which we began.")
 		})
 	}
 }
 
 func TestLiveAsks(t *testing.T) {
-	const resource = "/apis/example.org/v1/golds"
 	long := make([]string, 200_000)
 	for i := range long {
 		long[i] = fmt.Sprintf("v%07d", i)
@@ -343,65 +121,48 @@ func TestLiveAsks(t *testing.T) {
 	escaped := labels.NewSelector().Add(*requirement)
 	require.Less(t, len(escaped.String()), v1beta1.MaxPushedSelectorBytes)
 
+	const gold, silver, marked = `"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`, `"annotations":{"default":"true"}`
 	for name, tc := range map[string]struct {
 		reason     string
 		namespaced bool
 		from       v1beta1.ClassNamespacesFrom
-		format     v1beta1.ReferenceForm
+		local      bool // is the reference to a class in the claim's namespace
 		namespace  string
 		selector   labels.Selector // nil asks for the default class
 		pages      []string        // the labels and annotations of the class on each
-		paths      []string
-		query      string // the labelSelector of each
+		path       string          // of each page, that of golds unless set
+		query      string          // the labelSelector of each
 		want       []string
 	}{
 		"Pages": {
-			reason: "We should read page by page.", format: v1beta1.ObjectReference, selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
-			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`, `"labels":{"tier":"gold"}`},
-			paths: []string{resource, resource, resource}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
+			reason: "We should read page by page.", selector: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
+			pages: []string{gold, gold, gold}, query: "tier=gold", want: []string{"Gold/0", "Gold/1", "Gold/2"},
 		},
-		"Defaults": {
-			reason: "We should keep the default classes alone for a claim without a selector.", format: v1beta1.ObjectReference,
-			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/1"},
-		},
-		"Everything": {
-			reason: "We should keep every class for a claim that takes any.", format: v1beta1.ObjectReference, selector: labels.Everything(),
-			pages: []string{`"labels":{"tier":"gold"}`, `"annotations":{"default":"true"}`}, paths: []string{resource, resource}, want: []string{"Gold/0", "Gold/1"},
-		},
-		"LongSelector": {
-			reason: "We should match here what is too long for a URL.", format: v1beta1.ObjectReference, selector: twoMegabytes,
-			pages: []string{`"labels":{"tier":"gold"}`, `"labels":{"tier":"silver"}`}, paths: []string{resource, resource}, want: []string{"Gold/0"},
-		},
-		"LongSelectorMatchesNothing": {
-			reason: "We should say that there is no class, rather than that we could not ask.", format: v1beta1.ObjectReference, selector: twoMegabytes,
-			pages: []string{`"labels":{"tier":"silver"}`}, paths: []string{resource},
-		},
-		"LongOnceItIsEscaped": {
-			reason: "We should go by the length of what is written in a URL.", format: v1beta1.ObjectReference, selector: escaped,
-			pages: []string{`"labels":{"tier":"gold"}`}, paths: []string{resource}, want: []string{"Gold/0"},
-		},
+		"Defaults":                   {reason: "We should keep the default classes alone for a claim without a selector.", pages: []string{gold, marked}, want: []string{"Gold/1"}},
+		"Everything":                 {reason: "We should keep every class for a claim that takes any.", selector: labels.Everything(), pages: []string{gold, marked}, want: []string{"Gold/0", "Gold/1"}},
+		"LongSelector":               {reason: "We should match here what is too long for a URL.", selector: twoMegabytes, pages: []string{gold, silver}, want: []string{"Gold/0"}},
+		"LongSelectorMatchesNothing": {reason: "We should say that there is no class, rather than that we could not ask.", selector: twoMegabytes, pages: []string{silver}},
+		"LongOnceItIsEscaped":        {reason: "We should go by the length of what is written in a URL.", selector: escaped, pages: []string{gold}, want: []string{"Gold/0"}},
 		"AllNamespaces": {
-			reason: "We should read of all namespaces where the claim is offered the classes of each.", from: v1beta1.FromAll, format: v1beta1.ObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"namespace":"other"`}, paths: []string{resource}, want: []string{"Gold/other/0"},
+			reason: "We should read of all namespaces where the claim is offered the classes of each.", selector: labels.Everything(),
+			from: v1beta1.FromAll, namespaced: true, namespace: "team", pages: []string{`"namespace":"other"`}, want: []string{"Gold/other/0"},
 		},
 		"OwnNamespace": {
-			reason: "We should read of no namespace whose classes the claim cannot get.", format: v1beta1.LocalObjectReference, namespaced: true, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"namespace":"team"`}, paths: []string{"/apis/example.org/v1/namespaces/team/golds"}, want: []string{"Gold/team/0"},
+			reason: "We should read of no namespace whose classes the claim cannot get.", local: true, namespaced: true, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"namespace":"team"`}, path: "/apis/example.org/v1/namespaces/team/golds", want: []string{"Gold/team/0"},
 		},
-		"NoNamespace": {
-			reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", format: v1beta1.LocalObjectReference, namespaced: true, selector: labels.Everything(),
-		},
+		"NoNamespace": {reason: "We should read nothing for a claim that is in no namespace, and can get a class of its own alone.", local: true, namespaced: true, selector: labels.Everything()},
 		"ClusterScoped": {
-			reason: "We should read of the cluster where classes are in no namespace.", format: v1beta1.LocalObjectReference, namespace: "team", selector: labels.Everything(),
-			pages: []string{`"labels":{}`}, paths: []string{resource}, want: []string{"Gold/0"},
+			reason: "We should read of the cluster where classes are in no namespace.", local: true, namespace: "team", selector: labels.Everything(),
+			pages: []string{`"labels":{}`}, want: []string{"Gold/0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var paths []string
+			pages := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				page := len(paths)
-				paths = append(paths, r.URL.Path)
-				q := r.URL.Query()
+				page, q := pages, r.URL.Query()
+				pages++
+				assert.Equal(t, cmp.Or(tc.path, "/apis/example.org/v1/golds"), r.URL.Path, tc.reason)
 				assert.Equal(t, "500", q.Get("limit"), "We should ask for a page at a time.")
 				assert.Equal(t, tc.query, q.Get("labelSelector"), tc.reason)
 				if page > 0 {
@@ -420,9 +181,13 @@ func TestLiveAsks(t *testing.T) {
 			require.NoError(t, err)
 			golds := controllertest.NewClassKind("golds.example.org", "Gold")
 			golds.Namespaced = tc.namespaced
+			form := v1beta1.ObjectReference
+			if tc.local {
+				form = v1beta1.LocalObjectReference
+			}
 			r := newRegistration(nil, nil, cluster.Resolver{}, client)
 			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{
-				Reference: v1beta1.Reference{Form: tc.format},
+				Reference: v1beta1.Reference{Form: form},
 				Classes:   v1beta1.Classes{Namespaces: v1beta1.ClassNamespaces{From: tc.from}},
 				Choice:    v1beta1.Choice{Strategy: v1beta1.Random},
 			}})
@@ -430,12 +195,8 @@ func TestLiveAsks(t *testing.T) {
 
 			view, err := r.Live(t.Context(), selector.NewView(claimKind, []*inventory.Classes{controllertest.NewClasses(golds, nil)}), asking)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, tc.paths, paths, tc.reason)
-			var names []string
-			for _, c := range view.Classes[0].All() {
-				names = append(names, c.String())
-			}
-			assert.Equal(t, tc.want, names, tc.reason)
+			assert.Equal(t, len(tc.pages), pages, tc.reason)
+			assert.Equal(t, tc.want, classesOf(view), tc.reason)
 			decision, err := new(selector.Decider).Decide(t.Context(), view, claim.Intake{Claim: asking}, selector.Explain)
 			require.NoError(t, err)
 			assert.Equal(t, len(tc.want) > 0, decision.Class != nil, "We should be able to choose among what was read.")
@@ -509,55 +270,236 @@ func TestRegisteredIsBounded(t *testing.T) {
 func TestRegistered(t *testing.T) {
 	refused := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
-	for name, tc := range map[string]struct {
+	has := func(names ...string) *controllertest.Cached {
+		c := &controllertest.Cached{}
+		for _, name := range names {
+			c.ClaimKinds = append(c.ClaimKinds, *controllertest.NewClaimKind(name))
+		}
+		return c
+	}
+	fails := func(err error) *controllertest.Cached { return &controllertest.Cached{Err: err} }
+	const name, other = "claims.example.org", "others.example.org"
+	for tcName, tc := range map[string]struct {
 		reason  string
-		api     *controllertest.Cached
 		deleted bool // seen to be
+		api     *controllertest.Cached
 		want    bool
 		err     error
 	}{
-		"RegisteredAgain": {
-			reason:  "We should find what is registered again, though we have seen it deleted.",
-			deleted: true, api: &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("claims.example.org")}}, want: true,
+		"RegisteredAgain":       {"We should find what is registered again, though we have seen it deleted.", true, has(name), true, nil},
+		"NotPermitted":          {"We should not say that there is none when we may not look.", false, fails(forbidden), false, forbidden},
+		"Uninstalled":           {"We should block no claim of a kind that we have seen deleted once our rights are gone, too.", true, fails(forbidden), false, nil},
+		"AccountDeleted":        {"We should block no claim of a kind that we have seen deleted once nobody knows us any more.", true, fails(apierrors.NewUnauthorized("")), false, nil},
+		"DeletedAndNotAnswered": {"We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.", true, fails(refused), false, refused},
+		"Registered":            {"We should find what was registered a moment ago.", false, has(other, name), true, nil},
+		"NotRegistered":         {"We should take the API server's word that there is none.", false, has(other), false, nil},
+		"NotAnswered":           {"We should not say that there is none when we could not ask.", false, fails(refused), false, refused},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
+			if tc.deleted {
+				_, err := r.reconcileClaimKind(t.Context(), name)
+				require.NoError(t, err)
+			}
+			got, err := r.ClaimKind(t.Context(), name)
+			require.ErrorIs(t, err, tc.err, tc.reason)
+			assert.Equal(t, tc.want, got != nil, tc.reason)
+		})
+	}
+}
+
+func TestClassKind(t *testing.T) {
+	const name = "golds.example.org"
+	stored := v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 8},
+		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "others.example.org"}}, Default: v1beta1.Source{Path: ".default"}},
+	}
+	// watched is the registration as it was before, with a kind that the API server does not serve.
+	watched := func(uid types.UID) *registered {
+		kind := controllertest.NewClassKind(name, "Watched")
+		kind.Revision, kind.Namespaced = inventory.Revision{UID: uid, Generation: 7}, true
+		return watchedKind(kind, watching(nil), nil, false)
+	}
+	served := map[string]any{
+		"/apis/example.org":    controllertest.APIGroup("v1"),
+		"/apis/example.org/v1": controllertest.APIResources(metav1.APIResource{Name: "golds", Kind: "Gold", Verbs: metav1.Verbs{"list"}}),
+	}
+	refused := errors.New("connection refused")
+	type want struct {
+		kind       string // empty if there is none
+		namespaced bool
+		err        string
+	}
+	known := &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{stored}}
+	down := map[string]any{"/apis/example.org": controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)}
+	for tcName, tc := range map[string]struct {
+		reason  string
+		client  *controllertest.Cached // known unless set
+		api     *controllertest.Cached // the API server itself, if its answer differs
+		watched *registered
+		answers map[string]any // served unless set
+		want    want
+	}{
+		"NotRegistered": {reason: "We should take the API server's word that it is registered no more, whatever we watch.", client: &controllertest.Cached{}, watched: watched("5e1f")},
+		"NotHeardOf":    {reason: "We should ask the API server for one that we have not heard of.", client: &controllertest.Cached{}, api: known, want: want{kind: "Gold"}},
+		"NotHeardOfNorAnswered": {
+			reason: "We should not say that it is not registered because we have not heard of it.",
+			client: &controllertest.Cached{}, api: &controllertest.Cached{Err: refused},
+			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
 		},
-		"NotPermitted": {
-			reason: "We should not say that there is none when we may not look.",
-			api:    &controllertest.Cached{Err: forbidden}, err: forbidden,
-		},
-		"Uninstalled": {
-			reason:  "We should block no claim of a kind that we have seen deleted once our rights are gone, too.",
-			deleted: true, api: &controllertest.Cached{Err: forbidden},
-		},
-		"AccountDeleted": {
-			reason:  "We should block no claim of a kind that we have seen deleted once nobody knows us any more.",
-			deleted: true, api: &controllertest.Cached{Err: apierrors.NewUnauthorized("")},
-		},
-		"DeletedAndNotAnswered": {
-			reason:  "We should not say that there is none when we could not ask, though we have seen it deleted: it may be there again.",
-			deleted: true, api: &controllertest.Cached{Err: refused}, err: refused,
-		},
-		"Registered": {
-			reason: "We should find what was registered a moment ago.",
-			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org"), *controllertest.NewClaimKind("claims.example.org")}}, want: true,
-		},
-		"NotRegistered": {
-			reason: "We should take the API server's word that there is none.",
-			api:    &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*controllertest.NewClaimKind("others.example.org")}},
-		},
+		"HeardOf": {reason: "We should not ask the API server for what we know.", api: &controllertest.Cached{Err: refused}, watched: watched("5e1f"), want: want{kind: "Watched", namespaced: true}},
 		"NotAnswered": {
-			reason: "We should not say that there is none when we could not ask.",
-			api:    &controllertest.Cached{Err: refused}, err: refused,
+			reason: "We should not say that it is not registered when we could not ask.",
+			client: &controllertest.Cached{Err: refused}, watched: watched("5e1f"),
+			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
+		},
+		"Watched": {
+			reason:  "We should not look up a resource that we watch, but take the registration as it is now.",
+			watched: watched("5e1f"), answers: down, want: want{kind: "Watched", namespaced: true},
+		},
+		"WatchedBefore": {reason: "We should look up the resource of a registration that was deleted and made again.", watched: watched("c0ffee"), want: want{kind: "Gold"}},
+		"NotWatched":    {reason: "We should look up a resource that we do not watch yet.", watched: unfollowed(cluster.ErrNotInstalled), want: want{kind: "Gold"}},
+		"Unknown":       {reason: "We should look up a resource that we have not heard of.", want: want{kind: "Gold"}},
+		"NotInstalled":  {reason: "We should say that there are no classes of a kind that is not installed.", answers: map[string]any{}},
+		"NotServed": {
+			reason: "We should not say that there are no classes of a kind whose CRD is there.",
+			client: &controllertest.Cached{ClassKinds: known.ClassKinds, CRDs: []string{name}}, answers: map[string]any{},
+			want: want{err: `cannot look up class kind "golds.example.org": ` + ErrCRDNotServed.Error()},
+		},
+		"NotLookedUp": {
+			reason:  "We should not say that there are no classes when we could not ask.",
+			answers: down,
+			want:    want{err: `cannot look up class kind "golds.example.org": cannot look up the API group "example.org": ServiceUnavailable`},
+		},
+	} {
+		t.Run(tcName, func(t *testing.T) {
+			if tc.answers == nil {
+				tc.answers = served
+			}
+			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, tc.answers))
+			require.NoError(t, err)
+			r := newRegistration(cmp.Or(tc.client, known), cmp.Or(tc.api, tc.client, known), resolver, nil)
+			if tc.watched != nil {
+				r.kinds[name] = tc.watched
+			}
+			kind, err := r.ClassKind(t.Context(), name)
+			controllertest.RequireError(t, tc.want.err, err, tc.reason)
+			if tc.want.kind == "" {
+				assert.Nil(t, kind, tc.reason)
+				return
+			}
+			require.NotNil(t, kind, tc.reason)
+			assert.Equal(t, tc.want, want{kind: kind.GroupVersionKind.Kind, namespaced: kind.Namespaced}, tc.reason)
+			assert.Equal(t, stored.Spec.ClaimKinds, controllertest.Links(kind.ClaimKinds...), "We should say which claim kinds it serves now.")
+			assert.Equal(t, stored.Spec.Default, kind.DefaultMark, "We should say where it is marked now.")
+		})
+	}
+}
+
+func TestNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		api    *controllertest.Cached
+		want   bool
+		err    string
+	}{
+		"There":       {reason: "We should find one that is there.", api: &controllertest.Cached{Namespaces: []string{"team"}}, want: true},
+		"NotThere":    {reason: "We should take the API server's word that there is none.", api: &controllertest.Cached{}},
+		"NotAnswered": {reason: "We should not say that there is none when we could not ask.", api: &controllertest.Cached{Err: errors.New("connection refused")}, err: `cannot get namespace "team": connection refused`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegistration(nil, tc.api, cluster.Resolver{}, nil)
+			there, err := r.Namespace(t.Context(), "team")
+			controllertest.RequireError(t, tc.err, err, tc.reason)
+			assert.Equal(t, tc.want, there, tc.reason)
+		})
+	}
+}
+
+func TestClass(t *testing.T) {
+	metadataOnly := controllertest.NewClassKind("golds.example.org", "Gold")
+	whole := inventory.NewClassKind(&v1beta1.ClassKind{
+		ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org"}, Spec: v1beta1.ClassKindSpec{Default: v1beta1.Source{Path: ".default"}},
+	}, metadataOnly.GroupVersionKind, false)
+	list := func(kind string, items ...string) json.RawMessage {
+		return json.RawMessage(fmt.Sprintf(`{"apiVersion":"meta.k8s.io/v1","kind":%q,"items":[%s]}`, kind, strings.Join(items, ",")))
+	}
+	const (
+		object  = `{"apiVersion":"example.org/v1","kind":"Gold","default":true,"metadata":{"name":"a","uid":"a-1","resourceVersion":"10"}}`
+		partial = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","uid":"a-1","resourceVersion":"10","annotations":{"default":"true"}}}`
+
+		partialOfAWS = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"a","namespace":"aws","uid":"a-1","resourceVersion":"10","annotations":{"default":"true"}}}`
+
+		one         = "/apis/example.org/v1/golds/a"
+		oneOfAWS    = "/apis/example.org/v1/namespaces/aws/golds/a"
+		listed      = "/apis/example.org/v1/golds?metadata.name=a"
+		listedOfAWS = "/apis/example.org/v1/golds?metadata.name=a,metadata.namespace=aws"
+	)
+	forbidden := controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+	unavailable := controllertest.Failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	none, partials := list("PartialObjectMetadataList"), list("PartialObjectMetadataList", partial)
+	type want struct {
+		found bool
+		err   string
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		kind      *inventory.ClassKind // metadataOnly, unless set
+		namespace string
+		answers   map[string]any
+		want      want
+	}{
+		"Metadata":   {reason: "We should read the metadata of a class, where they have its mark.", answers: map[string]any{one: json.RawMessage(partial)}, want: want{found: true}},
+		"Object":     {reason: "We should read the whole class, where a field is its mark.", kind: whole, answers: map[string]any{one: json.RawMessage(object)}, want: want{found: true}},
+		"Namespaced": {reason: "We should read a class in its namespace.", namespace: "aws", answers: map[string]any{oneOfAWS: json.RawMessage(partial)}, want: want{found: true}},
+		"NotThere":   {reason: "We should say that there is none."},
+		"Listed":     {reason: "We should list the one class that we may not get.", answers: map[string]any{one: forbidden, listed: partials}, want: want{found: true}},
+		"ListedAsObject": {
+			reason: "We should list the one class that we may not get, as a whole.",
+			kind:   whole, answers: map[string]any{one: forbidden, listed: list("GoldList", object)}, want: want{found: true},
+		},
+		"ListedOfANamespace": {
+			reason:    "We should list the one class that we may not get, of its namespace.",
+			namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: list("PartialObjectMetadataList", partialOfAWS)}, want: want{found: true},
+		},
+		"NotListed":             {reason: "We should say that there is none where the list is empty.", answers: map[string]any{one: forbidden, listed: none}},
+		"NotListedOfANamespace": {reason: "We should say that there is none where the list is empty.", namespace: "aws", answers: map[string]any{oneOfAWS: forbidden, listedOfAWS: none}},
+		"NotServed": {
+			reason:  "We should not say that there is none when the API server does not serve the version that we ask for.",
+			answers: map[string]any{one: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
+		},
+		"NotServedToList": {
+			reason:  "We should not say that there is none when the API server does not serve the version that we ask for.",
+			answers: map[string]any{one: forbidden, listed: "404 page not found"}, want: want{err: "the server could not find the requested resource"},
+		},
+		"AnotherListed": {
+			reason:  "We should not take another class for it where the API server does not select by name.",
+			answers: map[string]any{one: forbidden, listed: list("PartialObjectMetadataList", strings.Replace(partial, `"name":"a"`, `"name":"b"`, 1))},
+			want:    want{err: `asked for a list of "a" alone, the API server answered with "b"`},
+		},
+		"ForbiddenToList": {reason: "We should not say that there is none when we may not look.", answers: map[string]any{one: forbidden, listed: forbidden}, want: want{err: "Forbidden"}},
+		"OutOfService": {
+			reason:  "We should not say that there is none when nobody answers, and not ask in another way.",
+			answers: map[string]any{one: unavailable, listed: partials}, want: want{err: "ServiceUnavailable"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRegistration(&controllertest.Cached{}, tc.api, cluster.Resolver{}, nil)
-			if tc.deleted {
-				_, err := r.reconcileClaimKind(t.Context(), "claims.example.org")
-				require.NoError(t, err)
+			client, err := newClassClient(controllertest.NewAPIServer(t, tc.answers))
+			require.NoError(t, err)
+			object, class, err := newRegistration(nil, nil, cluster.Resolver{}, client).Class(t.Context(), cmp.Or(tc.kind, metadataOnly), tc.namespace, "a")
+			if tc.want.err != "" {
+				require.EqualError(t, err, `cannot get the class "a" of "golds.example.org": `+tc.want.err, tc.reason)
+			} else {
+				require.NoError(t, err, tc.reason)
 			}
-			got, err := r.ClaimKind(t.Context(), "claims.example.org")
-			require.ErrorIs(t, err, tc.err, tc.reason)
-			assert.Equal(t, tc.want, got != nil, tc.reason)
+			if !tc.want.found {
+				assert.Nil(t, object, tc.reason)
+				assert.Nil(t, class, tc.reason)
+				return
+			}
+			require.NotNil(t, class, tc.reason)
+			assert.Equal(t, []string{"a-1", "10"}, []string{string(object.GetUID()), object.GetResourceVersion()}, "We should tell which it is, and its version.")
+			assert.True(t, class.Default, "We should read its mark.")
 		})
 	}
 }

@@ -14,15 +14,12 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Memory is what was served. Replicas that start go by it. The leader keeps it in an annotation of
-// the ValidatingWebhookConfiguration, which nobody else writes: others may write a status.
+// Memory is what was served, by which replicas start. The leader keeps it in the ValidatingWebhookConfiguration: others may write a status.
 type Memory struct {
-	// Versions of the claims for which the paths of claim kinds are written, by the names of the claim
-	// kinds. They are those in which the API server served the claims: a version that it prefers
-	// later may have other fields.
+	// Versions of the claims for which the paths of claim kinds are written, by the names of the claim kinds. They are those in which the
+	// API server served the claims: a version that it prefers later may have other fields.
 	Versions map[string]string `json:"versions,omitempty"`
-	// ClassKinds are the names of those whose classes were offered to claims, sorted. Without them, no
-	// claim that they serve is bound.
+	// ClassKinds are the names of those whose classes were offered to claims, sorted. Without them, no claim that they serve is bound.
 	ClassKinds []string `json:"classKinds,omitempty"`
 }
 
@@ -45,8 +42,7 @@ func (r *Resources) memory(ctx context.Context) *Memory {
 	return MemoryOf(c)
 }
 
-// VersionOf the claims for which the paths of a claim kind are written, empty if it is the one that the
-// API server prefers.
+// VersionOf the claims for which the paths of a claim kind are written, empty if it is the one that the API server prefers.
 func (m *Memory) VersionOf(k *v1beta1.ClaimKind) string {
 	return cmp.Or(k.Spec.Claims.Version, m.Versions[k.Name])
 }
@@ -85,4 +81,22 @@ func (r *Registration) Remember(before *Memory, claimKinds []v1beta1.ClaimKind, 
 		return "", fmt.Errorf("cannot encode what is served: %w", err)
 	}
 	return string(text), nil
+}
+
+// Offered reports whether the classes of a kind are offered to claims of one of the kinds that it serves.
+func (r *Registration) Offered(k *v1beta1.ClassKind) bool {
+	classes := r.State(k.Name).Classes
+	if classes == nil {
+		return false
+	}
+	snapshot, refused := r.Inventory.Snapshot(), false
+	for _, name := range classes.Kind.ClaimKinds {
+		if view := snapshot[name]; view != nil {
+			if view.FaultOf(k.Name) == nil {
+				return true
+			}
+			refused = true
+		}
+	}
+	return !refused
 }

@@ -89,7 +89,7 @@ func (m registrationMetrics) Collect(to chan<- prometheus.Metric) {
 			gauge(viewAge, time.Since(state.confirmed).Seconds(), name)
 		}
 	}
-	m.eachRelated(func(resource string, s RelatedState, objects int) {
+	m.eachRelated(func(resource string, s State, objects int) {
 		gauge(relatedReady, number(s.Known && s.Reason != v1beta1.ReasonStale), resource)
 		gauge(relatedObjects, float64(objects), resource)
 	})
@@ -110,7 +110,7 @@ func unserved(k *v1beta1.ClaimKind) bool {
 		ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1beta1.ReasonNotInstalled
 }
 
-func (r *RelatedKinds) eachRelated(visit func(resource string, s RelatedState, objects int)) {
+func (r *RelatedKinds) eachRelated(visit func(resource string, s State, objects int)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, k := range r.related {
@@ -119,7 +119,7 @@ func (r *RelatedKinds) eachRelated(visit func(resource string, s RelatedState, o
 			objects = k.objects.Len()
 		}
 		if k.kind != nil { // Else it is about to be forgotten.
-			visit(key.String(), k.state(k.kind), objects)
+			visit(key.String(), k.stateFor(k.kind), objects)
 		}
 	}
 }

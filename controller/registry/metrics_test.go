@@ -71,7 +71,9 @@ func testMetrics(t *testing.T) {
 
 	nears := controllertest.NewClassKind("nears.example.org", "Near")
 	nears.Namespaced = true
-	r.Inventory.SetClasses(controllertest.DefaultsOf(nears, "one/a", "two/a", "three/a", "three/b", "three/c"))
+	r.Inventory.SetClasses(controllertest.NewClasses(nears, map[string][]string{
+		"one/a": isDefault, "two/a": isDefault, "three/a": isDefault, "three/b": isDefault, "three/c": isDefault,
+	}))
 	want["default_classes claim_kind=claims.example.org"] = 3
 	assert.Equal(t, want, controllertest.Scraped(t, registry), "We should count the most defaults that a claim can get, and not add up those of namespaces.")
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -21,12 +20,10 @@ import (
 )
 
 const (
-	// RefusalGrace is how long a starting replica does not believe that a class kind
-	// which was offered before is refused. An API server that is starting, too, refuses
-	// everything until it knows its roles, and serves no CRD until it has read it.
+	// RefusalGrace is how long a starting replica does not believe that a class kind which was offered before is refused. An API server
+	// that is starting, too, refuses everything until it knows its roles, and serves no CRD until it has read it.
 	RefusalGrace = 30 * time.Second
-	// openingInterval is how often missing kinds are looked for until the inventory is
-	// open, and missingInterval how often afterwards.
+	// openingInterval is how often missing kinds are looked for until the inventory is open, and missingInterval how often afterwards.
 	openingInterval = 50 * time.Millisecond
 	missingInterval = time.Second
 )
@@ -34,20 +31,17 @@ const (
 // Opening opens the inventory.
 type Opening struct {
 	inventory  *selector.Inventory
-	reader     client.Reader // from the cache
 	classKinds *ClassKinds
 	related    *RelatedKinds
 	resources  *Resources
 	opened     chan struct{}
 }
 
-// openWhenComplete opens the inventory once no registered kind is missing from it, or
-// after StartPatience. In that case, the claims that a missing class kind serves are
-// not bound until it is there.
+// openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those serve.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
-	missing, ok := o.awaitComplete(ctx)
-	if !ok {
-		return nil // The process is stopping.
+	missing, err := o.awaitComplete(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // The process is stopping.
 	}
 	o.setMissing(missing, nil)
 	o.inventory.Open()
@@ -59,28 +53,26 @@ func (o *Opening) openWhenComplete(ctx context.Context) error {
 	return nil
 }
 
-// awaitComplete returns the class kinds that are missing after StartPatience. It
-// is false if the context has ended.
-func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, ok bool) {
+// awaitComplete returns the class kinds that are missing after StartPatience, or an error if the context has ended.
+func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missingKind, err error) {
 	log := logf.FromContext(ctx)
 	before, began := "", time.Time{}
-	err := wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
-		awaited, kinds, err := o.awaited(ctx)
-		if err != nil {
+	err = wait.PollUntilContextCancel(ctx, openingInterval, true, func(ctx context.Context) (bool, error) {
+		awaited, kinds := o.awaited(ctx)
+		if kinds == nil {
 			began = time.Time{} // Without the registrations, nobody knows what is missing.
 		} else if began.IsZero() {
 			began = time.Now()
 		}
-		why := errors.Join(err, errors.Join(awaited[:min(len(awaited), 1)]...))
-		if why == nil {
+		if len(awaited) == 0 {
 			return true, nil
 		}
-		if why.Error() != before {
-			before = why.Error()
-			log.Info("Not ready yet", "because", before)
+		if why := awaited[0].Error(); why != before {
+			before = why
+			log.Info("Not ready yet", "because", why)
 		}
-		if err != nil || time.Since(began) < v1beta1.StartPatience {
-			return false, nil //nolint:nilerr // It is logged, and tried again.
+		if kinds == nil || time.Since(began) < v1beta1.StartPatience {
+			return false, nil
 		}
 		for _, why := range awaited {
 			log.Info("Starting without what is not known yet: claims that need it are not bound until it is", "because", why.Error())
@@ -88,12 +80,11 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missing
 		missing = kinds
 		return true, nil
 	})
-	return missing, err == nil
+	return missing, err
 }
 
-// followMissing updates the missing kinds until there are none. A kind whose classes arrive
-// stops being missing by itself. followMissing sees that a kind is refused for good or not
-// registered any more, which claim kinds it serves now, and why it is missing now.
+// followMissing updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. followMissing
+// sees that a kind is refused for good or not registered any more, which claim kinds it serves now, and why it is missing now.
 func (o *Opening) followMissing(ctx context.Context, missing map[string]missingKind) {
 	for len(missing) > 0 {
 		select {
@@ -101,8 +92,8 @@ func (o *Opening) followMissing(ctx context.Context, missing map[string]missingK
 			return
 		case <-time.After(missingInterval):
 		}
-		_, still, err := o.awaited(ctx)
-		if err != nil {
+		_, still := o.awaited(ctx)
+		if still == nil {
 			continue
 		}
 		maps.DeleteFunc(still, func(name string, _ missingKind) bool { // Kinds that were registered since are not waited for.
@@ -141,9 +132,8 @@ func (o *Opening) Ready(ctx context.Context) error {
 	if o.inventory.Snapshot() != nil {
 		return nil
 	}
-	awaited, _, err := o.awaited(ctx)
-	if err != nil || len(awaited) > 0 {
-		return errors.Join(append(awaited[:min(len(awaited), 1)], err)...)
+	if awaited, _ := o.awaited(ctx); len(awaited) > 0 {
+		return awaited[0]
 	}
 	return errors.New("all registered kinds are known, and take effect soon")
 }
@@ -154,12 +144,11 @@ type missingKind struct {
 	why        string
 }
 
-// awaited says which of the registered kinds, and of what their claims name, is not in the inventory yet, and has the missing
-// class kinds among them.
-func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind, err error) {
-	claimKinds, classKinds, err := List(ctx, o.reader)
+// awaited says what is not in the inventory yet, with the missing class kinds among it: nil if the registrations are not known.
+func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[string]missingKind) {
+	claimKinds, classKinds, err := List(ctx, o.resources.reader)
 	if err != nil {
-		return nil, nil, truncate.Error(err)
+		return []error{truncate.Error(err)}, nil
 	}
 	memory, missing := o.resources.memory(ctx), map[string]missingKind{}
 	for i := range claimKinds {
@@ -167,7 +156,7 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 		if o.inventory.ClaimKind(k.Name) == nil {
 			awaited = append(awaited, fmt.Errorf("claim kind %q is not registered yet", k.Name))
 		}
-		if s := o.related.RelatedState(k.Name); s.pending() && memory.ServedClaims(k) {
+		if s := o.related.RelatedState(k.Name); s.pendingRelated() && memory.ServedClaims(k) {
 			awaited = append(awaited, fmt.Errorf("objects that claims of %q name are not known yet: %s", k.Name, s.Message))
 		}
 	}
@@ -179,13 +168,11 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 			awaited = append(awaited, fmt.Errorf("the classes of %q, which were offered before, are not known yet: %s", k.Name, s.Message))
 		}
 	}
-	return awaited, missing, nil
+	return awaited, missing
 }
 
-// Pending reports whether a class kind has yet to join the view. A replica waits for it if
-// other replicas offered its classes, so that a restart never narrows the view. It stops
-// waiting if the API server says for good that it does not serve the resource. Where it does not
-// serve it to us, only an admin ends that.
+// Pending reports whether a replica waits for a class kind that other replicas offered, so that a restart never narrows the view: until the
+// API server says for good that it does not serve the resource. Where it does not serve it to us, only an admin ends that.
 func (s State) Pending() bool {
 	return s.Reason == v1beta1.ReasonNotPermitted ||
 		s.Reason == v1beta1.ReasonNotSynced && (!s.Refused || s.JustRefused())

@@ -63,8 +63,7 @@ func (e *exchanged) List(ctx context.Context, l client.ObjectList, opts ...clien
 	return e.Load().List(ctx, l, opts...)
 }
 
-// TestOpening starts a replica where golds and bads serve databases, golds serve
-// queues, and bads do not answer.
+// TestOpening starts a replica where golds and bads serve databases, golds serve queues, and bads do not answer.
 func TestOpening(t *testing.T) {
 	const databases, queues = "databases.example.org", "queues.example.org"
 	golds, bads := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("bads.example.org", "Bad")
@@ -91,7 +90,21 @@ func TestOpening(t *testing.T) {
 		r.ClassKinds.mu.Unlock()
 		r.publish(entry, controllertest.NewClasses(k, map[string][]string{"a": nil}), nil)
 	}
+	withGolds, withBads := func(r running) { found(r, golds) }, func(r running) { found(r, bads) }
 	refuse := func(r running) { r.unanswered(bads.Name, bads.ClaimKinds, ErrCRDNotServed) }
+	// withGoldsAnd has something happen later.
+	withGoldsAnd := func(after time.Duration, do func(running)) func(running) {
+		return func(r running) {
+			withGolds(r)
+			if after == 0 {
+				do(r)
+			} else {
+				time.AfterFunc(after, func() { do(r) })
+			}
+		}
+	}
+	stores := func(c *controllertest.Cached) func(running) { return func(r running) { r.reader.Store(c) } }
+	ofDatabases, patience := []string{databases}, v1beta1.StartPatience
 
 	for name, tc := range map[string]struct {
 		reason string
@@ -103,81 +116,30 @@ func TestOpening(t *testing.T) {
 		faults []string               // the claim kinds with a fault when it opens
 		later  []string               // the same, two seconds later
 	}{
-		"Complete": {
-			reason: "We should open at once when all is there.",
-			before: func(r running) { found(r, golds); found(r, bads) },
-		},
-		"Late": {
-			reason: "We should wait for what comes a moment later.",
-			before: func(r running) {
-				found(r, golds)
-				time.AfterFunc(10*time.Second, func() { found(r, bads) })
-			},
-			opens: 10 * time.Second,
-		},
-		"Missing": {
-			reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.",
-			before: func(r running) { found(r, golds) },
-			opens:  v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
-		},
-		"NothingLookedUp": {
-			reason: "We should name every claim kind that waits for classes.",
-			opens:  v1beta1.StartPatience, faults: []string{databases, queues}, later: []string{databases, queues},
-		},
-		"Found": {
-			reason: "We should bind claims again once the classes are there.",
-			before: func(r running) { found(r, golds) }, after: func(r running) { found(r, bads) },
-			opens: v1beta1.StartPatience, faults: []string{databases},
-		},
-		"Unregistered": {
-			reason: "We should wait no more for what is registered no more.",
-			before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(withoutBads) },
-			opens: v1beta1.StartPatience, faults: []string{databases},
-		},
-		"RegisteredForAnother": {
-			reason: "We should go by what the missing class kind serves now.",
-			before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(moved) },
-			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{queues},
-		},
-		"RegisteredSince": {
-			reason: "We should not wait for a class kind that is registered once we are open.",
-			cache:  withoutBads, before: func(r running) { found(r, golds) }, after: func(r running) { r.reader.Store(whole) },
-		},
-		"RefusedForGood": {
-			reason: "We should believe a refusal that lasts, when it has.",
-			before: func(r running) {
-				found(r, golds)
-				time.AfterFunc(time.Second, func() { refuse(r) })
-			},
-			opens: v1beta1.StartPatience, faults: []string{databases},
-		},
+		"Complete":             {reason: "We should open at once when all is there.", before: withGoldsAnd(0, withBads)},
+		"Late":                 {reason: "We should wait for what comes a moment later.", before: withGoldsAnd(10*time.Second, withBads), opens: 10 * time.Second},
+		"Missing":              {reason: "We should bind no claim of the kinds alone that a class kind serves which does not answer.", before: withGolds, opens: patience, faults: ofDatabases, later: ofDatabases},
+		"NothingLookedUp":      {reason: "We should name every claim kind that waits for classes.", opens: patience, faults: []string{databases, queues}, later: []string{databases, queues}},
+		"Found":                {reason: "We should bind claims again once the classes are there.", before: withGolds, after: withBads, opens: patience, faults: ofDatabases},
+		"Unregistered":         {reason: "We should wait no more for what is registered no more.", before: withGolds, after: stores(withoutBads), opens: patience, faults: ofDatabases},
+		"RegisteredForAnother": {reason: "We should go by what the missing class kind serves now.", before: withGolds, after: stores(moved), opens: patience, faults: ofDatabases, later: []string{queues}},
+		"RegisteredSince":      {reason: "We should not wait for a class kind that is registered once we are open.", cache: withoutBads, before: withGolds, after: stores(whole)},
+		"RefusedForGood":       {reason: "We should believe a refusal that lasts, when it has.", before: withGoldsAnd(time.Second, refuse), opens: patience, faults: ofDatabases},
 		"RefusedSince": {
 			reason: "We should not believe a refusal at once, though we open meanwhile.",
-			before: func(r running) {
-				found(r, golds)
-				time.AfterFunc(20*time.Second, func() { refuse(r) })
-			},
-			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
+			before: withGoldsAnd(20*time.Second, refuse), opens: patience, faults: ofDatabases, later: ofDatabases,
 		},
 		"AtFaultSince": {
 			reason: "We should bind no claim without classes that were offered, once it turns out that their registration is at fault.",
-			before: func(r running) { found(r, golds) },
+			before: withGolds, opens: patience, faults: ofDatabases, later: ofDatabases,
 			after: func(r running) {
 				faulty := *bads
 				faulty.Fault = &inventory.Fault{Reason: v1beta1.ReasonInvalidExpression, Text: "it does not compile"}
 				r.reject(&faulty, true)
 			},
-			opens: v1beta1.StartPatience, faults: []string{databases}, later: []string{databases},
 		},
-		"ClaimKindNeverRegistered": {
-			reason: "We should not wait for ever for a claim kind that cannot be registered.",
-			known:  []string{queues}, before: func(r running) { found(r, golds); found(r, bads) },
-			opens: v1beta1.StartPatience,
-		},
-		"RegistrationsUnknown": {
-			reason: "We should not open before we know what is registered.",
-			cache:  &controllertest.Cached{ListErr: errors.New("refused")}, opens: -1,
-		},
+		"ClaimKindNeverRegistered": {reason: "We should not wait for ever for a claim kind that cannot be registered.", known: []string{queues}, before: withGoldsAnd(0, withBads), opens: patience},
+		"RegistrationsUnknown":     {reason: "We should not open before we know what is registered.", cache: &controllertest.Cached{ListErr: errors.New("refused")}, opens: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

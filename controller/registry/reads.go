@@ -31,16 +31,15 @@ type readKey struct {
 	// defaults says that the default classes are asked for.
 	defaults bool
 
-	// related is the resource of the related object of this name that is asked for, instead
-	// of classes. It is in the namespace, if it has one.
-	related relatedResource
+	// related is the resource of the object of this name that is asked for, instead of classes. It is in the namespace, if it has one.
+	related keptObjects
 	name    string
 }
 
 // group is the API group of what is read.
 func (k readKey) group() string {
 	if k.name != "" {
-		return k.related.gvr.Group
+		return k.related.served.Group
 	}
 	return k.kind.Resource().Group
 }
@@ -53,8 +52,7 @@ func (k readKey) String() string {
 	return fmt.Sprintf("list the classes of %q", k.kind.Name)
 }
 
-// sharedRead is one read of the classes of a kind, or of a related object, for all claims
-// that ask for it.
+// sharedRead is one read of the classes of a kind, or of a related object, for all claims that ask for it.
 type sharedRead struct {
 	key readKey
 	// selector of the key; nil asks for the default classes.
@@ -62,8 +60,7 @@ type sharedRead struct {
 	// known are the classes that are not read again if they are stored unchanged; it may be nil.
 	known *inventory.Classes
 
-	// readers counts the waiting claims of each namespace. stop ends the read, and is
-	// nil until it begins. reads.mu guards both.
+	// readers counts the waiting claims of each namespace. stop ends the read, and is nil until it begins. reads.mu guards both.
 	readers map[string]int
 	stop    context.CancelFunc
 
@@ -74,15 +71,13 @@ type sharedRead struct {
 	err     error
 }
 
-// reads runs the live reads of a replica, a few at once. One namespace gets only a
-// share of them, and so does one API group: its kinds have one API server, which may
-// answer for none of them. Waiting namespaces take turns, and the reads of one
-// begin in the order in which they were asked for.
+// reads runs the live reads of a replica, a few at once. One namespace gets only a share of them, and so does one API group: its kinds have
+// one API server, which may answer for none of them. Waiting namespaces take turns, and the reads of one begin in the order in which they
+// were asked for.
 //
-// Equal reads are shared, and one runs at a time. Claims that ask meanwhile share the
-// next, because the running one may have begun before their class existed. A shared
-// read waits in the queue of each namespace that asks for it, and begins when the first
-// of them has its turn: nobody waits longer because others asked, too.
+// Equal reads are shared, and one runs at a time. Claims that ask meanwhile share the next, because the running one may have begun before
+// their class existed. A shared read waits in the queue of each namespace that asks for it, and begins when the first of them has its turn:
+// nobody waits longer because others asked, too.
 type reads struct {
 	read func(context.Context, *sharedRead) (*inventory.Classes, error)
 
@@ -99,8 +94,7 @@ func newReads(read func(context.Context, *sharedRead) (*inventory.Classes, error
 	return &reads{read: read, next: map[readKey]*sharedRead{}, busy: map[readKey]*sharedRead{}}
 }
 
-// ask queues reads for a claim of a namespace, which must leave them later. known returns what
-// is known of a kind; nil knows nothing.
+// ask queues reads for a claim of a namespace, which must leave them later. known returns what is known of a kind; nil knows nothing.
 func (r *reads) ask(
 	namespace string, s labels.Selector, known func(*inventory.ClassKind) *inventory.Classes, keys ...readKey,
 ) ([]*sharedRead, error) {
@@ -149,10 +143,11 @@ func (r *reads) wait(ctx context.Context, s *sharedRead) (*inventory.Classes, er
 	r.mu.Lock()
 	begun := s.stop != nil
 	r.mu.Unlock()
+	err := context.Cause(ctx)
 	if !begun {
-		return nil, fmt.Errorf("cannot %v: other reads of the API server come first: %w", s.key, context.Cause(ctx))
+		err = fmt.Errorf("other reads of the API server come first: %w", err)
 	}
-	return nil, fmt.Errorf("cannot %v: %w", s.key, context.Cause(ctx))
+	return nil, fmt.Errorf("cannot %v: %w", s.key, err)
 }
 
 // leave drops the reads that a claim asked for. A read without readers ends.

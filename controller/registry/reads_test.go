@@ -17,79 +17,128 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// slowReads take 100 ms each, as a consistent LIST may, and hang for some kinds.
-type slowReads struct {
-	hang map[string]bool
+// fakeReads take 100 ms each, as a consistent LIST may, and hang for some kinds. Held reads end when the test says so.
+type fakeReads struct {
+	hang    map[string]bool
+	results chan error // of held reads
 
 	mu        sync.Mutex
 	now, most int
 	began     []readKey
 }
 
-func (s *slowReads) read(ctx context.Context, r *sharedRead) (*inventory.Classes, error) {
-	kind := r.key.kind.Name
-	s.mu.Lock()
-	s.now++
-	s.most = max(s.most, s.now)
-	s.began = append(s.began, r.key)
-	s.mu.Unlock()
+// read returns as many classes as held reads had begun.
+func (f *fakeReads) read(ctx context.Context, r *sharedRead) (_ *inventory.Classes, err error) {
+	classes := map[string][]string{}
+	f.mu.Lock()
+	f.now++
+	f.most = max(f.most, f.now)
+	f.began = append(f.began, r.key)
+	for i := 0; f.results != nil && i < len(f.began); i++ {
+		classes[fmt.Sprint(i)] = nil
+	}
+	f.mu.Unlock()
 	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.now--
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.now--
 	}()
-	if s.hang[kind] {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	var timer <-chan time.Time
+	if f.results == nil && !f.hang[r.key.kind.Name] {
+		timer = time.After(100 * time.Millisecond)
 	}
 	select {
-	case <-time.After(100 * time.Millisecond):
-		return inventory.NewClasses(r.key.kind, nil), nil
+	case <-timer:
+	case err = <-f.results:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	return controllertest.NewClasses(r.key.kind, classes), err
 }
 
 // seen returns how many are under way, how many were at most, and which began.
-func (s *slowReads) seen() (now, most int, began []readKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now, s.most, slices.Clone(s.began)
+func (f *fakeReads) seen() (now, most int, began []readKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now, f.most, slices.Clone(f.began)
 }
 
-func newSlowReads(hang ...string) (*slowReads, *reads) {
-	s := &slowReads{hang: map[string]bool{}}
+func (f *fakeReads) count() int {
+	_, _, began := f.seen()
+	return len(began)
+}
+
+func newSlowReads(hang ...string) (*fakeReads, *reads) {
+	f := &fakeReads{hang: map[string]bool{}}
 	for _, name := range hang {
-		s.hang[name] = true
+		f.hang[name] = true
 	}
-	return s, newReads(s.read)
+	return f, newReads(f.read)
 }
 
-// claimant creates one claim that needs all these reads, and has the time of a review.
-func claimant(r *reads, namespace string, keys ...readKey) <-chan error {
-	c := make(chan error, 1)
-	go func() { c <- claimOne(r, namespace, keys...) }()
-	return c
+func newHeldReads() (*fakeReads, *reads) {
+	f := &fakeReads{results: make(chan error)}
+	return f, newReads(f.read)
 }
 
-func claimOne(r *reads, namespace string, keys ...readKey) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
-	defer cancel()
-	asked, err := r.ask(namespace, labels.Everything(), nil, keys...)
+// answer is what a claim got: the number of the last read that it shared.
+type answer struct {
+	read int
+	err  error
+}
+
+// claimOne creates a claim that needs all these reads, and waits no longer than the context.
+func claimOne(ctx context.Context, r *reads, namespace string, keys ...readKey) (a answer) {
+	asked, err := r.ask(namespace, labels.Everything(), nil, keys...) //nolint:contextcheck // A shared read has no claim's context.
 	if err != nil {
-		return err
+		return answer{err: err}
 	}
 	defer r.leave(namespace, asked...)
 	for _, s := range asked {
-		if _, err = r.wait(ctx, s); err != nil {
-			return err
+		classes, err := r.wait(ctx, s)
+		if err != nil {
+			return answer{err: err}
 		}
+		a.read = classes.Len()
 	}
-	return nil
+	return a
 }
+
+// ask for one read.
+func ask(ctx context.Context, r *reads, k readKey) <-chan answer {
+	c := make(chan answer, 1)
+	go func() { c <- claimOne(ctx, r, "a", k) }()
+	return c
+}
+
+// claimant creates one claim that has the time of a review.
+func claimant(r *reads, namespace string, keys ...readKey) <-chan error {
+	c := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+		defer cancel()
+		c <- claimOne(ctx, r, namespace, keys...).err
+	}()
+	return c
+}
+
+func assertNothingLeft(t *testing.T, r *reads) {
+	t.Helper()
+	synctest.Wait()
+	assert.Empty(t, r.next, "We should forget reads that are done.")
+	assert.Empty(t, r.busy, "We should forget reads that are done.")
+	assert.Zero(t, r.ofGroup.All(), "We should forget the API groups of reads that are done.")
+	assert.Zero(t, r.waiting.Len(), "We should forget namespaces that ask for nothing.")
+	assert.Zero(t, r.running.All(), "We should make room for the next reads.")
+	assert.Zero(t, r.claims.All(), "We should forget claims that have left.")
+}
+
+// In a bubble of synctest, a goroutine that is left over fails the test, and Wait returns when all goroutines wait for each other: no test
+// here depends on time.
 
 // kindsOf returns kinds of n API groups.
 func kindsOf(n int) (all []*inventory.ClassKind) {
@@ -110,44 +159,56 @@ func keysOf(kinds []*inventory.ClassKind, text string) (keys []readKey) {
 	return keys
 }
 
-// TestReadsOfManyClaims has one namespace ask for 400 reads at once: 40 distinct
-// selectors of 10 class kinds.
+// TestReadsOfManyClaims has one namespace ask for 400 reads at once: 40 distinct selectors of 10 class kinds.
 func TestReadsOfManyClaims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, r := newSlowReads()
-		kinds := kindsOf(10)
-		var hostile []<-chan error
-		for i := range 40 {
-			hostile = append(hostile, claimant(r, "hostile", keysOf(kinds, fmt.Sprint("a=", i))...))
-		}
-		synctest.Wait()
-		now, _, _ := s.seen()
-		assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
+	var ofOneGroup []*inventory.ClassKind
+	for i := range 10 {
+		ofOneGroup = append(ofOneGroup, kindOf("example.org", fmt.Sprint("classes", i)))
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		kinds  []*inventory.ClassKind
+		most   time.Duration
+	}{
+		"ManyGroups": {"We should read for another claim as fast as if it were alone.", kindsOf(10), 400 * time.Millisecond},
+		"OneGroup":   {"We should have another claim take turns with the others.", ofOneGroup, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r := newSlowReads()
+				var hostile []<-chan error
+				for i := range 40 {
+					hostile = append(hostile, claimant(r, "hostile", keysOf(tc.kinds, fmt.Sprint("a=", i))...))
+				}
+				synctest.Wait()
+				now, _, _ := s.seen()
+				assert.Equal(t, v1beta1.MaxLiveReadsOfNamespace, now, "We should read no more for one namespace, though nobody else asks.")
 
-		start := time.Now()
-		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...), "We should read for another namespace's claim in time.")
-		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read for it as fast as if it were alone.")
+				start := time.Now()
+				require.NoError(t, <-claimant(r, "honest", keysOf(tc.kinds, "tier=gold")...), "We should read for another namespace's claim in time.")
+				assert.LessOrEqual(t, time.Since(start), tc.most, tc.reason)
 
-		start = time.Now()
-		require.NoError(t, <-claimant(r, "other", keysOf(kinds, "a=39")...), "We should not have those wait for another's turn who ask for the same.")
-		assert.LessOrEqual(t, time.Since(start), 400*time.Millisecond, "We should read for it as fast as if it were alone.")
+				start = time.Now()
+				require.NoError(t, <-claimant(r, "other", keysOf(tc.kinds, "a=39")...), "We should not have those wait for another's turn who ask for the same.")
+				assert.LessOrEqual(t, time.Since(start), tc.most, tc.reason)
 
-		failed := 0
-		for _, c := range hostile {
-			if err := <-c; err != nil {
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				failed++
-			}
-		}
-		assert.Positive(t, failed, "We should have some wait in vain who ask for more than can be read.")
-		synctest.Wait()
-		_, most, began := s.seen()
-		assert.LessOrEqual(t, most, v1beta1.MaxLiveReads, "We should read no more at once.")
-		time.Sleep(time.Minute)
-		_, _, later := s.seen()
-		assert.Len(t, later, len(began), "We should not read for those who have gone.")
-		assertNothingLeft(t, r)
-	})
+				failed := 0
+				for _, c := range hostile {
+					if err := <-c; err != nil {
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						failed++
+					}
+				}
+				assert.Positive(t, failed, "We should have some wait in vain who ask for more than can be read.")
+				synctest.Wait()
+				_, most, began := s.seen()
+				assert.LessOrEqual(t, most, v1beta1.MaxLiveReads, "We should read no more at once.")
+				time.Sleep(time.Minute)
+				assert.Equal(t, len(began), s.count(), "We should not read for those who have gone.")
+				assertNothingLeft(t, r)
+			})
+		})
+	}
 }
 
 func TestReadsTakeTurns(t *testing.T) {
@@ -183,8 +244,7 @@ func TestReadsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestReadsOfAGroupThatHangs has two namespaces ask for classes of two kinds whose
-// API server never answers.
+// TestReadsOfAGroupThatHangs has two namespaces ask for classes of two kinds whose API server never answers.
 func TestReadsOfAGroupThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := kindsOf(10)
@@ -203,30 +263,6 @@ func TestReadsOfAGroupThatHangs(t *testing.T) {
 		require.NoError(t, <-claimant(r, "namespace-0", keysOf(kinds, "tier=silver")...), "We should read of other class kinds for those, too, who wait for the ones that hang.")
 		for _, c := range stuck {
 			require.ErrorIs(t, <-c, context.DeadlineExceeded)
-		}
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsOfOneGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, r := newSlowReads()
-		var kinds []*inventory.ClassKind
-		for i := range 10 {
-			kinds = append(kinds, kindOf("example.org", fmt.Sprint("classes", i)))
-		}
-		var hostile []<-chan error
-		for i := range 40 {
-			hostile = append(hostile, claimant(r, "hostile", keysOf(kinds, fmt.Sprint("a=", i))...))
-		}
-		synctest.Wait()
-		start := time.Now()
-		require.NoError(t, <-claimant(r, "honest", keysOf(kinds, "tier=gold")...), "We should read of the same class kinds for another namespace in time.")
-		assert.LessOrEqual(t, time.Since(start), time.Second, "We should have it take turns with the other.")
-		for _, c := range hostile {
-			if err := <-c; err != nil { // Some have been in time.
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			}
 		}
 		assertNothingLeft(t, r)
 	})
@@ -256,8 +292,7 @@ func TestReadsThatWaitAreBounded(t *testing.T) {
 	})
 }
 
-// TestClaimsThatWaitAreBounded checks that waiting claims leave room on their
-// connections for others, even if the claims share a read.
+// TestClaimsThatWaitAreBounded checks that waiting claims leave room on their connections for others, even if the claims share a read.
 func TestClaimsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kinds := kindsOf(1)
@@ -295,6 +330,136 @@ func TestReadsRecover(t *testing.T) {
 		})
 		err := <-claimant(r, "a", keysOf(kindsOf(1), "a=b")...)
 		require.ErrorContains(t, err, `panic: runtime error: invalid memory address`, "We should take a panic for an error.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, r := newHeldReads()
+		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold"), selector: "tier=gold"}
+
+		first := ask(t.Context(), r, k)
+		synctest.Wait()
+		require.Equal(t, 1, h.count(), "We should begin the first read at once.")
+
+		var later []<-chan answer
+		for range 10 {
+			later = append(later, ask(t.Context(), r, k))
+			synctest.Wait()
+		}
+		require.Equal(t, 1, h.count(), "We should not read while an equal read is under way.")
+
+		h.results <- nil
+		synctest.Wait()
+		assert.Equal(t, answer{read: 1}, <-first, "We should give the first its own read.")
+		require.Equal(t, 2, h.count(), "We should read once more for all who came meanwhile.")
+		for _, c := range later {
+			require.Empty(t, c, "We should not give a read to those who came after it began.")
+		}
+
+		h.results <- nil
+		synctest.Wait()
+		for _, c := range later {
+			assert.Equal(t, answer{read: 2}, <-c, "We should share the read that began after all had come.")
+		}
+		assert.Equal(t, 2, h.count(), "We should not read for nobody.")
+		assertNothingLeft(t, r)
+
+		again := ask(t.Context(), r, k)
+		synctest.Wait()
+		h.results <- nil
+		assert.Equal(t, answer{read: 3}, <-again, "We should not keep what was read.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsOfOthersAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, r := newHeldReads()
+		golds, silvers := controllertest.NewClassKind("golds.example.org", "Gold"), controllertest.NewClassKind("silvers.example.org", "Silver")
+		var all []<-chan answer
+		for _, k := range []readKey{{kind: golds, selector: "tier=gold"}, {kind: golds}, {kind: golds, defaults: true}, {kind: silvers, selector: "tier=gold"}} {
+			all = append(all, ask(t.Context(), r, k))
+		}
+		synctest.Wait()
+		require.Equal(t, len(all), h.count(), "We should read at once what nobody reads.")
+		for range all {
+			h.results <- nil
+		}
+		for _, c := range all {
+			require.NoError(t, (<-c).err)
+		}
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsEndWithTheirLastReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, r := newHeldReads()
+		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
+		hasty := func() (<-chan answer, context.CancelCauseFunc) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			return ask(ctx, r, k), cancel
+		}
+		gone := errors.New("the API server hung up")
+
+		first, cancelFirst := hasty()
+		synctest.Wait()
+		second, cancelSecond := hasty()
+		synctest.Wait()
+		third := ask(t.Context(), r, k)
+		fourth, cancelFourth := hasty()
+		synctest.Wait()
+
+		cancelSecond(gone)
+		a := <-second
+		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
+		require.ErrorContains(t, a.err, `cannot list the classes of "golds.example.org": other reads of the API server come first: `, "We should say what they waited for.")
+		require.Equal(t, 1, h.count(), "We should not begin what was left before it began.")
+
+		cancelFirst(gone)
+		a = <-first
+		require.ErrorIs(t, a.err, gone, "We should not keep those waiting who cannot wait any longer.")
+		require.EqualError(t, a.err, `cannot list the classes of "golds.example.org": the API server hung up`, "We should say what they waited for.")
+		synctest.Wait()
+		require.Equal(t, 2, h.count(), "We should end a read that nobody waits for, and begin the next.")
+
+		cancelFourth(gone)
+		require.ErrorIs(t, (<-fourth).err, gone)
+		h.results <- nil
+		synctest.Wait()
+		assert.Equal(t, answer{read: 2}, <-third, "We should go on with what others wait for.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsShareTheirError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, r := newHeldReads()
+		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
+		first := ask(t.Context(), r, k)
+		synctest.Wait()
+		second, third := ask(t.Context(), r, k), ask(t.Context(), r, k)
+		synctest.Wait()
+
+		h.results <- nil
+		failure := errors.New("connection refused")
+		h.results <- failure
+		require.NoError(t, (<-first).err, "We should not give the first another's error.")
+		require.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
+		require.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
+		assertNothingLeft(t, r)
+	})
+}
+
+func TestReadsHaveADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, r := newHeldReads()
+		start := time.Now()
+		a := <-ask(t.Context(), r, readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")})
+		require.ErrorIs(t, a.err, context.DeadlineExceeded, "We should give up on an API server that does not answer.")
+		assert.Equal(t, v1beta1.WebhookTimeoutSeconds*time.Second, time.Since(start), "We should not read for longer than any claim waits.")
 		assertNothingLeft(t, r)
 	})
 }

@@ -1,14 +1,15 @@
 package registry
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,40 +24,37 @@ import (
 // registered is what is known of one ClassKind.
 type registered struct {
 	followed[*inventory.Classes, *inventory.Class]
-	// kind whose classes are watched, nil while there is no watch.
-	kind   *inventory.ClassKind
+	kind   *inventory.ClassKind // whose classes are watched, nil while there is no watch
 	synced bool
-	// offered says that the classes were offered before a fault of the registration took them
-	// out of the inventory.
+	// offered says that the classes were offered before a fault of the registration took them out of the inventory.
 	offered bool
 }
 
-// ClassKinds watches the classes of each kind. It starts when its ClassKind appears or its resource
-// gets installed, and stops when either goes.
+// ClassKinds watches the classes of each kind, while it is registered and its resource is installed.
 type ClassKinds struct {
 	inventory *selector.Inventory
-	reader    client.Reader // from the cache
 	resources *Resources
 	client    *classClient
 
 	mu    sync.Mutex // guards kinds
 	kinds map[string]*registered
 
-	// changed listen for class kinds whose classes changed, and requeued for the names
-	// of class kinds to be reconciled again.
+	// changed listen for class kinds whose classes changed, and requeued for the names of class kinds to be reconciled again.
 	changed  loop.Listeners[*inventory.ClassKind]
 	requeued loop.Listeners[string]
 }
 
-// OnChange calls a function with each class kind whose state or classes changed, until
-// the context ends.
+// OnChange calls a function with each class kind whose state or classes changed, until the context ends.
 func (c *ClassKinds) OnChange(ctx context.Context, call func(*inventory.ClassKind)) {
 	c.changed.Add(ctx, call)
 }
 
+// OnStored sets the function that is called with each default class that a watch shows, and its uid. Call it before the start.
+func (c *ClassKinds) OnStored(f func(*inventory.Class, types.UID)) { c.client.stored = f }
+
 func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.Result, error) {
 	k := &v1beta1.ClassKind{}
-	err := c.reader.Get(ctx, client.ObjectKey{Name: name}, k)
+	err := c.resources.reader.Get(ctx, client.ObjectKey{Name: name}, k)
 	if apierrors.IsNotFound(err) {
 		c.drop(name)
 		return ctrl.Result{}, nil
@@ -64,7 +62,7 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("cannot get class kind %q: %w", name, err)
 	}
-	served, err := claimKindsServed(ctx, c.reader, k)
+	served, err := claimKindsServed(ctx, c.resources.reader, k)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -78,13 +76,15 @@ func (c *ClassKinds) reconcileClassKind(ctx context.Context, name string) (ctrl.
 	}.LookedUp(err)
 }
 
-// follow watches the classes of a kind, and starts again if its registration changed.
-// It is false if the API server answers the watch with 404.
+// get returns what is known of a class kind, which is nothing of a new one. Its caller holds mu.
+func (c *ClassKinds) get(name string) *registered { return cmp.Or(c.kinds[name], &registered{}) }
+
+// follow watches the classes of a kind, anew if its registration changed. It is false if the API server answers the watch with 404.
 func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool {
 	c.mu.Lock()
-	old := c.kinds[kind.Name] // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
+	old := c.get(kind.Name) // Nobody replaces it meanwhile: a kind has one reconciliation at a time.
 	c.mu.Unlock()
-	if old != nil && old.watch != nil && old.kind.Same(kind) {
+	if old.watch != nil && old.kind.Same(kind) {
 		return old.served()
 	}
 	if kind.Fault != nil { // The status says so, until the registration changes.
@@ -93,80 +93,73 @@ func (c *ClassKinds) follow(ctx context.Context, kind *inventory.ClassKind) bool
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entry := &registered{kind: kind}
-	if old != nil {
-		old.stop()
-		entry.objects, entry.offered = old.objects, old.offered
-	}
+	old.stop()
+	entry := &registered{kind: kind, offered: old.offered}
+	entry.objects = old.objects
 	c.kinds[kind.Name] = entry
 	c.setUnread(kind.Name, kind.ClaimKinds, entry, v1beta1.ReasonNotSynced)
 	entry.watch = &classWatch{
 		name: kind.Name, kept: keptClasses{kind, c.client.stored}, objects: inventory.NewClasses(kind, nil),
 		publish: func(classes *inventory.Classes, changed *seen[*inventory.Class]) { c.publish(entry, classes, changed) },
 	}
-	entry.watch.start(ctx, c.client, func(err error) {
-		c.answered(entry, kind, err)
-		c.changed.Notify(kind)
-		if apierrors.IsNotFound(err) {
-			c.requeued.Notify(kind.Name)
-		}
-	})
+	entry.watch.start(ctx, c.client, func(err error) { c.answered(entry, err) })
 	logf.FromContext(ctx).Info("Watching the classes of a kind",
 		"classKind", kind.Name, "version", kind.GroupVersionKind.Version, "metadataOnly", kind.MetadataOnly())
 	return true
 }
 
-// answered records why the classes of a kind cannot be read.
-func (c *ClassKinds) answered(entry *registered, kind *inventory.ClassKind, err error) {
-	reason := v1beta1.ReasonNotSynced
+// answered records the API server's answer to a watch.
+func (c *ClassKinds) answered(entry *registered, err error) {
+	kind, reason := entry.kind, v1beta1.ReasonNotSynced
 	if apierrors.IsForbidden(err) {
 		reason = v1beta1.ReasonNotPermitted
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.kinds[kind.Name] == entry {
 		c.setUnread(kind.Name, kind.ClaimKinds, entry, reason)
 	}
+	c.mu.Unlock()
+	c.changed.Notify(kind)
+	if apierrors.IsNotFound(err) {
+		c.requeued.Notify(kind.Name)
+	}
 }
 
-// setUnread records in the inventory that the classes of a kind are not read, unless they were
-// offered. Its caller holds mu.
+// setUnread records in the inventory that the classes of a kind are not read, unless they were offered. Its caller holds mu.
 func (c *ClassKinds) setUnread(name string, claimKinds []string, entry *registered, reason string) {
 	if entry.objects != nil || !entry.offered {
 		c.inventory.SetUnread(name, claimKinds, reason)
 	}
 }
 
-// publish puts classes into the inventory, unless its watch has been replaced.
+// publish puts classes into the inventory, unless their watch was replaced. Its caller recovers from panics, which must not leave mu
+// locked.
 func (c *ClassKinds) publish(from *registered, classes *inventory.Classes, changed *seen[*inventory.Class]) {
-	before, current := c.put(from, classes, changed)
-	if !current || before != nil && before.SameSummary(classes) {
-		return // No listener would see a difference.
-	}
-	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
-		c.changed.Notify(before.Kind)
-	}
-	c.changed.Notify(classes.Kind)
-}
-
-// put replaces the classes in the inventory. Its caller recovers from panics, so a
-// panic must not leave mu locked.
-func (c *ClassKinds) put(
-	from *registered, classes *inventory.Classes, changed *seen[*inventory.Class],
-) (before *inventory.Classes, current bool) {
+	var notify []*inventory.ClassKind
+	defer func() {
+		for _, kind := range notify {
+			c.changed.Notify(kind)
+		}
+	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kinds[classes.Kind.Name] != from {
-		return nil, false
+		return
 	}
-	before = from.objects
+	before := from.objects
 	from.objects, from.synced = classes, true
 	if changed == nil {
 		c.inventory.SetClasses(classes)
 	} else {
 		c.inventory.ChangeClass(classes, changed.Namespace, changed.Name)
 	}
-	return before, true
+	if before != nil && before.SameSummary(classes) {
+		return // No listener would see a difference.
+	}
+	if before != nil && before.Kind != classes.Kind { // It may have served other claim kinds.
+		notify = append(notify, before.Kind)
+	}
+	notify = append(notify, classes.Kind)
 }
 
 // unfollowed is a kind whose classes are not watched.
@@ -177,22 +170,33 @@ func unfollowed(why error) *registered {
 // withdraw takes the classes of a kind out, because the API server does not serve them.
 func (c *ClassKinds) withdraw(name string, why error) {
 	c.mu.Lock()
-	old := c.kinds[name]
+	old := c.get(name)
 	c.kinds[name] = unfollowed(why)
 	c.mu.Unlock()
-	if old == nil || old.err == nil || old.err.Error() != why.Error() {
-		c.remove(name, old)
+	if old.err == nil || old.err.Error() != why.Error() {
+		c.inventory.DeleteClasses(name)
+		c.removed(name, old)
 	}
 }
 
-// reject takes the classes of a kind out, because its registration is at fault. If they were
-// ever offered, no claim of its claim kinds is bound until that is mended, or they are not to
-// be offered any more.
+// drop forgets a class kind that is not registered any more.
+func (c *ClassKinds) drop(name string) {
+	c.mu.Lock()
+	old := c.kinds[name]
+	delete(c.kinds, name)
+	c.mu.Unlock()
+	if old != nil {
+		c.inventory.DeleteClasses(name)
+		c.removed(name, old)
+	}
+}
+
+// reject takes the classes of a kind out, because its registration is at fault. If they were ever offered, no claim of its claim kinds is
+// bound until that is mended, or they are not to be offered any more.
 func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.mu.Lock()
-	old := c.kinds[kind.Name]
-	entry := unfollowed(kind.Fault)
-	entry.offered = served || old != nil && (old.objects != nil || old.offered)
+	old, entry := c.get(kind.Name), unfollowed(kind.Fault)
+	entry.offered = served || old.objects != nil || old.offered
 	c.kinds[kind.Name] = entry
 	if entry.offered {
 		c.inventory.Withhold(kind.Name, kind.ClaimKinds, kind.Fault.Text)
@@ -204,50 +208,37 @@ func (c *ClassKinds) reject(kind *inventory.ClassKind, served bool) {
 	c.changed.Notify(kind)
 }
 
-// drop forgets a class kind that is not registered any more.
-func (c *ClassKinds) drop(name string) {
-	c.mu.Lock()
-	old := c.kinds[name]
-	delete(c.kinds, name)
-	c.mu.Unlock()
-	if old != nil {
-		c.remove(name, old)
-	}
-}
-
-func (c *ClassKinds) remove(name string, old *registered) {
-	c.inventory.DeleteClasses(name)
-	c.removed(name, old)
-}
-
 // removed stops the watch of classes that the inventory does not have any more.
 func (c *ClassKinds) removed(name string, old *registered) {
 	kind := &inventory.ClassKind{Name: name}
-	if old != nil && old.watch != nil {
+	if old.watch != nil {
 		old.stop()
 		kind = old.kind
 	}
-	if old != nil && old.objects != nil && old.objects.Kind != kind {
+	if old.objects != nil && old.objects.Kind != kind {
 		c.changed.Notify(old.objects.Kind)
 	}
 	c.changed.Notify(kind)
 }
 
-// unanswered records that the API server did not say what it serves. An existing watch
-// stays.
+// unanswered records that the API server did not say what it serves. An existing watch stays.
 func (c *ClassKinds) unanswered(name string, claimKinds []string, why error) {
 	c.mu.Lock()
-	old := c.kinds[name]
-	if old == nil || old.watch == nil {
+	if old := c.get(name); old.watch == nil {
 		entry := unfollowed(why)
-		if old != nil {
-			entry.offered, entry.since = old.offered, old.sinceOf(why)
-		}
+		entry.offered, entry.since = old.offered, old.sinceOf(why)
 		c.kinds[name] = entry
 		c.setUnread(name, claimKinds, entry, ReasonFor(why))
 	}
 	c.mu.Unlock()
 	c.changed.Notify(&inventory.ClassKind{Name: name, ClaimKinds: claimKinds})
+}
+
+// Watched returns a class kind as its classes are watched, nil if they are not.
+func (c *ClassKinds) Watched(classKind string) *inventory.ClassKind {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.get(classKind).kind
 }
 
 // Permit is what lets classbind read the classes of a kind.
@@ -256,38 +247,6 @@ func Permit(classKind string) string {
 	return fmt.Sprintf("apply the ClusterRole of the registration, or run: "+
 		"kubectl create clusterrole %s --verb=get,list,watch --resource=%s && "+
 		"kubectl label clusterrole %s %s=true", role, classKind, role, v1beta1.AggregateLabel)
-}
-
-// State of a class kind.
-type State struct {
-	// Reason of its Ready condition, and its message.
-	Reason, Message string
-	// Classes that are offered, nil if there are none.
-	Classes *inventory.Classes
-	// Revision of the watched kind.
-	Revision inventory.Revision
-	// Refused says that the API server said no, which may yet change. Since is when
-	// that began.
-	Refused bool
-	Since   time.Time
-	// confirmed is when the API server last said how the classes are; zero means never.
-	confirmed time.Time
-}
-
-// notWatched is the state of a class kind whose classes are not watched.
-func notWatched(why error, since time.Time) State {
-	return State{Reason: ReasonFor(why), Message: why.Error(), Refused: errors.Is(why, ErrCRDNotServed), Since: since}
-}
-
-// whyRefused is why the API server does not serve objects, with what permits it.
-func whyRefused(err error, permit string) string {
-	switch {
-	case err == nil:
-		return "it has not answered yet"
-	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%v: %s", err, permit)
-	}
-	return err.Error()
 }
 
 // State returns what is known of a class kind.
@@ -301,23 +260,15 @@ func (c *ClassKinds) State(name string) State {
 	if k.watch == nil {
 		return notWatched(k.err, k.since)
 	}
-	since, err := k.watch.LastError()
-	s := State{Classes: k.objects, Revision: k.kind.Revision, Since: since, confirmed: k.watch.LastConfirmed()}
-	why := whyRefused(err, Permit(k.kind.Name))
-	switch {
-	case k.synced && err == nil:
-		s.Reason, s.Message = v1beta1.ReasonServed, "the classes are offered to claims"
-	case k.synced:
-		s.Reason = v1beta1.ReasonStale
-		s.Message = "the last known classes are offered, because the API server no longer answers: " + why
-	case k.objects != nil:
-		s.Reason = v1beta1.ReasonStale
-		s.Message = "the classes are offered as they were registered before the last change, " +
-			"because the API server does not answer: " + why
-	case apierrors.IsForbidden(err):
-		s.Reason, s.Message, s.Refused = v1beta1.ReasonNotPermitted, why, true
-	default:
-		s.Reason, s.Message = v1beta1.ReasonNotSynced, "the API server does not list the classes: "+why
+	messages := stateMessages{
+		served: "the classes are offered to claims", notSynced: "the API server does not list the classes: ", permit: Permit(name),
+		stale: "the last known classes are offered, because the API server no longer answers: ",
 	}
+	if !k.synced {
+		messages.stale = "the classes are offered as they were registered before the last change, because the API server does not answer: "
+	}
+	s := k.state(k.objects != nil, k.synced, messages)
+	s.Classes, s.Revision = k.objects, k.kind.Revision
+	s.confirmed, _ = k.watch.LastConfirmed()
 	return s
 }

@@ -53,81 +53,50 @@ func TestState(t *testing.T) {
 		"--resource=golds.example.org && kubectl label clusterrole classbind-golds.example.org classbind.io/aggregate-to-classbind=true"
 	watched := func(reason, message string, none *inventory.Classes) State {
 		no := reason == v1beta1.ReasonNotPermitted
-		return State{Reason: reason, Message: message, Classes: none, Revision: golds.Revision, Refused: no}
+		return State{Reason: reason, Message: message, Known: none != nil, Classes: none, Revision: golds.Revision, Refused: no}
 	}
+	watch := func(err error, classes *inventory.Classes, synced bool) *registered {
+		return watchedKind(golds, watching(err), classes, synced)
+	}
+	const (
+		notSynced, notPermitted, stale = v1beta1.ReasonNotSynced, v1beta1.ReasonNotPermitted, v1beta1.ReasonStale
+
+		notListed = "the API server does not list the classes: "
+		lastKnown = "the last known classes are offered, because the API server no longer answers: "
+		changed   = "the classes are offered as they were registered before the last change, because the API server does not answer: "
+	)
 	for name, tc := range map[string]struct {
 		reason string
 		kind   *registered
 		want   State
 	}{
-		"Unknown": {
-			reason: "We should say that we have not looked yet.",
-			want:   State{Reason: v1beta1.ReasonNotSynced, Message: "not looked up yet"},
-		},
+		"Unknown": {"We should say that we have not looked yet.", nil, State{Reason: notSynced, Message: "not looked up yet"}},
 		"NotInstalled": {
-			reason: "We should say that there is no such resource, and what would help.",
-			kind:   notFollowed(cluster.ErrNotInstalled, time.Time{}),
-			want:   State{Reason: v1beta1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
+			"We should say that there is no such resource, and what would help.",
+			notFollowed(cluster.ErrNotInstalled, time.Time{}),
+			State{Reason: v1beta1.ReasonNotInstalled, Message: cluster.ErrNotInstalled.Error()},
 		},
 		"NotServed": {
-			reason: "We should not say that it is not installed while its CRD is.",
-			kind:   notFollowed(ErrCRDNotServed, since),
-			want:   State{Reason: v1beta1.ReasonNotSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
+			"We should not say that it is not installed while its CRD is.",
+			notFollowed(ErrCRDNotServed, since),
+			State{Reason: notSynced, Message: ErrCRDNotServed.Error(), Refused: true, Since: since},
 		},
 		"Unsuitable": {
-			reason: "We should say which verbs are missing.",
-			kind:   notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
-			want:   State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
+			"We should say which verbs are missing.", notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
+			State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
-		"NotLookedUp": {
-			reason: "We should say why it could not be looked up.",
-			kind:   notFollowed(refused, time.Time{}),
-			want:   State{Reason: v1beta1.ReasonNotSynced, Message: "connection refused"},
-		},
-		"NotAnswered": {
-			reason: "We should say that the first list is under way.",
-			kind:   watchedKind(golds, watching(nil), nil, false),
-			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: it has not answered yet", nil),
-		},
-		"NotSynced": {
-			reason: "We should say why the first list failed.",
-			kind:   watchedKind(golds, watching(refused), nil, false),
-			want:   watched(v1beta1.ReasonNotSynced, "the API server does not list the classes: connection refused", nil),
-		},
-		"NotPermitted": {
-			reason: "We should say how to permit it.",
-			kind:   watchedKind(golds, watching(forbidden), nil, false),
-			want:   watched(v1beta1.ReasonNotPermitted, permit, nil),
-		},
-		"Served": {
-			reason: "We should say that all is well.",
-			kind:   watchedKind(golds, watching(nil), none, true),
-			want:   watched(v1beta1.ReasonServed, "the classes are offered to claims", none),
-		},
-		"Stale": {
-			reason: "We should say that we offer what we last knew, and why.",
-			kind:   watchedKind(golds, watching(refused), none, true),
-			want: watched(v1beta1.ReasonStale,
-				"the last known classes are offered, because the API server no longer answers: connection refused", none),
-		},
-		"StaleForbidden": {
-			reason: "We should offer what we last knew of a kind that we may not list any more, and say how to permit it.",
-			kind:   watchedKind(golds, watching(forbidden), none, true),
-			want: watched(v1beta1.ReasonStale,
-				"the last known classes are offered, because the API server no longer answers: "+permit, none),
-		},
+		"NotLookedUp":    {"We should say why it could not be looked up.", notFollowed(refused, time.Time{}), State{Reason: notSynced, Message: "connection refused"}},
+		"NotAnswered":    {"We should say that the first list is under way.", watch(nil, nil, false), watched(notSynced, notListed+"it has not answered yet", nil)},
+		"NotSynced":      {"We should say why the first list failed.", watch(refused, nil, false), watched(notSynced, notListed+"connection refused", nil)},
+		"NotPermitted":   {"We should say how to permit it.", watch(forbidden, nil, false), watched(notPermitted, permit, nil)},
+		"Served":         {"We should say that all is well.", watch(nil, none, true), watched(v1beta1.ReasonServed, "the classes are offered to claims", none)},
+		"Stale":          {"We should say that we offer what we last knew, and why.", watch(refused, none, true), watched(stale, lastKnown+"connection refused", none)},
+		"StaleForbidden": {"We should offer what we last knew of a kind that we may not list any more, and say how to permit it.", watch(forbidden, none, true), watched(stale, lastKnown+permit, none)},
 		"ChangedAndNotAnswered": {
-			reason: "We should offer what was known before a change of the registration until the API server answers for it.",
-			kind:   watchedKind(golds, watching(nil), none, false),
-			want: watched(v1beta1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer: it has not answered yet", none),
+			"We should offer what was known before a change of the registration until the API server answers for it.",
+			watch(nil, none, false), watched(stale, changed+"it has not answered yet", none),
 		},
-		"ChangedAndRefused": {
-			reason: "We should say why what was known before a change of the registration is still offered.",
-			kind:   watchedKind(golds, watching(forbidden), none, false),
-			want: watched(v1beta1.ReasonStale,
-				"the classes are offered as they were registered before the last change, because the API server does not answer: "+permit, none),
-		},
+		"ChangedAndRefused": {"We should say why what was known before a change of the registration is still offered.", watch(forbidden, none, false), watched(stale, changed+permit, none)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &ClassKinds{kinds: map[string]*registered{}}
@@ -327,7 +296,8 @@ func TestWithdraw(t *testing.T) {
 		offered, stopped bool
 		notified         []*inventory.ClassKind
 	}
-	unwatched := []*inventory.ClassKind{{Name: name}}
+	unwatched, ofGolds := []*inventory.ClassKind{{Name: name}}, []*inventory.ClassKind{golds}
+	const notInstalled, notSynced = v1beta1.ReasonNotInstalled, v1beta1.ReasonNotSynced
 	for tcName, tc := range map[string]struct {
 		reason  string
 		watched bool
@@ -336,55 +306,23 @@ func TestWithdraw(t *testing.T) {
 		want    want
 	}{
 		"LeaveWatched": {
-			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
-			watched: true, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1beta1.ReasonNotInstalled, stopped: true, notified: []*inventory.ClassKind{golds}},
+			"We should stop the watch, take the classes out, and tell all claim kinds that had them.",
+			true, nil, withdraw(cluster.ErrNotInstalled),
+			want{reason: notInstalled, stopped: true, notified: ofGolds},
 		},
-		"LeaveUnknown": {
-			reason: "We should tell that we have looked.",
-			do:     withdraw(cluster.ErrNotInstalled),
-			want:   want{reason: v1beta1.ReasonNotInstalled, notified: unwatched},
-		},
-		"LeaveAgain": {
-			reason: "We should not tell what has been told.",
-			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrNotInstalled),
-			want: want{reason: v1beta1.ReasonNotInstalled},
-		},
+		"LeaveUnknown": {"We should tell that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
+		"LeaveAgain":   {"We should not tell what has been told.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
 		"LeaveForAnotherReason": {
-			reason: "We should tell that it is for another reason.",
-			before: cluster.ErrNotInstalled, do: withdraw(cluster.ErrUnsuitable),
-			want: want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
+			"We should tell that it is for another reason.",
+			false, cluster.ErrNotInstalled, withdraw(cluster.ErrUnsuitable),
+			want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
 		},
-		"DropWatched": {
-			reason:  "We should stop the watch, take the classes out, and tell all claim kinds that had them.",
-			watched: true, do: drop,
-			want: want{reason: v1beta1.ReasonNotSynced, stopped: true, notified: []*inventory.ClassKind{golds}},
-		},
-		"DropUnwatched": {
-			reason: "We should forget why there is no watch.",
-			before: cluster.ErrNotInstalled, do: drop,
-			want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
-		},
-		"DropUnknown": {
-			reason: "We should not mind a CRD that nobody registered.",
-			do:     drop,
-			want:   want{reason: v1beta1.ReasonNotSynced},
-		},
-		"UnansweredWatched": {
-			reason:  "We should go on with what is watched, and have the status written.",
-			watched: true, do: unanswered(refused),
-			want: want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched},
-		},
-		"UnansweredUnwatched": {
-			reason: "We should say why we cannot tell any more whether it is installed.",
-			before: cluster.ErrNotInstalled, do: unanswered(refused),
-			want: want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
-		},
-		"UnansweredUnknown": {
-			reason: "We should say why we cannot tell yet, and have the status written.",
-			do:     unanswered(ErrCRDNotServed),
-			want:   want{reason: v1beta1.ReasonNotSynced, notified: unwatched},
-		},
+		"DropWatched":         {"We should stop the watch, take the classes out, and tell all claim kinds that had them.", true, nil, drop, want{reason: notSynced, stopped: true, notified: ofGolds}},
+		"DropUnwatched":       {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
+		"DropUnknown":         {"We should not mind a CRD that nobody registered.", false, nil, drop, want{reason: notSynced}},
+		"UnansweredWatched":   {"We should go on with what is watched, and have the status written.", true, nil, unanswered(refused), want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched}},
+		"UnansweredUnwatched": {"We should say why we cannot tell any more whether it is installed.", false, cluster.ErrNotInstalled, unanswered(refused), want{reason: notSynced, notified: unwatched}},
+		"UnansweredUnknown":   {"We should say why we cannot tell yet, and have the status written.", false, nil, unanswered(ErrCRDNotServed), want{reason: notSynced, notified: unwatched}},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			got := want{}
@@ -420,4 +358,83 @@ func TestPublishNotifiesTheClaimKindsBefore(t *testing.T) {
 	r.changed.Add(t.Context(), func(k *inventory.ClassKind) { notified = append(notified, k.ClaimKinds...) })
 	r.publish(entry, controllertest.NewClasses(after, nil), nil)
 	assert.Equal(t, []string{"old.example.org", "new.example.org"}, notified, "We should have the status written of claim kinds that the classes served before.")
+}
+
+// The plans are the classes here.
+const claims, plans = "claims.example.org", plansResource
+
+// newInvalidWorld returns a function that registers plans as classes, and waits.
+func newInvalidWorld(t *testing.T) (
+	w *relatedWorld, classKind func(generation int64, offerWhen v1beta1.Expression, claimKinds ...string),
+) {
+	t.Helper()
+	w = newRelatedWorld(t)
+	w.cache.ClaimKinds = []v1beta1.ClaimKind{*controllertest.NewClaimKind(claims)}
+	_, err := w.reconcileClaimKind(t.Context(), claims)
+	require.NoError(t, err)
+	return w, func(generation int64, offerWhen v1beta1.Expression, claimKinds ...string) {
+		t.Helper()
+		k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: plans, UID: "7a", Generation: generation}}
+		k.Spec.ClaimKinds, k.Spec.OfferWhen = controllertest.Links(claimKinds...), offerWhen
+		w.cache.ClassKinds = []v1beta1.ClassKind{k}
+		_, err := w.reconcileClassKind(t.Context(), plans)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	}
+}
+
+// A class kind whose expressions do not compile is not offered, and takes no classes away in silence.
+func TestInvalidClassKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, classKind := newInvalidWorld(t)
+		classKind(1, "class.", claims)
+		state := w.State(plans)
+		assert.Equal(t, v1beta1.ReasonInvalidExpression, state.Reason)
+		assert.Contains(t, state.Message, "spec.offerWhen: line 1, column 7", "We should say what is wrong, and where.")
+		assert.Empty(t, w.fault(claims), "We should go on without classes that were never offered.")
+
+		classKind(2, "", claims)
+		assert.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason, "We should offer the classes once that is mended.")
+
+		classKind(3, "class.", claims)
+		assert.Nil(t, w.State(plans).Classes)
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should bind no claim without classes that were offered before.")
+		classKind(4, "class.other.", claims)
+		assert.Contains(t, w.fault(claims), "column 13", "We should say what is wrong now.")
+		classKind(5, "class.other.", "others.example.org")
+		assert.Empty(t, w.fault(claims), "We should go on without classes that are not to be offered any more.")
+		classKind(6, "class.", claims)
+		assert.NotEmpty(t, w.fault(claims))
+
+		w.cache.ClassKinds = nil
+		_, err := w.reconcileClassKind(t.Context(), plans)
+		require.NoError(t, err)
+		assert.Empty(t, w.fault(claims), "We should go on when it is deleted.")
+		w.end()
+	})
+}
+
+// Claims are not bound without classes that were offered before, whatever the API server says meanwhile.
+func TestInvalidClassKindStaysMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, classKind := newInvalidWorld(t)
+		classKind(1, "", claims)
+		require.Equal(t, v1beta1.ReasonServed, w.State(plans).Reason)
+		w.OnChange(t.Context(), func(*inventory.ClassKind) {
+			assert.True(t, w.fault(claims) != "" || len(w.Inventory.Snapshot()[claims].Classes) > 0, "We should have the classes, or the fault.")
+		})
+		classKind(2, "class.", claims)
+
+		w.unanswered(plans, nil, errors.New("connection refused"))
+		classKind(3, "class.", claims)
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the API server does not answer.")
+
+		w.server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
+		classKind(4, "", claims)
+		assert.NotEmpty(t, w.fault(claims), "We should bind no claim before the classes are known again.")
+		classKind(5, "class.", claims)
+		assert.Contains(t, w.fault(claims), "spec.offerWhen", "We should remember it while the classes are not listed.")
+		w.end()
+	})
 }

@@ -1,6 +1,5 @@
-// Package registry knows the registered kinds and their classes, on every replica. It fills
-// the inventory from which claims are bound, says what keeps a class kind from being
-// offered, and reads classes and registrations live where that is not enough.
+// Package registry knows the registered kinds and their classes, on every replica. It fills the inventory from which claims are bound, says
+// what keeps a class kind from being offered, and reads classes and registrations live where that is not enough.
 package registry
 
 import (
@@ -32,26 +31,7 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-const (
-	// RetryAfter is the delay before a resource that is not installed is looked up
-	// again: one of an aggregated API server has no CRD whose events would tell.
-	RetryAfter = 15 * time.Second
-	// RetryCRDAfter is the same where a CRD says that the API server is about to start
-	// or to stop serving the resource.
-	RetryCRDAfter = time.Second
-	// LookUpTimeout limits the few requests that look up one resource.
-	LookUpTimeout = 3 * time.Second
-	// MaxLookUps is how many kinds are looked up at once, so that a vendor's API server
-	// that does not answer holds up no other kinds: 300 take 28 s.
-	MaxLookUps = 32
-)
-
-// ErrCRDNotServed says that a CRD is installed but its resource is not found. The API
-// server starts to serve a new CRD, or a new version of one, a moment later.
-var ErrCRDNotServed = errors.New("its CRD is installed, but the API server does not serve the resource")
-
-// Registration fills the inventory from the registrations. It runs on every replica. Each part
-// has what it knows, and the lock of it.
+// Registration fills the inventory from the registrations. It runs on every replica. Each part has what it knows, and the lock of it.
 type Registration struct {
 	Inventory *selector.Inventory
 	*Resources
@@ -61,15 +41,12 @@ type Registration struct {
 	*LiveReads
 	*Tallies
 
-	reader client.Reader // from the cache
-	// serial is the last one that a claim kind got, and registered listen for the names of those
-	// that are compiled.
+	// serial is the last one that a claim kind got, and registered listen for the names of those that are compiled.
 	serial     atomic.Uint64
 	registered loop.Listeners[string]
 }
 
-// NewRegistration reads registrations from a cache, and classes from the API server. live
-// reads registrations from the API server itself.
+// NewRegistration reads registrations from a cache, and classes from the API server. live reads registrations from the API server itself.
 func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registration, error) {
 	r, err := NewReader(config)
 	if err != nil {
@@ -80,26 +57,28 @@ func NewRegistration(config *rest.Config, cache, live client.Reader) (*Registrat
 
 func newRegistration(cache, live client.Reader, resolver cluster.Resolver, classes *classClient) *Registration {
 	i, resources := selector.NewInventory(), &Resources{cache, resolver}
-	known := &ClassKinds{inventory: i, reader: cache, resources: resources, client: classes, kinds: map[string]*registered{}}
+	known := &ClassKinds{inventory: i, resources: resources, client: classes, kinds: map[string]*registered{}}
 	related := &RelatedKinds{
 		inventory: i, resources: resources, client: classes,
 		claimKinds: map[string]registeredClaimKind{}, related: map[rules.Key]*relatedKind{},
 	}
+	reads := &LiveReads{
+		api: live, resources: resources, classKinds: known, related: related, client: classes,
+		readLimiter: newReadLimiter(1), namedLimiter: newReadLimiter(4),
+	}
+	reads.reads = newReads(reads.read)
 	return &Registration{
-		Inventory: i, reader: cache, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
-		Opening: &Opening{
-			inventory: i, reader: cache, classKinds: known, related: related, resources: resources, opened: make(chan struct{}),
-		},
-		LiveReads: newLiveReads(cache, live, resources, known, related),
+		Inventory: i, Resources: resources, ClassKinds: known, RelatedKinds: related, Tallies: &Tallies{inventory: i},
+		Opening:   &Opening{inventory: i, classKinds: known, related: related, resources: resources, opened: make(chan struct{})},
+		LiveReads: reads,
 	}
 }
 
-// SetupWithManager adds the controllers, for claim kinds, for class kinds and for what claims
-// name, and the loops that open the inventory and forget claims in flight.
+// SetupWithManager adds the controllers, and the loops that open the inventory and forget claims in flight.
 func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").
-		// One API server that hangs while its schema is read delays no other kind.
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+	// One API server that hangs while its schema is read delays no other kind.
+	options := controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}
+	err := ctrl.NewControllerManagedBy(mgr).Named("claimkind-registration").WithOptions(options).
 		For(&v1beta1.ClaimKind{}, builder.WithPredicates(lateBindingChanged)).
 		WatchesMetadata(cluster.CRD(), ClaimKindsOfCRD(r.reader)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, loop.ForNames(r.remembered), memoryChanged).
@@ -108,8 +87,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of claim kinds: %w", err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+	err = ctrl.NewControllerManagedBy(mgr).Named("classkind-registration").WithOptions(options).
 		For(&v1beta1.ClassKind{}, loop.RevisionChanged).
 		Watches(&v1beta1.ClaimKind{}, loop.ForNames(r.classKindsLookedAt), loop.RevisionChanged).
 		WatchesMetadata(cluster.CRD(), &handler.EnqueueRequestForObject{}).
@@ -118,8 +96,7 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("cannot set up the registration of class kinds: %w", err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: MaxLookUps}).
+	err = ctrl.NewControllerManagedBy(mgr).Named("related-registration").WithOptions(options).
 		WatchesMetadata(cluster.CRD(), loop.ForNames(r.relatedOfCRD)).
 		WatchesRawSource(loop.Requests(r.requestRelated)).
 		Complete(loop.ByName(r.reconcileRelated))
@@ -134,27 +111,28 @@ func (r *Registration) SetupWithManager(mgr ctrl.Manager) error {
 // ClaimKindsOfCRD requests the ClaimKinds of the resource that a CRD defines.
 func ClaimKindsOfCRD(registrations client.Reader) handler.EventHandler {
 	return loop.ForNames(func(ctx context.Context, crd client.Object) (names []string) {
-		kinds, _, _ := List(ctx, registrations) // From the cache; what fails here fails in the reconciliation, too.
-		for i := range kinds {
-			if k := &kinds[i]; k.Resource() == crd.GetName() {
-				names = append(names, k.Name)
-			}
-		}
-		return names
+		return claimKindsThat(ctx, registrations, func(k *v1beta1.ClaimKind) bool { return k.Resource() == crd.GetName() })
 	})
 }
 
-// remembered requests the ClaimKinds whose paths are written for another version than this replica took.
-func (r *Registration) remembered(ctx context.Context, configuration client.Object) (names []string) {
-	memory := MemoryOf(configuration)
-	kinds, _, _ := List(ctx, r.reader) // From the cache; what fails here fails in the reconciliation, too.
+// claimKindsThat are the names of those that meet a condition. What fails here fails in the reconciliation, too.
+func claimKindsThat(ctx context.Context, cache client.Reader, meet func(*v1beta1.ClaimKind) bool) (names []string) {
+	kinds, _, _ := List(ctx, cache)
 	for i := range kinds {
-		k := &kinds[i]
-		if version := memory.VersionOf(k); version != "" && version != r.claimKind(k.Name).paths.Version {
-			names = append(names, k.Name)
+		if meet(&kinds[i]) {
+			names = append(names, kinds[i].Name)
 		}
 	}
 	return names
+}
+
+// remembered requests the ClaimKinds whose paths are written for another version than this replica took.
+func (r *Registration) remembered(ctx context.Context, configuration client.Object) []string {
+	memory := MemoryOf(configuration)
+	return claimKindsThat(ctx, r.reader, func(k *v1beta1.ClaimKind) bool {
+		version := memory.VersionOf(k)
+		return version != "" && version != r.claimKind(k.Name).paths.Version
+	})
 }
 
 // memoryChanged ignores updates of the configuration that do not change the Memory in it.
@@ -162,8 +140,7 @@ var memoryChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ev
 	return e.ObjectOld.GetAnnotations()[v1beta1.MemoryAnnotation] != e.ObjectNew.GetAnnotations()[v1beta1.MemoryAnnotation]
 }})
 
-// lateBindingChanged ignores updates of claim kinds that change neither the registration, nor
-// whether claims can be bound later, which texts tell.
+// lateBindingChanged ignores updates that change neither the registration, nor whether claims can be bound later, which texts tell.
 var lateBindingChanged = predicate.Or(loop.RevisionPredicate, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*v1beta1.ClaimKind)
 	after, also := e.ObjectNew.(*v1beta1.ClaimKind)
@@ -176,7 +153,8 @@ func (r *Registration) reconcileClaimKind(ctx context.Context, name string) (ctr
 	switch {
 	case apierrors.IsNotFound(err):
 		r.deleted.Store(name, nil)
-		r.unregister(name)
+		r.Inventory.DeleteClaimKind(name)
+		r.needRelated(name, registeredClaimKind{})
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("cannot get claim kind %q: %w", name, err)
 	default:

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
@@ -28,12 +29,9 @@ type relatedKind struct {
 	followed[*inventory.Objects, *expression.Object]
 	// kind is what claim kinds need now, nil if none does any more.
 	kind *rules.Kind
-	// watched is how the API server serves the objects that are watched.
+	// watched is what is watched, and how the API server serves it.
 	watched keptObjects
 }
-
-// known says that the inventory has all that claim kinds need.
-func (k *relatedKind) known() bool { return k.kind != nil && k.has(k.kind) }
 
 // has says that the inventory has what one claim kind needs.
 func (k *relatedKind) has(needed *rules.Kind) bool {
@@ -51,8 +49,7 @@ type RelatedKinds struct {
 	claimKinds map[string]registeredClaimKind
 	related    map[rules.Key]*relatedKind
 
-	// relatedChanged listen for the names of claim kinds whose related objects became
-	// known or unknown, and relatedRequeued for the related kinds to be reconciled again.
+	// relatedChanged listen for the names of claim kinds whose RelatedState changed, relatedRequeued for related kinds to be reconciled.
 	relatedChanged, relatedRequeued loop.Listeners[string]
 }
 
@@ -63,14 +60,21 @@ func (r *RelatedKinds) claimKind(name string) registeredClaimKind {
 	return r.claimKinds[name]
 }
 
-// needRelated has the related objects of a claim kind watched, and those that none needs any
-// more not. A claim kind that is gone is empty.
+// watchOf a related kind, nil if there is none: the API server does not serve it.
+func (r *RelatedKinds) watchOf(key rules.Key) (*relatedWatch, cluster.Resource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.related[key]; k != nil {
+		return k.watch, k.watched.served
+	}
+	return nil, cluster.Resource{}
+}
+
+// needRelated has the related objects of a claim kind watched, and those that none needs any more not. A claim kind that is gone is empty.
 func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k.kind != nil {
-		r.claimKinds[name] = k
-	} else {
+	if r.claimKinds[name] = k; k.kind == nil {
 		delete(r.claimKinds, name)
 	}
 	var kinds []*selector.ClaimKind
@@ -81,7 +85,7 @@ func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 	for _, k := range selector.UnionRelated(kinds...) {
 		needed[k.Key()] = k
 		if r.related[k.Key()] == nil {
-			r.related[k.Key()] = &relatedKind{followed: followed[*inventory.Objects, *expression.Object]{err: errNotLookedUp}}
+			r.related[k.Key()] = unwatchedRelated(nil, errors.New("not looked up yet"), time.Time{})
 		}
 	}
 	for key, has := range r.related {
@@ -93,8 +97,6 @@ func (r *RelatedKinds) needRelated(name string, k registeredClaimKind) {
 		r.relatedRequeued.Notify(key.String())
 	}
 }
-
-var errNotLookedUp = errors.New("not looked up yet")
 
 // requestRelated is the source of reconciliations of related kinds.
 func (r *RelatedKinds) requestRelated(ctx context.Context, request func(key string, after time.Duration)) {
@@ -126,9 +128,7 @@ func (r *RelatedKinds) reconcileRelated(ctx context.Context, name string) (ctrl.
 	}
 	found, err := r.resources.lookUp(ctx, resource, version, "list", "watch")
 	return Followed{
-		Withdraw: func(why error) {
-			r.withdrawRelated(key, relatedErr(version, why))
-		},
+		Withdraw:   func(why error) { r.withdrawRelated(key, relatedErr(version, why)) },
 		Unanswered: func(why error) { r.relatedUnanswered(key, why) },
 		Follow:     func() (bool, error) { return r.followRelated(ctx, key, found), nil },
 	}.LookedUp(err)
@@ -158,11 +158,10 @@ func unwatchedRelated(kind *rules.Kind, why error, since time.Time) *relatedKind
 func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.related[key]
-	if old != nil && old.kind != nil {
-		return false
-	}
-	if old != nil {
+	if old := r.related[key]; old != nil {
+		if old.kind != nil {
+			return false
+		}
 		old.stop()
 	}
 	delete(r.related, key)
@@ -170,8 +169,7 @@ func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	return true
 }
 
-// withdrawRelated stops the watch of a kind that the API server does not serve. If it serves
-// the resource in no way, there are no objects. Else nobody knows them.
+// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else nobody knows them.
 func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
@@ -183,20 +181,18 @@ func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
 	old.stop()
 	entry := unwatchedRelated(old.kind, why, old.sinceOf(why))
 	r.related[key] = entry
-	if entry.objects != nil {
-		if !old.known() || old.objects.Len() > 0 {
-			r.inventory.SetRelated(entry.objects)
+	switch {
+	case entry.objects == nil:
+		if old.objects != nil {
+			r.inventory.DeleteRelated(key)
 		}
-		return
+		r.inventory.SetRelatedMissing(key, why.Error())
+	case !old.has(old.kind) || old.objects.Len() > 0:
+		r.inventory.SetRelated(entry.objects)
 	}
-	if old.objects != nil {
-		r.inventory.DeleteRelated(key)
-	}
-	r.inventory.SetRelatedMissing(key, why.Error())
 }
 
-// relatedUnanswered records that the API server did not say what it serves. An existing
-// watch stays, and so do the last known objects.
+// relatedUnanswered records that the API server did not say what it serves. An existing watch stays, and so do the last known objects.
 func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
@@ -207,8 +203,7 @@ func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
 	}
 }
 
-// followRelated watches the objects of a kind, and starts again if other fields are needed.
-// It is false if the API server answers the watch with 404.
+// followRelated watches the objects of a kind, anew if other fields are needed. It is false if the API server answers the watch with 404.
 func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found cluster.Resource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,10 +215,8 @@ func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found c
 		return old.served()
 	}
 	old.stop()
-	entry := &relatedKind{
-		kind: old.kind, watched: newKeptObjects(old.kind, found),
-		followed: followed[*inventory.Objects, *expression.Object]{objects: old.objects},
-	}
+	entry := &relatedKind{kind: old.kind, watched: keptObjects{old.kind, found}}
+	entry.objects = old.objects
 	r.related[key] = entry
 	entry.watch = &relatedWatch{
 		name: key.String(), kept: entry.watched, objects: inventory.NewObjects(entry.kind, found.Namespaced, nil),
@@ -235,26 +228,23 @@ func (r *RelatedKinds) followRelated(ctx context.Context, key rules.Key, found c
 	return true
 }
 
-// publishRelated puts objects into the inventory, unless their watch has been replaced.
+// publishRelated is publish for related objects.
 func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Objects) {
-	key := objects.Kind.Key()
-	if r.putRelated(from, key, objects) {
-		r.notifyRelated(key)
-	}
-}
-
-// putRelated reports whether the objects became known. Its caller recovers from panics, so a
-// panic must not leave mu locked.
-func (r *RelatedKinds) putRelated(from *relatedKind, key rules.Key, objects *inventory.Objects) bool {
+	key, isNews := objects.Kind.Key(), false
+	defer func() {
+		if isNews {
+			r.notifyRelated(key)
+		}
+	}()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.related[key] != from {
-		return false
+		return
 	}
-	isNews := from.objects == nil || from.objects.Kind != objects.Kind
+	before := from.objects
 	from.objects = objects
 	r.inventory.SetRelated(objects)
-	return isNews
+	isNews = before == nil || before.Kind != objects.Kind
 }
 
 // relatedAnswered records the API server's answer to a watch.
@@ -266,7 +256,7 @@ func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err err
 	case r.related[key] != from || err == nil:
 	case apierrors.IsNotFound(err):
 		r.relatedRequeued.Notify(key.String())
-	case !from.known():
+	case from.kind == nil || !from.has(from.kind):
 		r.inventory.SetRelatedMissing(key, whyRefused(err, permitRelated))
 	}
 }
@@ -283,8 +273,58 @@ func (r *RelatedKinds) notifyRelated(key rules.Key) {
 	}
 }
 
-// OnRelatedChange calls a function with the name of each claim kind whose RelatedState
-// changed, until the context ends.
+// OnRelatedChange calls a function with the name of each claim kind whose RelatedState changed, until the context ends.
 func (r *RelatedKinds) OnRelatedChange(ctx context.Context, call func(claimKind string)) {
 	r.relatedChanged.Add(ctx, call)
+}
+
+// RelatedState of a claim kind is that of the first RelatedKind which is not known, or else not known as it is now.
+func (r *RelatedKinds) RelatedState(claimKind string) (state State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.claimKinds[claimKind].kind
+	if k == nil {
+		return state
+	}
+	for _, needed := range k.RelatedKinds() {
+		s := r.related[needed.Key()].stateFor(needed)
+		if state.Reason == "" || state.Known && !s.Known || state.Reason == v1beta1.ReasonServed {
+			state = s
+		}
+	}
+	return state
+}
+
+const permitRelated = "label a ClusterRole that allows list and watch with " + v1beta1.AggregateLabel + "=true"
+
+// stateFor a claim kind that needs these objects.
+func (k *relatedKind) stateFor(needed *rules.Kind) State {
+	resource, known := fmt.Sprintf("%q", needed.Key()), k.has(needed)
+	if k.watch != nil {
+		return k.state(known, true, stateMessages{
+			served:       "the objects that claims name are known",
+			stale:        "expressions see the last known objects of " + resource + ", because the API server no longer answers: ",
+			notPermitted: resource + ": ", permit: permitRelated,
+			notSynced: "the API server does not list the objects of " + resource + ": ",
+		})
+	}
+	s := notWatched(k.err, k.since)
+	s.Known, s.Message = known, resource+": "+whyRefused(k.err, permitRelated)
+	switch {
+	case errors.Is(k.err, errRelatedVersion):
+		s.Reason = v1beta1.ReasonVersionNotServed
+	case known && s.Reason == v1beta1.ReasonNotInstalled:
+		s.Message = "the API server serves no " + resource + ": to expressions, the related object is absent"
+	case known: // A CRD is about to be served.
+		s.Refused = false
+	}
+	return s
+}
+
+// pendingRelated reports whether a starting replica waits for the objects: see Pending.
+func (s State) pendingRelated() bool {
+	if s.Refused {
+		return s.JustRefused()
+	}
+	return !s.Known && s.Reason == v1beta1.ReasonNotSynced
 }

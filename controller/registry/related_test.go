@@ -27,8 +27,7 @@ import (
 
 const plansResource = "plans.example.org"
 
-// forBubble has client-go handle no errors: it delays repeated ones by a clock that was read
-// before the bubble began.
+// forBubble has client-go handle no errors: it delays repeated ones by a clock that was read before the bubble began.
 func forBubble(t *testing.T) {
 	t.Helper()
 	handlers := utilruntime.ErrorHandlers
@@ -171,12 +170,12 @@ func TestRelatedIsWatched(t *testing.T) {
 		w := newRelatedWorld(t)
 		w.names(a, "", "spec.tier")
 		assert.Equal(t, v1beta1.ReasonNotSynced, w.RelatedState(a).Reason)
-		assert.True(t, w.RelatedState(a).pending(), "We should start only when we know what claims name.")
+		assert.True(t, w.RelatedState(a).pendingRelated(), "We should start only when we know what claims name.")
 		w.run()
 		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
 		assert.Empty(t, w.fault(a))
 		assert.Equal(t, "gold", w.tier("", "p"), "We should know what is listed.")
-		assert.Equal(t, RelatedState{Reason: v1beta1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
+		assert.Equal(t, State{Reason: v1beta1.ReasonServed, Message: "the objects that claims name are known", Known: true}, w.RelatedState(a))
 
 		metrics := prometheus.NewPedanticRegistry()
 		require.NoError(t, metrics.Register(registrationMetrics{w.Registration}))
@@ -283,8 +282,8 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Equal(t, tc.state, s.Reason, tc.reason)
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
-					assert.Equal(t, tc.pending, s.pending(), tc.reason)
-					w.eachRelated(func(_ string, of RelatedState, _ int) { assert.Equal(t, s, of, tc.reason) })
+					assert.Equal(t, tc.pending, s.pendingRelated(), tc.reason)
+					w.eachRelated(func(_ string, of State, _ int) { assert.Equal(t, s, of, tc.reason) })
 				}
 				check(false)
 
@@ -311,7 +310,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					s := w.RelatedState(a)
 					assert.Equal(t, v1beta1.ReasonStale, s.Reason)
 					assert.True(t, s.Known)
-					assert.False(t, s.pending())
+					assert.False(t, s.pendingRelated())
 				}
 				w.end()
 			})

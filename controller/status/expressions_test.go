@@ -32,7 +32,7 @@ func TestDescribeExpressions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		spec    v1beta1.ClaimKindSpec
-		related registry.RelatedState
+		related registry.State
 		want    []string
 	}{
 		"None": {reason: "We should say nothing of expressions that are not there."},
@@ -48,12 +48,12 @@ func TestDescribeExpressions(t *testing.T) {
 		},
 		"Known": {
 			reason: "We should say that the objects are known.", spec: v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}},
-			related: registry.RelatedState{Reason: v1beta1.ReasonServed, Message: "known", Known: true},
+			related: registry.State{Reason: v1beta1.ReasonServed, Message: "known", Known: true},
 			want:    []string{"ExpressionsValid=True/ExpressionsValid: every expression compiles", "RelatedKnown=True/Served: known"},
 		},
 		"Unknown": {
 			reason: "We should say why the objects are not known.", spec: v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{When: "claim.spec.ready"}},
-			related: registry.RelatedState{Reason: v1beta1.ReasonNotPermitted, Message: "forbidden"},
+			related: registry.State{Reason: v1beta1.ReasonNotPermitted, Message: "forbidden"},
 			want:    []string{"ExpressionsValid=True/ExpressionsValid: every expression compiles", "RelatedKnown=False/NotPermitted: forbidden"},
 		},
 	} {

@@ -71,7 +71,7 @@ type Writer struct {
 // registration knows the registered kinds.
 type registration interface {
 	State(classKind string) registry.State
-	RelatedState(claimKind string) registry.RelatedState
+	RelatedState(claimKind string) registry.State
 	LookUpClaims(ctx context.Context, k *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error)
 	OnChange(ctx context.Context, call func(*inventory.ClassKind))
 	OnRelatedChange(ctx context.Context, call func(claimKind string))

@@ -294,7 +294,7 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 // can be created, and no more.
 type fixed struct {
 	of      registry.State
-	related registry.RelatedState
+	related registry.State
 	paths   *registry.Paths // nil if they are not compared yet
 	served  bool
 }
@@ -303,7 +303,7 @@ func (f fixed) Served(context.Context, *v1beta1.ClassKind) bool { return f.serve
 
 func (f fixed) State(string) registry.State { return f.of }
 
-func (f fixed) RelatedState(string) registry.RelatedState { return f.related }
+func (f fixed) RelatedState(string) registry.State { return f.related }
 
 func (fixed) LookUpClaims(_ context.Context, _ *v1beta1.ClaimKind, verbs ...string) (cluster.Resource, error) {
 	if !slices.Equal(verbs, []string{"create"}) {

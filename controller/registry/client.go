@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,25 +15,24 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// resourceKind is how the objects of a kind are read: a ClassKind, or a relatedResource.
+// resourceKind is how the objects of a kind are read: a ClassKind, or keptObjects.
 type resourceKind interface {
 	Resource() schema.GroupVersionResource
 	MetadataOnly() bool
 }
 
-// classClient reads classes of any kind, and related objects: only their metadata, unless
-// the kind needs more.
+// classClient reads classes of any kind, and related objects: only their metadata, unless the kind needs more.
 type classClient struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
-	// stored is called with each default class that a watch shows, and its uid. It may
-	// be nil.
+	// stored is called with each default class that a watch shows, and its uid. It may be nil.
 	stored func(*inventory.Class, types.UID)
 }
 
@@ -52,22 +50,20 @@ func newClassClient(config *rest.Config) (*classClient, error) {
 }
 
 // list returns the classes of a namespace; empty means all namespaces.
-func (c *classClient) list(
-	ctx context.Context, kind resourceKind, namespace string, o metav1.ListOptions,
-) (list runtime.Object, err error) {
-	if kind.MetadataOnly() {
-		list, err = c.metadata.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
+func (c *classClient) list(ctx context.Context, k resourceKind, namespace string, o metav1.ListOptions) (list runtime.Object, err error) {
+	if k.MetadataOnly() {
+		list, err = c.metadata.Resource(k.Resource()).Namespace(namespace).List(ctx, o)
 	} else {
-		list, err = c.dynamic.Resource(kind.Resource()).Namespace(namespace).List(ctx, o)
+		list, err = c.dynamic.Resource(k.Resource()).Namespace(namespace).List(ctx, o)
 	}
 	return list, truncate.Error(err)
 }
 
-func (c *classClient) watch(ctx context.Context, kind resourceKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
-	if kind.MetadataOnly() {
-		events, err = c.metadata.Resource(kind.Resource()).Watch(ctx, o)
+func (c *classClient) watch(ctx context.Context, k resourceKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
+	if k.MetadataOnly() {
+		events, err = c.metadata.Resource(k.Resource()).Watch(ctx, o)
 	} else {
-		events, err = c.dynamic.Resource(kind.Resource()).Watch(ctx, o)
+		events, err = c.dynamic.Resource(k.Resource()).Watch(ctx, o)
 	}
 	return events, truncate.Error(err)
 }
@@ -85,9 +81,8 @@ func (c *classClient) objects(name string, kind resourceKind) cluster.Objects {
 	}
 }
 
-// get returns an object as it is stored. If the role allows only list and watch, it reads
-// a list of one. That may take longer: the API server waits until its cache is as new
-// as etcd.
+// get returns an object as it is stored, NotFound if there is none. If the role allows only list and watch, it reads a list of one. That
+// may take longer: the API server waits until its cache is as new as etcd.
 func (c *classClient) get(ctx context.Context, kind resourceKind, namespace, name string) (metav1.Object, error) {
 	object, err := c.getOne(ctx, kind, namespace, name)
 	if !apierrors.IsForbidden(err) {
@@ -124,58 +119,36 @@ func (c *classClient) getOne(ctx context.Context, kind resourceKind, namespace, 
 	return object, truncate.Error(err)
 }
 
-// keptClasses are what a watch keeps of a class kind.
-type keptClasses struct {
-	*inventory.ClassKind
-	// stored is called with each default class that the watch shows, and its uid. It may
-	// be nil.
-	stored func(*inventory.Class, types.UID)
+// Reader reads once what Registration watches, in the same way, to explain a decision.
+type Reader struct {
+	cluster.Resolver
+
+	classes *classClient
 }
 
-func (k keptClasses) read(known *inventory.Classes, object any) (*inventory.Class, error) {
-	return class(known, k.ClassKind, object)
-}
-
-func (k keptClasses) with(known *inventory.Classes, object *seen[*inventory.Class]) *inventory.Classes {
-	k.report(object)
-	return known.With(object.fields)
-}
-
-func (k keptClasses) all(objects []*seen[*inventory.Class]) *inventory.Classes {
-	all := make([]*inventory.Class, len(objects))
-	for i, object := range objects {
-		k.report(object)
-		all[i] = object.fields
+// NewReader returns a Reader of a cluster.
+func NewReader(config *rest.Config) (*Reader, error) {
+	classes, err := newClassClient(config)
+	if err != nil {
+		return nil, err
 	}
-	return inventory.NewClasses(k.ClassKind, all)
+	resolver, err := cluster.NewResolver(config)
+	return &Reader{Resolver: resolver, classes: classes}, err
 }
 
-// report a default class that was stored.
-func (k keptClasses) report(object *seen[*inventory.Class]) {
-	if object.fields.Default && k.stored != nil {
-		k.stored(object.fields, object.UID)
-	}
-}
-
-// classes reads the classes out of a list, but those that are known. Known may be nil.
-func classes(known *inventory.Classes, kind *inventory.ClassKind, list runtime.Object) ([]*inventory.Class, error) {
-	result := make([]*inventory.Class, 0, meta.LenList(list))
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		c, err := class(known, kind, o)
-		result = append(result, c)
+// Classes returns the classes of a kind: only their metadata, unless the kind needs more.
+func (r *Reader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
+	var all []*inventory.Class
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.classes.list(ctx, kind, "", o)
+	})
+	err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		c, err := class(nil, kind, o)
+		all = append(all, c)
 		return err
 	})
-	return result, err
-}
-
-func class(known *inventory.Classes, kind *inventory.ClassKind, object any) (*inventory.Class, error) {
-	m, err := meta.Accessor(object)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read a class of %q: %w", kind.Name, err)
+		return nil, fmt.Errorf("cannot list the classes of %q: %w", kind.Name, err)
 	}
-	var content map[string]any
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		content = u.Object
-	}
-	return known.Read(kind, m, content), nil
+	return inventory.NewClasses(kind, all), nil
 }
