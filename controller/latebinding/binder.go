@@ -20,18 +20,15 @@ import (
 )
 
 const (
-	// lateRound is the time between rounds, which look for new classes. Claims draw
-	// from all classes that were created within one.
+	// lateRound is the time between rounds, which look for new classes. Claims draw from all classes that were created within one.
 	lateRound = 500 * time.Millisecond
 	// lateRetry is the delay before the first retry of a claim.
 	lateRetry = time.Second
-	// lateAsking is how long a round may look for classes, for all kinds together. The
-	// rest is left for the next round.
+	// lateAsking is how long a round may look for classes, for all kinds together. The rest is left for the next round.
 	lateAsking = 100 * time.Millisecond
 	// namespaceRounds is how many rounds pass until namespaces are checked again.
 	namespaceRounds = 10
-	// lateWorkers is how many workers write the claims of one kind. Each kind has its
-	// own: hanging writes delay no other kind.
+	// lateWorkers is how many workers write the claims of one kind. Each kind has its own: hanging writes delay no other kind.
 	lateWorkers = 16
 	// eventWorkers is how many workers create events.
 	eventWorkers = 4
@@ -46,24 +43,21 @@ func Namespace() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// Binder binds waiting claims when a class matches, and creates events that say why
-// others still wait. It runs on the leader. It writes only the version of a claim that
-// it saw without a class. If the author, another leader or a write of ours that seemed
-// to fail was faster, the write fails, and the watch shows the new version.
+// Binder binds waiting claims when a class matches, and creates events that say why others still wait. It runs on the leader. It writes
+// only the version of a claim that it saw without a class. If the author, another leader or a write of ours that seemed to fail was faster,
+// the write fails, and the watch shows the new version.
 type Binder struct {
 	Claims *Claims
 	// Events are created on the claims.
 	Events Events
 	// Namespaces are read from a cache.
 	Namespaces client.Reader
-	// Rate limits the writes of claims, and the events on claims, each per second. A
-	// burst may have twice as many.
+	// Rate limits the writes of claims, and the events on claims, each per second. A burst may have twice as many.
 	Rate int
 	// Decider decides on the claims.
 	Decider *selector.Decider
 
-	// interval of the rounds, and delay of the first retry. Zero means lateRound and
-	// lateRetry; only tests set them.
+	// interval of the rounds, and delay of the first retry. Zero means lateRound and lateRetry; only tests set them.
 	interval, retry time.Duration
 
 	// unreadable says, for the rest of a round, why namespaces cannot be read.

@@ -28,9 +28,8 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on
-// every replica: each knows how many claims have a class, and a new leader knows at once
-// which claims wait.
+// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on every replica: each knows how many claims have a
+// class, and a new leader knows at once which claims wait.
 type Claims struct {
 	// Metrics of the watched claims.
 	Metrics *Metrics
@@ -50,13 +49,11 @@ type Claims struct {
 	// sharing is held by shareOut, so that the last to count the kinds is the last to
 	// resize their rooms. It waits for the owners of the watches, so it is not mu.
 	sharing sync.Mutex
-	// began is when Ready was first called. counted says that the claims have been
-	// counted.
+	// began is when Ready was first called. counted says that the claims have been counted.
 	began   atomic.Pointer[time.Time]
 	counted atomic.Bool
 
-	// changed listen for the names of claim kinds whose claims changed, and requeued
-	// for those of kinds to be reconciled again.
+	// changed listen for the names of claim kinds whose claims changed, and requeued for those of kinds to be reconciled again.
 	changed, requeued loop.Listeners[string]
 }
 
@@ -186,8 +183,7 @@ func (c *Claims) drop(name string) {
 	}
 }
 
-// shareOut divides the memory for selectors equally among the kinds with BindLater:
-// authors of one kind take none from those of another.
+// shareOut divides the memory for selectors equally among the kinds with BindLater: authors of one kind take none from those of another.
 func (c *Claims) shareOut() {
 	c.sharing.Lock()
 	defer c.sharing.Unlock()
@@ -226,8 +222,7 @@ func (c *Claims) CountsOf(claimKind string) (counts ClaimCounts, known bool) {
 	return counts, false
 }
 
-// OnChange calls a function with the name of each claim kind whose claims changed, until
-// the context ends.
+// OnChange calls a function with the name of each claim kind whose claims changed, until the context ends.
 func (c *Claims) OnChange(ctx context.Context, call func(claimKind string)) { c.changed.Add(ctx, call) }
 
 func (c *Claims) watches() map[string]*claimWatch {

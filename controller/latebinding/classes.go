@@ -11,12 +11,10 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// kindCounts count the claims that have a class of one kind. A claim counts by the
-// reference with which it is stored, so the claims of a class that is gone count again
-// when a class of its name is created.
+// kindCounts count the claims that have a class of one kind. A claim counts by the reference with which it is stored, so the claims of a
+// class that is gone count again when a class of its name is created.
 type kindCounts struct {
-	// watches of the claim kinds that the class kind serves, sorted by name, without those
-	// whose claims are not known.
+	// watches of the claim kinds that the class kind serves, sorted by name, without those whose claims are not known.
 	watches []*claimWatch
 	// missing is why claims may not be counted, nil if all are. See NotYet.
 	missing error

@@ -34,9 +34,8 @@ const (
 	applyTimeout = 30 * time.Second
 )
 
-// Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim
-// is: decoded whole, it takes fifty times its length, and a page of such claims more
-// memory than a replica may have.
+// Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim is: decoded whole, it takes fifty
+// times its length, and a page of such claims more memory than a replica may have.
 type Client struct{ rest rest.Interface }
 
 // NewClient returns a Client of a cluster.
@@ -160,8 +159,7 @@ func (e *elements) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return err
 }
 
-// Get returns a claim as it is now, nil if there is none. It reads a list of one,
-// because classbind may list claims already.
+// Get returns a claim as it is now, nil if there is none. It reads a list of one, because classbind may list claims already.
 func (c Client) Get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
 	_, err = c.Page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
 		claim = append([]byte(nil), raw...)

@@ -60,8 +60,7 @@ func TestClaimPage(t *testing.T) {
 	}
 }
 
-// TestDeepClaims has a claim so deep that a list or an event around it is deeper than
-// decoders go.
+// TestDeepClaims has a claim so deep that a list or an event around it is deeper than decoders go.
 func TestDeepClaims(t *testing.T) {
 	const deepest = 10_000 // The API server takes no deeper object: it reads it with sigs.k8s.io/json.
 	deep := fmt.Sprintf(`{"classSelector":{"matchLabels":{"tier":"gold"}},"other":%s}`, strings.Repeat("[", deepest-2)+strings.Repeat("]", deepest-2))

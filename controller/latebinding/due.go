@@ -17,8 +17,7 @@ import (
 type waitingAttempt struct {
 	uid             types.UID
 	namespace, name string
-	// version is the one to write. shown is the last that the watch showed; they differ
-	// only if the claim was read again.
+	// version is the one to write. shown is the last that the watch showed; they differ only if the claim was read again.
 	version, shown string
 	parents        int
 	annotated      bool
@@ -108,8 +107,7 @@ func (s *claimState) useBinder(b *Binder, now time.Time) {
 	}
 }
 
-// unmatch forgets the view, and which groups matched, so that the next round that has a
-// view asks about all claims.
+// unmatch forgets the view, and which groups matched, so that the next round that has a view asks about all claims.
 func (s *claimState) unmatch() {
 	s.view = nil
 	for _, n := range s.room.namespaces {
@@ -122,11 +120,9 @@ func (s *claimState) unmatch() {
 	}
 }
 
-// due returns the claims that have a class now and had none before, and some of those
-// that must be read to know. It asks about each group once per view; all claims of a
-// group that matched before have been given out already. Groups that are left when the
-// context ends wait for the next call. Namespaces take turns. The owner does not wait
-// for the answers.
+// due returns the claims that have a class now and had none before, and some of those that must be read to know. It asks about each group
+// once per view; all claims of a group that matched before have been given out already. Groups that are left when the context ends wait for
+// the next call. Namespaces take turns. The owner does not wait for the answers.
 func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitingItem) {
 	var asked []question
 	news := false
@@ -181,8 +177,7 @@ type question struct {
 	matched, notYet, full, failed bool
 }
 
-// put answers the question from a view. A selector that causes a panic matches nothing, and
-// neither do expressions that cost too much.
+// put answers the question from a view. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
 func (q *question) put(ctx context.Context, view *selector.View) {
 	q.failed = loop.Recovered(func() error {
 		c, err := q.ask.Claim(q.namespace, "")

@@ -96,8 +96,7 @@ func TestClaimsOverflow(t *testing.T) {
 	})
 }
 
-// TestWrote checks for which versions of a claim that was read again and written no
-// other write is tried.
+// TestWrote checks for which versions of a claim that was read again and written no other write is tried.
 func TestWrote(t *testing.T) {
 	version := func(v int, spec string) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"namespace":"team-a","name":"db","uid":%q,"resourceVersion":"%d"},"spec":%s}`, uidOf(1), v, spec)

@@ -35,10 +35,9 @@ const (
 		"it reads the claim again from time to time, and binds it when a class matches"
 )
 
-// Events creates events on claims. The name of an event is made of its reason and its
-// claim, so the API server refuses a second one, whichever leader sends it, for as long
-// as it keeps events (an hour by default). client-go's recorders know only the events
-// that they sent themselves, and drop events under load.
+// Events creates events on claims. The name of an event is made of its reason and its claim, so the API server refuses a second one,
+// whichever leader sends it, for as long as it keeps events (an hour by default). client-go's recorders know only the events that they sent
+// themselves, and drop events under load.
 type Events struct {
 	client   eventsclient.EventsV1Interface
 	instance string
@@ -138,9 +137,8 @@ func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, n
 	}
 }
 
-// notifyWaiting queues one event for each claim that has waited for noticeDelay and
-// matches no class. Namespaces take turns. It handles at least one claim, even if the
-// context has ended, and leaves the rest for the next call.
+// notifyWaiting queues one event for each claim that has waited for noticeDelay and matches no class. Namespaces take turns. It handles at
+// least one claim, even if the context has ended, and leaves the rest for the next call.
 func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
 	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1beta1.LateEvents/2) }
 	for {
@@ -164,8 +162,7 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 	}
 }
 
-// note says why a claim waits for a class. waits is false if it has one now, or is not to
-// be bound yet.
+// note says why a claim waits for a class. waits is false if it has one now, or is not to be bound yet.
 func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note string, waits bool) {
 	if problem := a.ask.Problem(); problem != "" || a.unread {
 		return cmp.Or(problem, noteOverflow), true
@@ -248,12 +245,10 @@ func eventName(claim types.UID, claimKind, reason string) string {
 	return strings.ToLower(reason) + "." + string(claim) + "." + claimKind
 }
 
-// eventQueue is a queue of bounded length. A namespace may have up to three times as
-// many events as places are free. Alone it fills three quarters, so that places are left
-// for the next.
+// eventQueue is a queue of bounded length. A namespace may have up to three times as many events as places are free. Alone it fills three
+// quarters, so that places are left for the next.
 type eventQueue struct {
-	// mu guards queue. It has no owner, because each use is one short step: whoever holds
-	// mu waits for nobody.
+	// mu guards queue. It has no owner, because each use is one short step: whoever holds mu waits for nobody.
 	mu     sync.Mutex
 	queue  fair.Queue[*queuedEvent]
 	queued chan struct{} // one for each event

@@ -146,8 +146,7 @@ func TestWhoIsNotified(t *testing.T) {
 	})
 }
 
-// TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each
-// round, whatever else the round has to do.
+// TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each round, whatever else the round has to do.
 func TestNotifyingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, _ := bubble(t, nil)

@@ -74,8 +74,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	m.late.Describe(to)
 }
 
-// Collect exports every outcome for every kind, zeros included: Prometheus sees no
-// increase in a counter that appears with the value one.
+// Collect exports every outcome for every kind, zeros included: Prometheus sees no increase in a counter that appears with the value one.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)

@@ -41,8 +41,7 @@ func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectK
 // DeepCopyObject returns the same object, because no caller changes it.
 func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
 
-// GetObjectMeta is for the Reflector. It makes the metadata on demand: held, it would
-// take more memory than all else.
+// GetObjectMeta is for the Reflector. It makes the metadata on demand: held, it would take more memory than all else.
 func (s *claimSeen) GetObjectMeta() metav1.Object {
 	m := &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, ResourceVersion: s.version}
 	if s.endsList {
@@ -51,8 +50,7 @@ func (s *claimSeen) GetObjectMeta() metav1.Object {
 	return m
 }
 
-// readEvent reads an event of a watch. Of a deleted claim, and of an object that is not
-// a claim, it reads only the metadata.
+// readEvent reads an event of a watch. Of a deleted claim, and of an object that is not a claim, it reads only the metadata.
 func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Object, error) {
 	if event == apiwatch.Added || event == apiwatch.Modified {
 		return w.read(raw)

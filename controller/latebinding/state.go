@@ -10,9 +10,8 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// claimState is what a watch knows of the claims of one kind. It holds only what is
-// needed: of a waiting claim, what binding reads; of a bound claim, the counts that it
-// is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
+// claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
+// bound claim, the counts that it is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
 type claimState struct {
 	synced  bool
 	bound   boundClaims
@@ -51,8 +50,7 @@ func newClaimState(namespaces *claim.Namespaces, kind *selector.ClaimKind) *clai
 // replace has these claims take the place of all others.
 func (s *claimState) replace(all []*claimSeen) {
 	there := make(map[types.UID]struct{}, len(all))
-	// Count the listed claims before the others are taken off, so that no concurrent
-	// choice sees an empty class.
+	// Count the listed claims before the others are taken off, so that no concurrent choice sees an empty class.
 	for _, seen := range all {
 		there[seen.uid] = struct{}{}
 		s.put(seen)
@@ -122,8 +120,7 @@ func (s *claimState) remove(uid types.UID, version string) {
 	s.usages.remove(uid, parseVersion(version))
 }
 
-// groupOf returns the group for a claim that was read. Its own may have been forgotten
-// since.
+// groupOf returns the group for a claim that was read. Its own may have been forgotten since.
 func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
 	switch g := seen.group; {
 	case g.dropped || g == g.namespace.overflow:
@@ -235,9 +232,8 @@ func (b boundClaims) unbind(counts classCounts, frees bool) {
 	}
 }
 
-// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet,
-// or, with again or after an error, all whose labels matter. A namespace that cannot be read keeps its
-// last result until the next round. admits reads a cache, which takes microseconds, and
+// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet, or, with again or after an error, all whose labels
+// matter. A namespace that cannot be read keeps its last result until the next round. admits reads a cache, which takes microseconds, and
 // only admins create namespaces.
 func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
 	var names []string

@@ -9,10 +9,9 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// Ready returns an error until the claims of the kinds that are Counted have been counted
-// once. Without that, a new replica would take every class for empty. Ready does not
-// wait for kinds that the API server refuses or does not serve, nor for any kind longer
-// than registry.RefusalGrace: one registration must not block all other claims.
+// Ready returns an error until the claims of the kinds that are Counted have been counted once. Without that, a new replica would take
+// every class for empty. Ready does not wait for kinds that the API server refuses or does not serve, nor for any kind longer than
+// registry.RefusalGrace: one registration must not block all other claims.
 func (c *Claims) Ready(now time.Time) error {
 	if c.settled(now) {
 		return nil

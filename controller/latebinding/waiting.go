@@ -38,9 +38,8 @@ type waitingClaim struct {
 	written, notified, gone bool
 }
 
-// group has the claims of a namespace that have the same candidates. It holds the text
-// of their selector, and parses it when needed: parsed, it takes up to thirty times as
-// much.
+// group has the claims of a namespace that have the same candidates. It holds the text of their selector, and parses it when needed:
+// parsed, it takes up to thirty times as much.
 type group struct {
 	namespace *namespace
 	ask       claim.Ask
@@ -58,8 +57,7 @@ type group struct {
 	held, dropped bool
 }
 
-// groupCost is what a group counts for, in bytes: between one and two times the memory
-// that it takes.
+// groupCost is what a group counts for, in bytes: between one and two times the memory that it takes.
 func groupCost(ask claim.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
 
 // line is a queue of a namespace's claims. A claim stands in each at most once.
@@ -170,8 +168,7 @@ func (r *room) namespaceOf(name string) *namespace {
 	return n
 }
 
-// unchecked returns the namespaces whose labels matter and are not checked yet, or, with
-// again, all whose labels matter.
+// unchecked returns the namespaces whose labels matter and are not checked yet, or, with again, all whose labels matter.
 func (r *room) unchecked(again bool) (names []string) {
 	for name, n := range r.namespaces {
 		if _, known := r.selects.Known(name); !known && (again || !n.checked) {
@@ -201,8 +198,7 @@ func (r *room) hold(n *namespace, ask claim.Ask) *group {
 	return g
 }
 
-// makeRoom reports whether a namespace below its share can have more bytes. If none are
-// left, namespaces with more give up some of theirs.
+// makeRoom reports whether a namespace below its share can have more bytes. If none are left, namespaces with more give up some of theirs.
 func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	if n.bytes+bytes > r.limit/namespaceShare {
 		return false

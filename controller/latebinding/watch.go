@@ -17,10 +17,9 @@ import (
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// claimWatch follows the claims of one kind. Like the watch of classes, it is a
-// cluster.Keeper. One goroutine, the owner, makes all changes to what it knows of the
-// claims, one by one: those of the Reflector, and those of late binding. What others
-// read is published after each change, so they wait for none.
+// claimWatch follows the claims of one kind. Like the watch of classes, it is a cluster.Keeper. One goroutine, the owner, makes all changes
+// to what it knows of the claims, one by one: those of the Reflector, and those of late binding. What others read is published after each
+// change, so they wait for none.
 type claimWatch struct {
 	kind     *selector.ClaimKind
 	resource schema.GroupVersionResource
@@ -86,9 +85,8 @@ func (w *claimWatch) run() {
 	}
 }
 
-// own has the owner make a change, and waits until it is made. It does nothing once the
-// watch is stopped. A panic ends this change alone, and goes on in the caller. A change
-// must not call own, for the owner would wait for itself.
+// own has the owner make a change, and waits until it is made. It does nothing once the watch is stopped. A panic ends this change alone,
+// and goes on in the caller. A change must not call own, for the owner would wait for itself.
 func (w *claimWatch) own(change func(*claimState)) {
 	done := make(chan error, 1)
 	select {
@@ -107,9 +105,8 @@ func (w *claimWatch) start(client Client, answered func(error)) {
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
-		// Every list is paged and consistent. If it asked for any version, or for a
-		// full list after the pages expired, the API server would send everything in
-		// one answer. Each page has a deadline, the whole list has none.
+		// Every list is paged and consistent. If it asked for any version, or for a full list after the pages expired, the API server would
+		// send everything in one answer. Each page has a deadline, the whole list has none.
 		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			list := &internalversion.List{}
 			var err error

@@ -15,9 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// endedWatches show claims that are created and then deleted, each in a version of its
-// own, up to version last. A watch ends after a hundred events, as an API server ends
-// those that read slower than claims change.
+// endedWatches show claims that are created and then deleted, each in a version of its own, up to version last. A watch ends after a
+// hundred events, as an API server ends those that read slower than claims change.
 func endedWatches(claims int, last *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

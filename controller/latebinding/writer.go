@@ -102,9 +102,8 @@ func (l *lateWriter) work(ctx context.Context) bool {
 	return true
 }
 
-// bind binds a claim if it still waits and still has a class. With an error, or an
-// again above zero, the claim is tried again; again says after how long. Without an
-// outcome, nothing was tried.
+// bind binds a claim if it still waits and still has a class. With an error, or an again above zero, the claim is tried again; again says
+// after how long. Without an outcome, nothing was tried.
 func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
 	w := l.watch
 	if paused := w.pause(time.Now()); paused > 0 {
@@ -167,8 +166,7 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	return lateFailed, 0, err
 }
 
-// refuse pauses the writes of the kind's claims. Readers of a ClaimKind must not learn the
-// names of claims and namespaces.
+// refuse pauses the writes of the kind's claims. Readers of a ClaimKind must not learn the names of claims and namespaces.
 func (l *lateWriter) refuse() {
 	refusal, until := apierrors.NewForbidden(l.watch.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
 	l.watch.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
@@ -226,10 +224,9 @@ var ErrReferenceRemoved error = &inventory.Fault{
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
 }
 
-// IsOutdated reports that the claim has probably changed since it was seen, as the watch
-// is about to show. When the test of a JSON Patch fails, the API server says only that
-// the patch is at fault. When the claim would be invalid, it names the claim. Another
-// webhook may deny the claim in the same words, so it is tried again.
+// IsOutdated reports that the claim has probably changed since it was seen, as the watch is about to show. When the test of a JSON Patch
+// fails, the API server says only that the patch is at fault. When the claim would be invalid, it names the claim. Another webhook may deny
+// the claim in the same words, so it is tried again.
 func IsOutdated(err error) bool {
 	if apierrors.IsNotFound(err) {
 		return true

@@ -79,8 +79,7 @@ func claimsCounted(err error) metav1.Condition {
 			"is deleted whose ClassKind has spec.onDelete Deny")
 }
 
-// countClaims writes how many claims have a class of a kind, nil classes if those are not
-// known.
+// countClaims writes how many claims have a class of a kind, nil classes if those are not known.
 func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *inventory.Classes) {
 	if classes == nil {
 		k.Status.Claims = nil
@@ -96,9 +95,8 @@ func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *inventory.Classes) {
 	}
 }
 
-// onClassCounts calls a function with each class kind that serves a claim kind whose
-// claims were described, until the context ends. So claims that change one by one ask for
-// many class kinds no more often than for one claim kind.
+// onClassCounts calls a function with each class kind that serves a claim kind whose claims were described, until the context ends. So
+// claims that change one by one ask for many class kinds no more often than for one claim kind.
 func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string)) {
 	s.counted.Add(ctx, func(claimKind string) {
 		if view := s.Snapshot()[claimKind]; view != nil {
@@ -164,8 +162,7 @@ func classKindsRead(unread []selector.UnreadKind, message func(classKind string)
 	return c
 }
 
-// describeExpressions writes whether the expressions of a claim kind compile, and whether the
-// objects that its claims name are known.
+// describeExpressions writes whether the expressions of a claim kind compile, and whether the objects that its claims name are known.
 func (s *Writer) describeExpressions(k *v1beta1.ClaimKind, view *selector.View) {
 	mistyped, known := s.claimTypes.of(k)
 	if k.Spec.HasExpressions() {

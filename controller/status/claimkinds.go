@@ -92,8 +92,7 @@ func unregistered(field, kind string, names []string) string {
 		field, kind, strings.Join(quoted, ", "))
 }
 
-// rivals are the names of a class kind and of those that may be left out for it, or
-// offered when it goes.
+// rivals are the names of a class kind and of those that may be left out for it, or offered when it goes.
 func (s *Writer) rivals(k *inventory.ClassKind) []string {
 	names := []string{k.Name}
 	snapshot := s.Snapshot()

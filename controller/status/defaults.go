@@ -31,8 +31,7 @@ func setDefaults(k *v1beta1.ClaimKind, view *selector.View) {
 	setCondition(&k.Status.Conditions, singleDefault(k.Name, of), k.Generation)
 }
 
-// count of the seats that have a default: that of all namespaces and partitions together, and
-// those that have one of their own.
+// count of the seats that have a default: that of all namespaces and partitions together, and those that have one of their own.
 type count struct{ all, namespaces, partitions int32 }
 
 func (c *count) add(s inventory.Seat) {

@@ -1,5 +1,4 @@
-// Package status writes the status of registrations, for admins. It runs on the leader, and
-// asks all other controllers what they know.
+// Package status writes the status of registrations, for admins. It runs on the leader, and asks all other controllers what they know.
 package status
 
 import (
@@ -33,8 +32,7 @@ import (
 // statusDelay gathers the changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
-// repairDelay is how long what others write into a status stays, so that two who disagree do not
-// write all the time.
+// repairDelay is how long what others write into a status stays, so that two who disagree do not write all the time.
 const repairDelay = 5 * time.Second
 
 // countsDelay does the same for the numbers of claims, which change more often, and
@@ -353,8 +351,7 @@ func (s *Writer) describeCheck(k *v1beta1.ClaimKind, ready *metav1.Condition) {
 	}
 }
 
-// conditionsOfClaims and conditionsOfClasses are the types that the status of a ClaimKind and of a
-// ClassKind may have.
+// conditionsOfClaims and conditionsOfClasses are the types that the status of a ClaimKind and of a ClassKind may have.
 var (
 	conditionsOfClaims = []string{
 		v1beta1.ConditionReady, v1beta1.ConditionSingleDefault, v1beta1.ConditionPathsValid, v1beta1.ConditionClassKindsRead,
@@ -379,14 +376,12 @@ func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation
 	c.Message = truncate.String(c.Message, longest)
 	c.ObservedGeneration = generation
 	meta.SetStatusCondition(conditions, c)
-	// A column shows the first condition that is not met: this order puts those that say why
-	// claims are not watched before all others.
+	// A column shows the first condition that is not met: this order puts those that say why claims are not watched before all others.
 	slices.SortFunc(*conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }
 
-// update writes a status that is not as before, with the resourceVersion that was read, so that a
-// leader that lost its Lease unknowingly overwrites nothing. A conflict is not an error: the cache
-// is about to have the next version.
+// update writes a status that is not as before, with the resourceVersion that was read, so that a leader that lost its Lease unknowingly
+// overwrites nothing. A conflict is not an error: the cache is about to have the next version.
 func (s *Writer) update(ctx context.Context, before, now client.Object, result ctrl.Result) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(before, now) {
 		return result, nil

@@ -290,8 +290,7 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 	return nil
 }
 
-// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource
-// can be created, and no more.
+// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can be created, and no more.
 type fixed struct {
 	of      registry.State
 	related registry.RelatedState

@@ -19,8 +19,7 @@ const (
 	conditionFieldsBytes = 96
 )
 
-// sizeOf returns what an entry counts: the bytes that are stored, or what its match
-// conditions take to compile, if that is more.
+// sizeOf returns what an entry counts: the bytes that are stored, or what its match conditions take to compile, if that is more.
 func sizeOf(kind string, entry *Entry) (int, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -35,12 +34,10 @@ func sizeOf(kind string, entry *Entry) (int, error) {
 	return max(b.Len()+len(kind)+entryFieldsBytes+len(entry.MatchConditions)*conditionFieldsBytes, compiled), nil
 }
 
-// compiledBytes is what an expression counts at least. The time that an API server
-// takes to compile it depends on n, the number of its map look-ups, and not on the
-// length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the deepest
-// path of a claim (n = 100) and 180 ms for those of a class (n = 460). Counted like
-// this, 1 MiB takes about 5 s. An author of claims.when looks up by dots, too, and calls
-// functions.
+// compiledBytes is what an expression counts at least. The time that an API server takes to compile it depends on n, the number of its map
+// look-ups, and not on the length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the deepest path of a claim (n = 100)
+// and 180 ms for those of a class (n = 460). Counted like this, 1 MiB takes about 5 s. An author of claims.when looks up by dots, too, and
+// calls functions.
 func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 	n := strings.Count(c.Expression, "[") // No name contains it.
 	if isBindWhen(c) {

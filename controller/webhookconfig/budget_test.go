@@ -145,8 +145,7 @@ func TestTooManyEntries(t *testing.T) {
 	assert.Len(t, notified, 2*out)
 }
 
-// TestRulesInTime has more kinds whose API server does not answer than a round can look
-// up.
+// TestRulesInTime has more kinds whose API server does not answer than a round can look up.
 func TestRulesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, before := time.Now(), &rule{}
@@ -167,8 +166,7 @@ func TestRulesInTime(t *testing.T) {
 	})
 }
 
-// TestSizeOf compares our estimate for the fields of an entry with what an API server
-// records.
+// TestSizeOf compares our estimate for the fields of an entry with what an API server records.
 func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	w := Address{Namespace: "classbind-system", Service: "classbind"}

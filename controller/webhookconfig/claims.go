@@ -37,8 +37,7 @@ func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 		if before != nil {
 			rivals = entered
 		}
-		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be
-		// created without a class.
+		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be created without a class.
 		if selector.ConflictOf(k, rivals) != nil || before == nil && !w.Servable(ctx, k) {
 			return nil, nil //nolint:nilerr // It is no failure. The status says why.
 		}
@@ -74,9 +73,8 @@ func readyState(registration client.Object) string {
 	return ""
 }
 
-// withoutRefused finds the expressions of authors in the error of a write. An API server of
-// another release may refuse one that compiles here. It refuses the whole configuration
-// with it, so the entry is written without: then classbind alone evaluates claims.when, and is
+// withoutRefused finds the expressions of authors in the error of a write. An API server of another release may refuse one that compiles
+// here. It refuses the whole configuration with it, so the entry is written without: then classbind alone evaluates claims.when, and is
 // called for every claim of the kind. If the error does not say which, all are left out.
 func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []Entry) error {
 	answered := apierrors.APIStatus(nil)

@@ -20,11 +20,10 @@ func matchConditions(all []claim.MatchCondition) (conditions []admissionregistra
 	return conditions
 }
 
-// classConditions save the API server the call for classes that get neither a mark nor
-// another weight. A mark that is neither true nor false is one: its author is warned. Of a
-// kind whose classes may move to other seats, it also calls for every update of a marked
-// class; and of one where an expression is the mark or the weight, for every class. The API
-// server could evaluate the expression itself, but would refuse the class if that failed.
+// classConditions save the API server the call for classes that get neither a mark nor another weight. A mark that is neither true nor
+// false is one: its author is warned. Of a kind whose classes may move to other seats, it also calls for every update of a marked class;
+// and of one where an expression is the mark or the weight, for every class. The API server could evaluate the expression itself, but would
+// refuse the class if that failed.
 func classConditions(k *v1beta1.ClassKind, claimKinds []v1beta1.ClaimKind) []admissionregistrationv1.MatchCondition {
 	conditions := []admissionregistrationv1.MatchCondition{
 		{Name: "is-not-being-deleted", Expression: fields.Path{"metadata", "deletionTimestamp"}.IsUnset("object")},

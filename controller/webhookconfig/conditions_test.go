@@ -52,8 +52,7 @@ func (e celEnvironment) conditions(t *testing.T, all []admissionregistrationv1.M
 
 type conditions []cel.Program
 
-// hold reports whether the API server would call us: all conditions are true. It is an error if
-// one fails, and none is false.
+// hold reports whether the API server would call us: all conditions are true. It is an error if one fails, and none is false.
 func (all conditions) hold(variables map[string]any) (called bool, failure error) {
 	for _, c := range all {
 		switch out, _, err := c.Eval(variables); {

@@ -21,15 +21,13 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// ClaimConfigurations are the names of the MutatingWebhookConfigurations, which have the
-// entries of claim kinds.
+// ClaimConfigurations are the names of the MutatingWebhookConfigurations, which have the entries of claim kinds.
 var ClaimConfigurations = []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration}
 
 // allConfigurations are these, and the ValidatingWebhookConfiguration with the entries of class kinds.
 var allConfigurations = append(slices.Clip(ClaimConfigurations), v1beta1.ClassConfiguration)
 
-// Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for
-// the reinvocation policy.
+// Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for the reinvocation policy.
 type Entry = admissionregistrationv1.MutatingWebhook
 
 // Configuration of webhooks, of either kind.
@@ -69,8 +67,7 @@ func ReadConfigurations(ctx context.Context, reader client.Reader, names ...stri
 	return all, nil
 }
 
-// ClaimEntry returns the entry of a claim kind, nil if there is none. While its order
-// changes, there may be two, which are alike.
+// ClaimEntry returns the entry of a claim kind, nil if there is none. While its order changes, there may be two, which are alike.
 func (all Configurations) ClaimEntry(claimKind string) *Entry {
 	name := claimKind + v1beta1.BindSuffix
 	return cmp.Or(all.Entry(v1beta1.FirstConfiguration, name), all.Entry(v1beta1.LastConfiguration, name))
@@ -81,8 +78,7 @@ func (all Configurations) ClaimEntryOf(k *v1beta1.ClaimKind) *Entry {
 	return all.Entry(k.Spec.Admission.Order.Configuration(), k.Name+v1beta1.BindSuffix)
 }
 
-// ClassEntry returns the entry of a class kind for its creations and updates, nil if
-// there is none.
+// ClassEntry returns the entry of a class kind for its creations and updates, nil if there is none.
 func (all Configurations) ClassEntry(classKind string) *Entry {
 	return all.Entry(v1beta1.ClassConfiguration, classKind+v1beta1.GuardSuffix)
 }
@@ -117,9 +113,8 @@ type dueEntry struct {
 	optional bool
 }
 
-// write writes the entries that are due and have room into the configurations with these
-// names. Of two configurations, one that is not there, or cannot be written, does not keep
-// the other from being written. Otherwise, it returns why the entries are incomplete.
+// write writes the entries that are due and have room into the configurations with these names. Of two configurations, one that is not
+// there, or cannot be written, does not keep the other from being written. Otherwise, it returns why the entries are incomplete.
 func (w *Configurator) write(
 	ctx context.Context, e *Entries, current Configurations, names []string, due []dueEntry, incomplete error,
 ) error {
@@ -141,9 +136,8 @@ func (w *Configurator) write(
 	return cmp.Or(append(errs, incomplete)...)
 }
 
-// writeConfiguration writes the entries that are due in a configuration. It keeps one that
-// is due in the other configuration until that has it, so that claims are bound while the
-// order of their kind changes.
+// writeConfiguration writes the entries that are due in a configuration. It keeps one that is due in the other configuration until that has
+// it, so that claims are bound while the order of their kind changes.
 func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Configurations, due []dueEntry) error {
 	var entries []Entry
 	for _, e := range due {
@@ -161,17 +155,15 @@ func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Co
 	if err := w.remove(ctx, current, entries); err != nil {
 		return written(err)
 	}
-	// With the uid and the version that were read, the API server refuses to recreate an
-	// object that was deleted meanwhile, as in an uninstallation, and to overwrite what
-	// another leader wrote.
+	// With the uid and the version that were read, the API server refuses to recreate an object that was deleted meanwhile, as in an
+	// uninstallation, and to overwrite what another leader wrote.
 	return w.withoutRefused(ctx, written(apply(ctx, w.Client, kindOf(in), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: in, UID: current.UID, ResourceVersion: current.ResourceVersion}, Webhooks: entries,
 	})), entries)
 }
 
-// remove deletes the entries that are not due. Applying only the others is not enough if
-// somebody else owns an entry, too, such as whoever restored a backup: it would stay, with an
-// old CA, and its kind would be refused for ever. It updates the resourceVersion.
+// remove deletes the entries that are not due. Applying only the others is not enough if somebody else owns an entry, too, such as whoever
+// restored a backup: it would stay, with an old CA, and its kind would be refused for ever. It updates the resourceVersion.
 func (w *Configurator) remove(ctx context.Context, current *Configuration, due []Entry) error {
 	var entries []map[string]string
 	for _, stored := range current.Webhooks {

@@ -25,10 +25,8 @@ import (
 )
 
 const (
-	// roundTimeout limits one round of the configurator. It is longer than an API
-	// server takes for the two writes of each configuration (34 s each): when one match
-	// condition changes, it compiles all of them, 5 s of CPU for as many as
-	// MaxEntriesBytes allows.
+	// roundTimeout limits one round of the configurator. It is longer than an API server takes for the two writes of each configuration (34
+	// s each): when one match condition changes, it compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
 	roundTimeout = 150 * time.Second
 	// rulesTimeout limits the look-ups within a round, so that entries, and their CA,
 	// are written even if the API servers of many kinds do not answer.
@@ -40,11 +38,9 @@ const (
 	outdatedEvery = 15 * time.Second
 )
 
-// Configurator keeps one entry per claim kind in one of the two
-// MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration one per class
-// kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the
-// CA for its calls, once the leader can serve it. It never creates the three objects:
-// they belong to whoever deploys classbind.
+// Configurator keeps one entry per claim kind in one of the two MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration
+// one per class kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the CA for
+// its calls, once the leader can serve it. It never creates the three objects: they belong to whoever deploys classbind.
 type Configurator struct {
 	Registration *registry.Registration
 	// Servable reports whether the claims of a kind can be bound, and Offered whether the classes of one are
@@ -72,9 +68,8 @@ type Configurator struct {
 // errNotRegisteredYet says that the claim kind is about to be registered on this replica.
 var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
 
-// retryLater says that a round is tried again after a while, though nothing failed.
-// oneEntry says that this concerns single entries alone. passes says that it is not worth telling
-// unless it lasts.
+// retryLater says that a round is tried again after a while, though nothing failed. oneEntry says that this concerns single entries alone.
+// passes says that it is not worth telling unless it lasts.
 type retryLater struct {
 	why              string
 	after            time.Duration
@@ -242,6 +237,5 @@ func (e *Entries) TooLarge(kind string) string {
 	return why
 }
 
-// OnChange calls a function with the name of each kind for which TooLarge changed, until
-// the context ends.
+// OnChange calls a function with the name of each kind for which TooLarge changed, until the context ends.
 func (e *Entries) OnChange(ctx context.Context, call func(kind string)) { e.leftOut.Add(ctx, call) }

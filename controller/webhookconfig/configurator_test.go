@@ -27,9 +27,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// newConfigurator is for an API server with the resources a, b and c of example.org, of
-// which only c is not namespaced, and d, which cannot be watched. Nobody answers for
-// down.example.org. It has all claim kinds registered; those without a status may be served.
+// newConfigurator is for an API server with the resources a, b and c of example.org, of which only c is not namespaced, and d, which cannot
+// be watched. Nobody answers for down.example.org. It has all claim kinds registered; those without a status may be served.
 func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregistered ...string) *Configurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {

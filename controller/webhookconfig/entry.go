@@ -52,9 +52,8 @@ func (w *Configurator) classRule(ctx context.Context, classKind string, before *
 	return r, err
 }
 
-// ruleOf is for a resource in the version that was found, to which other versions are
-// converted (matchPolicy Equivalent). If the API server did not answer, the rule stays as it
-// was in the entry before.
+// ruleOf is for a resource in the version that was found, to which other versions are converted (matchPolicy Equivalent). If the API server
+// did not answer, the rule stays as it was in the entry before.
 func ruleOf(name string, found cluster.Resource, before *Entry, err error) (*rule, error) {
 	switch {
 	case err == nil:
@@ -87,9 +86,8 @@ func servedRule(name string, found cluster.Resource) *rule {
 	return newRule(name, []string{found.Version}, &scope)
 }
 
-// rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that
-// do not answer delay the others for rulesTimeout at most. The error says what must be
-// looked at again.
+// rulesOf returns the rules of all kinds, nil for a kind without an entry. Kinds that do not answer delay the others for rulesTimeout at
+// most. The error says what must be looked at again.
 func rulesOf[K any, P interface {
 	*K
 	client.Object
@@ -134,8 +132,7 @@ type Address struct {
 	Service string
 }
 
-// claimEntry is without the condition of claims.when if that is the expression that the API server
-// refused.
+// claimEntry is without the condition of claims.when if that is the expression that the API server refused.
 func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused string) Entry {
 	if k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind { // A class reference is put back that an update removes.
 		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
@@ -152,8 +149,7 @@ func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused str
 }
 
 // checkEntry is for the claims of a kind that name a class themselves, or which use a class whose capacity is enforced, so that it
-// reserves. It validates, because only then has every webhook had its say. The rule is that of the entry by which the claims
-// are bound.
+// reserves. It validates, because only then has every webhook had its say. The rule is that of the entry by which the claims are bound.
 func (a Address) checkEntry(k *v1beta1.ClaimKind, reserves bool, r rule, ca []byte) Entry {
 	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	e := a.entry(k.Name+v1beta1.CheckSuffix, v1beta1.CheckPath+k.Name, r, ca, k.Spec.Claims.NamespaceSelector)
@@ -191,8 +187,7 @@ func (a Address) deletionEntry(k *v1beta1.ClassKind, r rule, ca []byte) Entry {
 	return e
 }
 
-// registrationEntry has the failurePolicy Ignore: without our answer, registrations can be mended, and their conditions say
-// what is wrong.
+// registrationEntry has the failurePolicy Ignore: without our answer, registrations can be mended, and their conditions say what is wrong.
 func (a Address) registrationEntry(ca []byte) Entry {
 	scope := admissionregistrationv1.ClusterScope
 	r := newRule("claimkinds."+v1beta1.GroupVersion.Group, []string{v1beta1.GroupVersion.Version}, &scope)
@@ -228,8 +223,7 @@ func (a Address) entry(name, path string, r rule, ca []byte, namespaces v1beta1.
 	}
 }
 
-// isByNoController is the CEL expression that says that somebody may read the answer. The
-// controllers delete many classes, one after the other: they would wait for each answer, and try
-// for ever what is refused. The last user stands for all controllers where they share one.
+// isByNoController is the CEL expression that says that somebody may read the answer. The controllers delete many classes, one after the
+// other: they would wait for each answer, and try for ever what is refused. The last user stands for all controllers where they share one.
 const isByNoController = `!(request.userInfo.username in ["system:serviceaccount:kube-system:namespace-controller", ` +
 	`"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"])`

@@ -28,9 +28,8 @@ const (
 	// policyCheckEvery is how often the policies are compared with those that are due. They
 	// are not watched, because many API servers do not serve them.
 	policyCheckEvery = 15 * time.Second
-	// crdSettles is how long after the creation of a CRD its claims may get a policy. An API
-	// server learns every 5 s which schemas there are, and refuses claims for which a policy
-	// is in force before it has learned of theirs (503, whatever the failurePolicy).
+	// crdSettles is how long after the creation of a CRD its claims may get a policy. An API server learns every 5 s which schemas there
+	// are, and refuses claims for which a policy is in force before it has learned of theirs (503, whatever the failurePolicy).
 	crdSettles = 10 * time.Second
 )
 
@@ -70,8 +69,7 @@ type Policies struct {
 	compared comparison
 }
 
-// comparison is the last one of the policies that are due with those that are stored. Its
-// time is zero if that failed.
+// comparison is the last one of the policies that are due with those that are stored. Its time is zero if that failed.
 type comparison struct {
 	at  time.Time
 	due duePolicies
@@ -97,8 +95,7 @@ type PolicyOutcome struct {
 // Outcome of a claim kind that asks for a policy, false if no round had it yet.
 func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) { return p.outcomes.Get(claimKind) }
 
-// OnChange calls a function with the name of each claim kind whose outcome changed, until
-// the context ends.
+// OnChange calls a function with the name of each claim kind whose outcome changed, until the context ends.
 func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
 	p.outcomes.Add(ctx, call)
 }

@@ -72,9 +72,8 @@ func isStored(due, stored client.Object) bool {
 		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
 }
 
-// write writes those that are due, and removes all others. It returns what became of
-// the claim kinds whose policy could not be written. An API server that serves no policies, or
-// does not let us write them, is no error: only an admin can mend that.
+// write writes those that are due, and removes all others. It returns what became of the claim kinds whose policy could not be written. An
+// API server that serves no policies, or does not let us write them, is no error: only an admin can mend that.
 func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
 	failed = map[string]PolicyOutcome{}
 	stored, err := p.read(ctx)

@@ -21,8 +21,7 @@ func reservesFor(k *v1beta1.ClaimKind, classKinds []v1beta1.ClassKind) bool {
 	return slices.ContainsFunc(rules.Serving(k, classKinds), (*v1beta1.ClassKind).IsHard)
 }
 
-// AskedToReserve reports whether the API server asks us about all writes by which claims use more of the classes of a
-// kind.
+// AskedToReserve reports whether the API server asks us about all writes by which claims use more of the classes of a kind.
 func (w *Configurator) AskedToReserve(ctx context.Context, kind *inventory.ClassKind) (bool, error) {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {

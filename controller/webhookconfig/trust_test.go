@@ -65,8 +65,7 @@ func TestTrust(t *testing.T) {
 		return all
 	}
 	type names []string
-	// round of the configurator: the time since the one before, the CAs of the Secrets,
-	// and the bundles of the entries.
+	// round of the configurator: the time since the one before, the CAs of the Secrets, and the bundles of the entries.
 	type round struct {
 		after            time.Duration
 		current, carried names
