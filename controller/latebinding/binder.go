@@ -75,7 +75,13 @@ func (b *Binder) Start(ctx context.Context) error {
 	defer func() {
 		b.syncWriters(ctx, nil)
 		b.running.Wait()
-		b.Claims.resign(b)
+		for _, w := range b.Claims.watches() {
+			w.own(func(s *claimState) {
+				if s.binder == b { // The next term may have begun: it does not wait for this.
+					s.useBinder(nil, time.Time{})
+				}
+			})
+		}
 	}()
 	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	for range eventWorkers {
@@ -169,15 +175,4 @@ func (b *Binder) admits(ctx context.Context, w *claimWatch, name string) (bool, 
 		return false, b.unreadable
 	}
 	return err == nil && w.namespaces.Select(name, n.Labels), nil
-}
-
-// resign ends a term, unless the next one has begun, which does not wait for this.
-func (c *Claims) resign(b *Binder) {
-	for _, w := range c.watches() {
-		w.own(func(s *claimState) {
-			if s.binder == b {
-				s.useBinder(nil, time.Time{})
-			}
-		})
-	}
 }

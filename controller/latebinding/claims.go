@@ -3,6 +3,7 @@
 package latebinding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,9 +177,7 @@ func (c *Claims) drop(name string) {
 	c.mu.Unlock()
 	c.shareOut()
 	if old != nil {
-		if old.watch != nil {
-			old.watch.withdraw()
-		}
+		old.watch.withdraw()
 		c.changed.Notify(name)
 	}
 }
@@ -201,17 +200,6 @@ func (c *Claims) unwatched(name string, why error) {
 	}
 	c.mu.Unlock()
 	c.changed.Notify(name)
-}
-
-// summaries of every kind whose claims are known.
-func (c *Claims) summaries() map[string]*claimSummary {
-	all := map[string]*claimSummary{}
-	for name, w := range c.watches() {
-		if s := w.published.Load(); s.synced {
-			all[name] = s
-		}
-	}
-	return all
 }
 
 // CountsOf returns the claims of one kind, if they are known.
@@ -246,4 +234,88 @@ func (c *Claims) lateWatches() (later []*claimWatch) {
 		}
 	}
 	return later
+}
+
+// Ready returns an error until the claims of the kinds that are Counted have been counted once. Without that, a new replica would take
+// every class for empty. Ready does not wait for kinds that the API server refuses or does not serve, nor for any kind longer than
+// registry.RefusalGrace: one registration must not block all other claims.
+func (c *Claims) Ready(now time.Time) error {
+	c.began.CompareAndSwap(nil, &now)
+	if c.counted.Load() || now.Sub(*c.began.Load()) >= registry.RefusalGrace {
+		return nil
+	}
+	snapshot := c.registration.Inventory.Snapshot()
+	for name, view := range snapshot {
+		if err := c.Problem(name); view.Kind.Counted && NotYet(err) {
+			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
+		}
+	}
+	c.counted.Store(snapshot != nil)
+	return nil
+}
+
+var (
+	errNotWatched = errors.New("they are not watched yet")
+	errNoAnswer   = errors.New("the API server has not listed the claims yet")
+)
+
+// NotYet says that the watch has only just begun.
+func NotYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
+
+// Problem is why the claims of a kind are not known, nil if they are.
+func (c *Claims) Problem(name string) error {
+	c.mu.Lock()
+	k := c.kinds[name]
+	c.mu.Unlock()
+	switch {
+	case k == nil:
+		return errNotWatched
+	case k.watch == nil:
+		return k.err
+	}
+	if _, err := k.watch.LastError(); err != nil || k.watch.published.Load().synced {
+		return err
+	}
+	return errNoAnswer
+}
+
+// LateProblem is why the waiting claims of a kind are not bound, nil if they are.
+func (c *Claims) LateProblem(name string) error {
+	if err := c.Problem(name); err != nil {
+		return err
+	}
+	if w := c.watches()[name]; w != nil {
+		return w.published.Load().late
+	}
+	return errNotWatched
+}
+
+// ClaimCounts are of one claim kind. None wait without BindLater.
+type ClaimCounts struct{ Bound, Waiting int }
+
+// claimSummary is what others read of a watch: how it was after the last change.
+type claimSummary struct {
+	counts ClaimCounts
+	synced bool
+	// binds says that this replica binds the waiting claims.
+	binds bool
+	late  error
+}
+
+// summary has only what is at hand, because it is made after each change. Without waiting
+// claims, only unwritable is a reason why they are not bound.
+func (s *claimState) summary() *claimSummary {
+	late := s.unwritable
+	if len(s.waiting) > 0 {
+		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
+	}
+	return &claimSummary{
+		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,
+	}
+}
+
+// counts returns how many claims there are. synced reports whether that is known.
+func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
+	published := w.published.Load()
+	return published.counts, published.synced
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -80,46 +80,65 @@ func (c *Claims) OfClasses(classes *inventory.Classes) (claims int64, known, com
 	return claims, n.known(), !NotYet(n.missing)
 }
 
-// eachClassKind calls a function with the classes of each kind whose claims are counted.
-func (c *Claims) eachClassKind(call func(*inventory.Classes, kindCounts)) {
-	called := map[string]bool{}
+// eachClassKind calls a function with the classes of each kind, and with the view of each claim kind that it serves, until it returns true.
+func (c *Claims) eachClassKind(call func(*selector.View, *inventory.Classes) (done bool)) {
+	done := map[string]bool{}
 	for _, view := range c.registration.Inventory.Snapshot() {
 		for _, classes := range view.Classes {
-			if called[classes.Kind.Name] {
-				continue
-			}
-			called[classes.Kind.Name] = true
-			if n := c.countsFor(classes.Kind); n.known() {
-				call(classes, n)
-			}
+			name := classes.Kind.Name
+			done[name] = done[name] || call(view, classes)
 		}
 	}
 }
 
 type countedClass struct {
+	*inventory.Class
 	claims int64
-	class  *inventory.Class
 }
 
-// top returns the classes with the most claims, at most so many, and how many claims all
-// others have. Among classes with equal claims, the first by name come first.
+// top returns the classes with the most claims, at most so many, and how many claims all others have. Among classes with equal claims, the
+// first by name come first.
 func (n kindCounts) top(classes *inventory.Classes, most int) (top []countedClass, others int64) {
-	top = make([]countedClass, 0, most+1)
-	classes.Each(func(c *inventory.Class) {
-		next := countedClass{n.of(c), c}
-		i, _ := slices.BinarySearchFunc(top, next, func(a, b countedClass) int {
-			return cmp.Or(cmp.Compare(b.claims, a.claims),
-				strings.Compare(a.class.Namespace, b.class.Namespace), strings.Compare(a.class.Name, b.class.Name))
-		})
-		if i < most {
-			top = slices.Insert(top, i, next)
-		} else {
-			others += next.claims
-		}
-		if len(top) > most {
-			others += top[most].claims
-			top = top[:most]
-		}
+	classes.Each(func(c *inventory.Class) { top = append(top, countedClass{c, n.of(c)}) })
+	slices.SortFunc(top, func(a, b countedClass) int {
+		return cmp.Or(cmp.Compare(b.claims, a.claims), inventory.Compare(a.Class, b.Class))
 	})
-	return top, others
+	most = min(len(top), most)
+	for _, c := range top[most:] {
+		others += c.claims
+	}
+	return top[:most], others
+}
+
+// limitedClass has a capacity.
+type limitedClass struct {
+	*inventory.Class
+	taken int64 // with what is reserved
+	known bool  // It is not until the claims are counted.
+}
+
+func (c *limitedClass) share() float64 { return float64(c.taken) / float64(max(c.Capacity.Total, 1)) }
+
+// limitedClasses calls a function for each kind with the classes that have a limit, at most so many: those of which the greatest share is
+// taken come first, and among equals the first by name.
+func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
+	c.eachClassKind(func(view *selector.View, classes *inventory.Classes) bool {
+		kind := classes.Kind
+		if !kind.HasCapacity() || view.Kind.Room == nil {
+			return false
+		}
+		counted := kind.IsHard() || c.countsFor(kind).known()
+		var all []limitedClass
+		classes.Each(func(class *inventory.Class) {
+			if class.Capacity.Total != inventory.Unlimited {
+				room := view.Kind.Room("", class)
+				all = append(all, limitedClass{class, room.Used + room.Reserved, counted && room.Closed == ""})
+			}
+		})
+		slices.SortFunc(all, func(a, b limitedClass) int {
+			return cmp.Or(cmp.Compare(b.share(), a.share()), inventory.Compare(a.Class, b.Class))
+		})
+		call(all[:min(len(all), most)])
+		return true
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -159,7 +160,7 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	view.Kind.Room = func(_ string, c *inventory.Class) selector.Room { return rooms[c.Name] }
 	calls := 0
-	limitedClasses(r.claims, v1beta1.MaxClassSeries, func(top []limitedClass) {
+	r.claims.limitedClasses(v1beta1.MaxClassSeries, func(top []limitedClass) {
 		calls++
 		require.Len(t, top, v1beta1.MaxClassSeries, "We should have no more series.")
 		assert.Equal(t, "class-105", top[0].Name, "We should have first the class of which the greatest share is taken.")
@@ -168,7 +169,7 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 		assert.Equal(t, "class-000", top[2].Name, "We should go by the name among equals.")
 	})
 	assert.Equal(t, 1, calls)
-	limitedClasses(r.claims, 1000, func(all []limitedClass) {
+	r.claims.limitedClasses(1000, func(all []limitedClass) {
 		require.Len(t, all, v1beta1.MaxClassSeries+10, "We should leave out a class without a limit.")
 		i := slices.IndexFunc(all, func(c limitedClass) bool { return c.Name == "class-103" })
 		assert.False(t, all[i].known, "We should not say that nothing is used of a class whose claims are not counted.")
@@ -176,15 +177,18 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 }
 
 func TestClaimMetrics(t *testing.T) {
-	claims := map[string]*claimSummary{}
-	m := NewMetrics(nil)
-	m.claims, m.classes = func() map[string]*claimSummary { return claims }, func(func(*inventory.Classes, kindCounts)) {}
-	m.limited = func(int, func([]limitedClass)) {}
+	claims := &Claims{registration: &registry.Registration{Inventory: selector.NewInventory()}, kinds: map[string]*watchedClaims{}}
+	m := NewMetrics(claims)
+	count := func(binds bool) {
+		w := &claimWatch{}
+		w.published.Store(&claimSummary{counts: ClaimCounts{Bound: 7, Waiting: 3}, synced: true, binds: binds})
+		claims.kinds["claims.example.org"] = &watchedClaims{watch: w}
+	}
 	require.NoError(t, m.Register())
 	t.Cleanup(func() { metrics.Registry.Unregister(m) })
 	assert.Empty(t, controllertest.Scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")
 
-	claims["claims.example.org"] = &claimSummary{counts: ClaimCounts{Bound: 7, Waiting: 3}, binds: true}
+	count(true)
 	want := map[string]float64{
 		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
@@ -192,14 +196,14 @@ func TestClaimMetrics(t *testing.T) {
 	}
 	assert.Equal(t, want, controllertest.Scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
 
-	claims["claims.example.org"].binds = false
+	count(false)
 	delete(want, "claims claim_kind=claims.example.org state=waiting")
 	assert.Equal(t, want, controllertest.Scraped(t, metrics.Registry), "We should leave it to the leader to say how many wait.")
 
 	m.tried("claims.example.org", lateBound)
 	m.tried("claims.example.org", lateBound)
 	m.tried("claims.example.org", lateFailed)
-	clear(claims)
+	clear(claims.kinds)
 	assert.Equal(t, map[string]float64{
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
 		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,

@@ -15,22 +15,15 @@ import (
 
 // waitingAttempt is what a write needs to know of a waiting claim.
 type waitingAttempt struct {
-	uid             types.UID
-	namespace, name string
-	// version is the one to write. shown is the last that the watch showed; they differ only if the claim was read again.
-	version, shown string
-	parents        int
-	annotated      bool
-	ask            claim.Ask
-	// unread says that no ask is held: the claim must be read again.
-	unread bool
+	seenVersion        // the one to write
+	namespace   string // of the claim
+	shown       string // the last version that the watch showed: another one only if the claim was read again
+	ask         claim.Ask
+	unread      bool // No ask is held: the claim must be read again.
 }
 
 func (c *waitingClaim) attempt() waitingAttempt {
-	return waitingAttempt{
-		uid: c.uid, namespace: c.namespace.name, name: c.name, version: c.version, shown: c.version, parents: int(c.parents),
-		annotated: c.annotated, ask: c.group.ask, unread: c.group == c.namespace.overflow,
-	}
+	return waitingAttempt{c.seenVersion, c.namespace.name, c.version, c.group.ask, c.group == c.namespace.overflow}
 }
 
 // waits returns what a write needs, and whether the claim can be bound now.

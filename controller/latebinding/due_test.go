@@ -40,7 +40,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
 	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
-	w.state.missed(waitingAttempt{uid: uidOf(1)})
+	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
 	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
 	assert.Empty(t, w.due(t.Context(), none))
 	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
@@ -198,7 +198,7 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), view), 100)
 	_, waits := w.waits(uidOf(2))
 	assert.True(t, waits)
-	w.state.missed(waitingAttempt{uid: uidOf(1)})
+	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
 	_, waits = w.waits(uidOf(2))
 	assert.False(t, waits, "We should try no other claim once one of them got no class.")
 	full = "there is no room"
@@ -231,7 +231,7 @@ func TestBoundClaimsUse(t *testing.T) {
 	assert.Equal(t, selector.Room{Used: 9, NamespaceUsed: 9}, room())
 	assert.Greater(t, snapshot.Freed(snapshot[lateKind]), freed)
 	for uid := range 4 {
-		w.Remove(&claimSeen{uid: uidOf(uid)})
+		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(uid)}})
 	}
 	assert.Equal(t, selector.Room{}, room(), "A claim that is gone should use nothing.")
 }

@@ -12,7 +12,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -46,11 +45,8 @@ type Events struct {
 
 // queuedEvent is an event to be created. failed is called if that fails.
 type queuedEvent struct {
-	watch              *claimWatch
-	claim              waitingAttempt
-	kind, reason, note string
-	suffix             string
-	failed             func()
+	*eventsv1.Event
+	failed func()
 }
 
 // NewEvents returns Events that this instance of classbind reports.
@@ -73,12 +69,12 @@ func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
 func (e Events) create(ctx context.Context, queued *queuedEvent) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	event := e.event(queued)
-	_, err := e.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	queued.EventTime = metav1.NowMicro()
+	_, err := e.client.Events(queued.Namespace).Create(ctx, queued.Event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		queued.failed()
 		logf.FromContext(ctx).V(1).Info("Cannot create an event",
-			"reason", event.Reason, "claim", event.Regarding.Name, "because", truncate.Error(err).Error())
+			"reason", queued.Reason, "claim", queued.Regarding.Name, "because", truncate.Error(err).Error())
 	}
 }
 
@@ -93,26 +89,15 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 		note += ", of 1 candidate"
 	}
 	if unread := d.View.UnreadText(); unread != "" {
-		note = truncate.String(note+"; "+unread, longestNote)
+		note += "; " + unread
 	}
-	e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1beta1.EventBoundToClass, suffix: "." + version,
-		note: note, failed: func() {},
-	}, v1beta1.LateEvents)
+	event := e.event(w, claim, v1beta1.EventBoundToClass, note)
+	event.Type, event.Name = corev1.EventTypeNormal, event.Name+"."+version
+	e.queue.push(&queuedEvent{event, func() {}}, v1beta1.LateEvents)
 }
 
-// refused queues the event that gates refuse all classes of a claim, once.
-func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
-	e.push(w, claim, v1beta1.EventNoMatchingClass, d.Warning())
-}
-
-// removed queues the event that a claim lost the reference that was written, once.
-func (e Events) removed(w *claimWatch, claim waitingAttempt) {
-	e.push(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
-}
-
-// push queues a warning about a claim, once.
-func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
+// warnOnce queues a warning about a claim, once.
+func (e Events) warnOnce(w *claimWatch, claim waitingAttempt, reason, note string) {
 	news := false
 	w.own(func(s *claimState) {
 		if c := s.waiting[claim.uid]; c != nil {
@@ -128,11 +113,8 @@ func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
 // cannot be created.
 func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, now time.Time) {
 	claim.ask = "" // It may be long, and an event does not need it.
-	queued := e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note,
-		failed: func() { w.retryEvent(claim, time.Now()) },
-	}, v1beta1.LateEvents/2)
-	if !queued {
+	failed := func() { w.retryEvent(claim, time.Now()) }
+	if !e.queue.push(&queuedEvent{e.event(w, claim, reason, note), failed}, v1beta1.LateEvents/2) {
 		w.retryEvent(claim, now)
 	}
 }
@@ -219,30 +201,20 @@ func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
 	return nil
 }
 
-func (e Events) event(a *queuedEvent) *eventsv1.Event {
-	w, claim := a.watch, a.claim
-	namespace := claim.namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // Events on cluster-scoped objects are there.
-	}
-	now := metav1.NowMicro()
+// event is a warning about a claim. Its name has the claim kind, because a claim may wait for a class of each of several.
+func (e Events) event(w *claimWatch, claim waitingAttempt, reason, note string) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(claim.uid, w.kind.Name, a.reason) + a.suffix},
-		EventTime:           now,
-		ReportingController: v1beta1.EventController,
-		ReportingInstance:   e.instance,
-		Type:                a.kind, Reason: a.reason, Action: "Bind",
-		Note: truncate.String(a.note, longestNote),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(claim.namespace, metav1.NamespaceDefault), // Events on cluster-scoped objects are there.
+			Name:      strings.ToLower(reason) + "." + string(claim.uid) + "." + w.kind.Name,
+		},
+		ReportingController: v1beta1.EventController, ReportingInstance: e.instance,
+		Type: corev1.EventTypeWarning, Reason: reason, Action: "Bind", Note: truncate.String(note, longestNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: w.resource.GroupVersion().String(), Kind: w.objectKind,
 			Namespace: claim.namespace, Name: claim.name, UID: claim.uid, ResourceVersion: claim.version,
 		},
 	}
-}
-
-// eventName has the claim kind, because a claim may wait for a class of each of several.
-func eventName(claim types.UID, claimKind, reason string) string {
-	return strings.ToLower(reason) + "." + string(claim) + "." + claimKind
 }
 
 // eventQueue is a queue of bounded length. A namespace may have up to three times as many events as places are free. Alone it fills three
@@ -271,10 +243,10 @@ func (q *eventQueue) place(namespace string, limit int) bool {
 func (q *eventQueue) push(e *queuedEvent, limit int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.place(e.claim.namespace, limit) {
+	if !q.place(e.Regarding.Namespace, limit) {
 		return false
 	}
-	q.queue.Push(e.claim.namespace, e)
+	q.queue.Push(e.Regarding.Namespace, e)
 	q.queued <- struct{}{}
 	return true
 }

@@ -169,10 +169,10 @@ func TestNotifyingEnds(t *testing.T) {
 }
 
 func TestEventsOfOneNamespace(t *testing.T) {
-	q := newEventQueue(100)
+	q, w := newEventQueue(100), newLateWatch(t)
 	push := func(namespace string, n, most int) (pushed int) {
 		for range n {
-			if q.push(&queuedEvent{claim: waitingAttempt{namespace: namespace}}, most) {
+			if q.push(&queuedEvent{Event: NewEvents(nil, "").event(w, waitingAttempt{namespace: namespace}, "", "")}, most) {
 				pushed++
 			}
 		}
@@ -187,7 +187,7 @@ func TestEventsOfOneNamespace(t *testing.T) {
 	var order []string
 	for range 6 {
 		e, _ := q.pop(t.Context())
-		order = append(order, e.claim.namespace)
+		order = append(order, e.Regarding.Namespace)
 	}
 	assert.Equal(t, []string{"evil", "bad", "honest", "evil", "bad", "honest"}, order, "We should take turns.")
 	for q.queue.Len() > 0 {

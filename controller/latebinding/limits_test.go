@@ -291,7 +291,7 @@ func TestLines(t *testing.T) {
 	for i := range 10_000 {
 		addClaim(t, w, claimJSON(i+1, selecting(i, 20)))
 		addClaim(t, w, bytes.Replace(claimJSON(i+1, wantsGold), []byte("1234567"), []byte("7654321"), 1))
-		w.Remove(&claimSeen{uid: uidOf(i + 1)})
+		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(i + 1)}})
 	}
 	for l, line := range w.state.room.namespaces["team-a"].lines {
 		assert.LessOrEqual(t, len(line), 24, "We should not hold claims that are gone, in line %d.", l)

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
@@ -42,25 +43,19 @@ const (
 
 // Metrics count the watched claims, and the outcomes of late bindings.
 type Metrics struct {
-	claims  func() map[string]*claimSummary
-	classes func(func(*inventory.Classes, kindCounts))
-	limited func(most int, call func([]limitedClass))
-	late    *prometheus.CounterVec
+	claims *Claims
+	late   *prometheus.CounterVec
 }
 
 // NewMetrics returns metrics that read the claims at each scrape.
 func NewMetrics(c *Claims) *Metrics {
-	limited := func(most int, call func([]limitedClass)) { limitedClasses(c, most, call) }
-	return &Metrics{claims: c.summaries, classes: c.eachClassKind, limited: limited, late: prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &Metrics{c, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "classbind_late_bindings_total",
 		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed, failed or panicked.",
 	}, []string{"claim_kind", "outcome"})}
 }
 
-// tried counts one late binding, by its outcome.
-func (m *Metrics) tried(claimKind, outcome string) {
-	m.late.WithLabelValues(claimKind, outcome).Inc()
-}
+func (m *Metrics) tried(claimKind, outcome string) { m.late.WithLabelValues(claimKind, outcome).Inc() }
 
 // Register adds the metrics to those that controller-runtime serves.
 func (m *Metrics) Register() error { return metrics.Registry.Register(m) }
@@ -79,7 +74,11 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
-	for name, s := range m.claims() {
+	for name, w := range m.claims.watches() {
+		s := w.published.Load()
+		if !s.synced {
+			continue
+		}
 		gauge(countedClaims, int64(s.counts.Bound), name, "bound")
 		if s.binds { // Other replicas do not know which namespaces are selected.
 			gauge(countedClaims, int64(s.counts.Waiting), name, "waiting")
@@ -89,16 +88,21 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	m.late.Collect(to)
-	m.classes(func(classes *inventory.Classes, counts kindCounts) {
+	m.claims.eachClassKind(func(_ *selector.View, classes *inventory.Classes) bool {
+		counts := m.claims.countsFor(classes.Kind)
+		if !counts.known() {
+			return true
+		}
 		top, others := counts.top(classes, v1beta1.MaxClassSeries)
 		for _, c := range top {
-			gauge(classClaims, c.claims, classes.Kind.Name, c.class.Namespace, c.class.Name)
+			gauge(classClaims, c.claims, c.Kind.Name, c.Namespace, c.Name)
 		}
 		if classes.Len() > len(top) {
 			gauge(classClaims, others, classes.Kind.Name, "", "")
 		}
+		return true
 	})
-	m.limited(v1beta1.MaxClassSeries, func(top []limitedClass) {
+	m.claims.limitedClasses(v1beta1.MaxClassSeries, func(top []limitedClass) {
 		for _, c := range top {
 			gauge(classCapacity, c.Capacity.Total, c.Kind.Name, c.Namespace, c.Name)
 			if c.known {

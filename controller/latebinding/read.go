@@ -20,19 +20,15 @@ import (
 
 // claimSeen is what read takes from a claim for the store.
 type claimSeen struct {
-	uid             types.UID
-	namespace, name string
-	version         string
-	bound           bool
-	classes         [2]uint64
-	usage           int64
-	generateName    string
-	group           *group // nil if the claim is left alone
-	parents         int8
-	annotated       bool
-	uses            claimUsage // where classes have a capacity with enforcement Hard
-	// endsList says that it is not a claim: the API server sends it after the last one.
-	endsList bool
+	seenVersion
+	namespace    string
+	bound        bool
+	classes      [2]uint64
+	usage        int64
+	generateName string
+	group        *group     // nil if the claim is left alone
+	uses         claimUsage // where classes have a capacity with enforcement Hard
+	endsList     bool       // It is not a claim: the API server sends it after the last one.
 }
 
 // GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
@@ -62,7 +58,7 @@ func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Ob
 func (h claimHead) seen() *claimSeen {
 	m := h.Metadata
 	return &claimSeen{
-		uid: m.UID, namespace: m.Namespace, name: m.Name, version: m.ResourceVersion, generateName: m.GenerateName, usage: 1,
+		seenVersion: seenVersion{uid: m.UID, name: m.Name, version: m.ResourceVersion}, namespace: m.Namespace, generateName: m.GenerateName, usage: 1,
 		endsList: m.Annotations.InitialEventsEnd == "true",
 	}
 }

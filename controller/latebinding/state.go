@@ -84,7 +84,7 @@ func (s *claimState) replace(all []*claimSeen) {
 
 // put stores a claim as bound or as waiting.
 func (s *claimState) put(seen *claimSeen) {
-	s.usages.put(seen)
+	s.usages.put(seen.uid, seen.uses)
 	if seen.bound {
 		s.bound.put(seen)
 		s.unwait(seen.uid)
@@ -101,7 +101,7 @@ func (s *claimState) put(seen *claimSeen) {
 	}
 	n := s.room.namespaceOf(seen.namespace)
 	if c == nil {
-		c = &waitingClaim{uid: seen.uid, name: seen.name, namespace: n}
+		c = &waitingClaim{namespace: n}
 		s.count(n, 1)
 		s.waiting[seen.uid] = c
 		if s.binder != nil {
@@ -109,7 +109,7 @@ func (s *claimState) put(seen *claimSeen) {
 		}
 	}
 	s.join(c, s.groupOf(n, seen))
-	c.version, c.parents, c.annotated, c.written = seen.version, seen.parents, seen.annotated, false
+	c.seenVersion, c.written = seen.seenVersion, false
 	s.offer(c)
 }
 

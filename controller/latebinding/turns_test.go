@@ -227,7 +227,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		e.notifyWaiting(t.Context(), w, broken, later)
 		require.Equal(t, 1, e.queue.queue.Len())
 		event, _ := e.queue.pop(t.Context())
-		assert.Equal(t, panicText, event.note)
+		assert.Equal(t, panicText, event.Note)
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)

@@ -64,14 +64,14 @@ func parseVersion(version string) uint64 {
 	return n
 }
 
-func (u *usages) put(seen *claimSeen) {
+func (u *usages) put(uid types.UID, uses claimUsage) {
 	if u == nil {
 		return
 	}
-	u.version = max(u.version, seen.uses.version)
-	u.add(u.claims[seen.uid], -1)
-	u.claims[seen.uid] = seen.uses
-	u.add(seen.uses, 1)
+	u.version = max(u.version, uses.version)
+	u.add(u.claims[uid], -1)
+	u.claims[uid] = uses
+	u.add(uses, 1)
 }
 
 func (u *usages) add(c claimUsage, sign int64) {
@@ -203,7 +203,7 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 				return err
 			}
 			m := head.Metadata
-			all.put(&claimSeen{uid: m.UID, uses: newClaimUsage(w.kind, m.Namespace, m.ResourceVersion, object)})
+			all.put(m.UID, newClaimUsage(w.kind, m.Namespace, m.ResourceVersion, object))
 			return nil
 		})
 		if err != nil {

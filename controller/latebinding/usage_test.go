@@ -46,7 +46,7 @@ func TestUsages(t *testing.T) {
 	claim(2, 14, "gold", 1)
 	used, _ = usage()
 	assert.Equal(t, int64(8), used, "We should count claims as they are now.")
-	w.Remove(&claimSeen{uid: uidOf(1), version: "15"})
+	w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(1), version: "15"}})
 	claim(2, 16, "iron", 1)
 	used, namespaces = usage()
 	assert.Equal(t, int64(0), used, "We should take off claims that are gone, or have another class.")

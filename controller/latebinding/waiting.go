@@ -18,24 +18,24 @@ const (
 	namespaceShare = 4
 )
 
+// seenVersion is what a write needs to know of a claim, as it was seen.
+type seenVersion struct {
+	uid           types.UID
+	name, version string
+	parents       int8 // how many fields that lead to the class reference it has
+	annotated     bool // It has annotations.
+}
+
 // waitingClaim is a claim without a class that could have one.
 type waitingClaim struct {
+	seenVersion
 	namespace *namespace
 	group     *group
-	uid       types.UID
-	name      string
-	version   string
-	// since is when it began to wait for its event, in ns since 1970.
-	since int64
-	// in says which lines of its namespace it stands in.
-	in [lines]bool
-	// parents is how many fields that lead to the class reference it has.
-	parents int8
-	// annotated says that it has annotations.
-	annotated bool
-	// written says that this version of it was bound, notified that it got its event or
-	// is about to, and gone that it does not wait any more.
-	written, notified, gone bool
+	since     int64       // when it began to wait for its event, in ns since 1970
+	in        [lines]bool // in which lines of its namespace it stands
+	written   bool        // This version was bound.
+	notified  bool        // It got its event, or is about to.
+	gone      bool        // It does not wait any more.
 }
 
 // group has the claims of a namespace that have the same candidates. It holds the text of their selector, and parses it when needed:
@@ -44,17 +44,13 @@ type group struct {
 	namespace *namespace
 	ask       claim.Ask
 	claims    map[*waitingClaim]struct{}
-	// matched reports whether they had a candidate in the view.
-	matched bool
-	// notYet says that claims.when was false for them in the view, so nobody is told that they wait.
-	notYet bool
-	// full says that classes had no room for them in the view.
-	full bool
-	view *selector.View
-	// failed says that its selector caused a panic: it is not asked about again.
-	failed bool
-	// held says that it is in its namespace's groups, and dropped that its text was given up.
-	held, dropped bool
+	view      *selector.View
+	matched   bool // They had a candidate in the view.
+	notYet    bool // claims.when was false for them in the view, so nobody is told that they wait.
+	full      bool // Classes had no room for them in the view.
+	failed    bool // Its selector caused a panic: it is not asked about again.
+	held      bool // It is in its namespace's groups.
+	dropped   bool // Its text was given up.
 }
 
 // groupCost is what a group counts for, in bytes: between one and two times the memory that it takes.
@@ -187,10 +183,6 @@ func (r *room) group(n *namespace, ask claim.Ask) *group {
 	if n.checked && !n.selected || !r.makeRoom(n, groupCost(ask)) {
 		return n.overflow
 	}
-	return r.hold(n, ask)
-}
-
-func (r *room) hold(n *namespace, ask claim.Ask) *group {
 	g := &group{namespace: n, ask: ask, claims: map[*waitingClaim]struct{}{}, held: true}
 	n.groups[ask] = g
 	n.bytes += groupCost(ask)

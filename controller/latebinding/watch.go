@@ -12,13 +12,12 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/classbind/classbind/controller/cluster"
-	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
 )
 
-// claimWatch follows the claims of one kind. Like the watch of classes, it is a cluster.Keeper. One goroutine, the owner, makes all changes
-// to what it knows of the claims, one by one: those of the Reflector, and those of late binding. What others read is published after each
+// claimWatch follows the claims of one kind. Like the watch of classes, it is a cluster.Keeper. All changes to what it
+// knows of the claims are made one by one: those of the Reflector, and those of late binding. What others read is published after each
 // change, so they wait for none.
 type claimWatch struct {
 	kind     *selector.ClaimKind
@@ -33,70 +32,39 @@ type claimWatch struct {
 	stop    context.CancelFunc
 	cluster.Health
 
-	changes   chan claimChange
 	published atomic.Pointer[claimSummary]
-	// ended is closed when the owner has ended, after the watch was stopped.
-	ended chan struct{}
-
-	// Only the owner uses the fields below. After it has ended, withdraw does.
-
+	// owner has room for the one who owns the fields below. It is no mutex, because nobody waits for it once the watch is stopped.
+	owner chan struct{}
 	state *claimState
 	// before is the watch that this one replaces. Its counts stay until this one has synced.
 	before *claimWatch
 }
 
-// claimChange is a change for the owner. It sends the error of a panic to done, or nil.
-type claimChange struct {
-	do   func(*claimState)
-	done chan error
-}
-
-// newClaimWatch returns a watch with an owner, which ends when the watch is stopped.
 func newClaimWatch(
 	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *claim.Namespaces, changed func(),
 ) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
-		namespaces: namespaces, changed: changed,
-		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind),
+		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: newClaimState(namespaces, kind),
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	w.published.Store(w.state.summary())
-	go w.run()
 	return w
 }
 
-// run is the owner.
-func (w *claimWatch) run() {
-	defer close(w.ended)
-	for {
-		select {
-		case <-w.stopped.Done():
-			return
-		case change := <-w.changes:
-			if w.stopped.Err() != nil { // Both were ready.
-				change.done <- nil
-				return
-			}
-			err := loop.Recovered(func() error { change.do(w.state); return nil })
-			w.published.Store(w.state.summary())
-			change.done <- err
-		}
-	}
-}
-
-// own has the owner make a change, and waits until it is made. It does nothing once the watch is stopped. A panic ends this change alone,
-// and goes on in the caller. A change must not call own, for the owner would wait for itself.
+// own makes a change, alone. It does nothing once the watch is stopped. A change must not call own, for it would wait for itself.
 func (w *claimWatch) own(change func(*claimState)) {
-	done := make(chan error, 1)
 	select {
 	case <-w.stopped.Done():
 		return
-	case w.changes <- claimChange{change, done}:
+	case w.owner <- struct{}{}:
 	}
-	if err := <-done; err != nil {
-		panic(err)
+	defer func() { <-w.owner }()
+	if w.stopped.Err() != nil { // Both were ready.
+		return
 	}
+	defer func() { w.published.Store(w.state.summary()) }() // After a panic, too.
+	change(w.state)
 }
 
 // start follows the claims until the watch is stopped.
@@ -158,7 +126,8 @@ func (w *claimWatch) withdraw() {
 		return
 	}
 	w.stop()
-	<-w.ended
+	w.owner <- struct{}{} // The last change has ended.
+	defer func() { <-w.owner }()
 	for uid := range w.state.bound.counts {
 		w.state.bound.remove(uid)
 	}

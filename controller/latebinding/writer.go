@@ -130,8 +130,12 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	}
 	switch {
+	case decision.Class == nil && len(decision.Refused) > 0: // By gates. No watch shows when that changes.
+		l.binder.Events.warnOnce(w, claim, v1beta1.EventNoMatchingClass, decision.Warning())
+		return "", registry.RetryAfter, nil
 	case decision.Class == nil:
-		return "", l.unmatched(claim, &decision), nil
+		w.own(func(s *claimState) { s.missed(claim) })
+		return "", 0, nil
 	case decision.Given():
 		w.own(func(s *claimState) { s.wrote(claim) })
 		return "", 0, nil
@@ -149,38 +153,22 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		})
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(),
 			"strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
-		claim.ask = "" // It may be long, and an event does not need it.
 		l.binder.Events.bound(w, claim, version, &decision)
 		return lateBound, 0, nil
 	case IsOutdated(err):
 		return lateChanged, 0, err
 	case errors.Is(err, ErrReferenceRemoved):
 		w.update(func(s *claimState) { s.removed, s.removedOf = ErrReferenceRemoved, claim.uid })
-		l.binder.Events.removed(w, claim)
+		l.binder.Events.warnOnce(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
 		return lateFailed, 0, err
 	case IsUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
-		l.refuse()
+		// Readers of a ClaimKind must not learn the names of claims and namespaces.
+		refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
+		w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
 		return lateFailed, registry.RetryAfter, nil
 	}
 	return lateFailed, 0, err
-}
-
-// refuse pauses the writes of the kind's claims. Readers of a ClaimKind must not learn the names of claims and namespaces.
-func (l *lateWriter) refuse() {
-	refusal, until := apierrors.NewForbidden(l.watch.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
-	l.watch.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
-}
-
-// unmatched records that a claim has no class. If gates refused those that match, no
-// watch shows when that changes, so the claim is tried again.
-func (l *lateWriter) unmatched(claim waitingAttempt, d *selector.Decision) (again time.Duration) {
-	if len(d.Refused) == 0 {
-		l.watch.own(func(s *claimState) { s.missed(claim) })
-		return 0
-	}
-	l.binder.Events.refused(l.watch, claim, d)
-	return registry.RetryAfter
 }
 
 // decide chooses a class for a claim, none while the classes are not known.
@@ -193,7 +181,7 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: a.parents, Annotated: a.annotated}, selector.Later)
+	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: int(a.parents), Annotated: a.annotated}, selector.Later)
 }
 
 // reread reads a claim whose selector is not held. It is false if the claim has
@@ -212,7 +200,7 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 	if seen.uid != a.uid || !waits || ask.Problem() != "" {
 		return a, false, nil
 	}
-	a.version, a.parents, a.annotated, a.ask = seen.version, int(seen.parents), seen.annotated, ask
+	a.seenVersion, a.ask = seen.seenVersion, ask
 	return a, true, nil
 }
 
