@@ -73,11 +73,10 @@ func (n namedKinds) registered() metav1.Condition {
 	c := met(v1beta1.ConditionClaimKindsRegistered, v1beta1.ReasonRegistered, "every claim kind is registered")
 	switch {
 	case len(n.unregistered) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
-		c.Message = unregistered("spec.claimKinds", "ClaimKind", n.unregistered)
+		return failed(c, v1beta1.ReasonNotRegistered, "%s", unregistered("spec.claimKinds", "ClaimKind", n.unregistered))
 	case n.offered+len(n.refusing) == 0:
-		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNoClaimKinds
-		c.Message = "no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one"
+		return failed(c, v1beta1.ReasonNoClaimKinds,
+			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
 	return c
 }

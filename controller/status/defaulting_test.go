@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -57,9 +56,8 @@ func TestDefaultedByPolicy(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: tc.defaulting}}}
 			k.Status.Conditions = []metav1.Condition{old}
-			(&Writer{Defaults: tc.decided}).describeDefaulting(k)
-			got := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
-			assert.Equal(t, tc.want, conditionText(got), tc.reason)
+			got := (&Writer{Defaults: tc.decided}).defaulting(k)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}
 }
@@ -98,15 +96,14 @@ func TestCapacityEnforced(t *testing.T) {
 	} {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
-			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionCapacityEnforced}}
-			describeEnforced(k, tc.classes, !tc.notAsked, func(_ string, c *inventory.Class) (r selector.Room) {
+			got := capacityEnforced(k, tc.classes, !tc.notAsked, func(_ string, c *inventory.Class) (r selector.Room) {
 				if !strings.Contains(tc.open, c.Name) {
 					r.Closed = "closed"
 				}
 				r.Used = tc.used
 				return r
 			})
-			assert.Equal(t, tc.want, conditionText(meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionCapacityEnforced)), tc.reason)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}
 }
@@ -141,8 +138,8 @@ func TestUseEnforced(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: tc.use}}}
 			k.Status.Conditions = tc.before
-			(&Writer{Uses: tc.decided}).describeUse(k)
-			assert.Equal(t, tc.want, conditionText(meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionUseEnforced)), tc.reason)
+			got := (&Writer{Uses: tc.decided}).use(k)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}
 }

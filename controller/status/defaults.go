@@ -13,8 +13,8 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// setDefaults writes the default classes of all seats into the status.
-func setDefaults(k *v1beta1.ClaimKind, view *selector.View) {
+// setDefaults writes the default classes of all seats into the status, and returns whether each seat has one at most.
+func setDefaults(k *v1beta1.ClaimKind, view *selector.View) metav1.Condition {
 	const most = 16 // in the schema
 	of := view.DefaultsBySeat()
 	ofAll, counts := of[inventory.Seat{ClaimKind: k.Name}], count{}
@@ -28,7 +28,7 @@ func setDefaults(k *v1beta1.ClaimKind, view *selector.View) {
 		counts.add(seat)
 	}
 	k.Status.NamespaceDefaults, k.Status.PartitionDefaults = counts.namespaces, counts.partitions
-	setCondition(&k.Status.Conditions, singleDefault(k.Name, of), k.Generation)
+	return singleDefault(k.Name, of)
 }
 
 // count of the seats that have a default: that of all namespaces and partitions together, and those that have one of their own.
@@ -61,9 +61,7 @@ func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) m
 			places := selector.ListFunc(also, func(s inventory.Seat) string { return "(" + strings.TrimPrefix(s.In(), " in ") + ")" })
 			message += fmt.Sprintf("; so it is in %d places%s: %s", len(also), which, places)
 		}
-		return metav1.Condition{
-			Type: v1beta1.ConditionSingleDefault, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSeveralDefaults, Message: message,
-		}
+		return failed(metav1.Condition{Type: v1beta1.ConditionSingleDefault}, v1beta1.ReasonSeveralDefaults, "%s", message)
 	}
 	var cordoned []*inventory.Class
 	offered := count{}

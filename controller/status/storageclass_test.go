@@ -73,21 +73,18 @@ func (twoPages) List(_ context.Context, l client.ObjectList, options ...client.L
 	return nil
 }
 
-func TestDescribeStorage(t *testing.T) {
+func TestStorage(t *testing.T) {
 	k := controllertest.NewClaimKind("persistentvolumeclaims")
 	k.Spec.Reference.Path = ".spec.storageClassName"
-	assert.True(t, (&Writer{Live: twoPages{}}).describeStorage(t.Context(), k), "We should look again: nothing tells of a change.")
-	assert.Contains(t, k.Status.Conditions[0].Message, "storageclass class class-2 ", "We should read all pages.")
+	assert.Contains(t, (&Writer{Live: twoPages{}}).storage(t.Context(), k).Message, "storageclass class class-2 ", "We should read all pages.")
 }
 
-func TestDescribeStorageOfOthers(t *testing.T) {
+func TestStorageOfOthers(t *testing.T) {
 	for claimKind, path := range map[string]v1beta1.FieldPath{
 		"persistentvolumeclaims": ".spec.volumeAttributesClassName", "claims.example.org": ".spec.storageClassName",
 	} {
 		k := controllertest.NewClaimKind(claimKind)
 		k.Spec.Reference.Path = path
-		k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionSelectorsHeeded}}
-		assert.False(t, (&Writer{}).describeStorage(t.Context(), k))
-		assert.Empty(t, k.Status.Conditions, "We should say nothing of other claims, or of another field of them.")
+		assert.Zero(t, (&Writer{}).storage(t.Context(), k), "We should say nothing of other claims, or of another field of them.")
 	}
 }
