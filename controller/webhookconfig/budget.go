@@ -2,6 +2,7 @@ package webhookconfig
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -49,16 +50,17 @@ func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 // leftOut returns the kinds whose entries are too large, or do not fit into their
 // configuration beside those that are there and those of kinds that come first by name, each with the reason.
 func leftOut(due []dueEntry, current Configurations) (out map[string]string, err error) {
-	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
-		order := map[bool]int{false: -1, true: 1}
-		newA, newB := current.Entry(a.in, a.Name) == nil, current.Entry(b.in, b.Name) == nil
-		switch {
-		case a.optional != b.optional:
-			return order[a.optional]
-		case newA != newB: // Nobody takes the room of a kind that is served.
-			return order[newA]
+	rank := func(e dueEntry) (rank int) {
+		if e.optional {
+			rank += 2
 		}
-		return strings.Compare(a.kind, b.kind)
+		if current.Entry(e.in, e.Name) == nil { // It takes no room of a kind that is served.
+			rank++
+		}
+		return rank
+	}
+	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.kind, b.kind))
 	})
 	out = map[string]string{}
 	totals := map[string]int{}

@@ -85,15 +85,11 @@ func (all Configurations) ClassEntry(classKind string) *Entry {
 
 // Entry returns the one with a name in one configuration, nil if there is none.
 func (all Configurations) Entry(configuration, name string) *Entry {
-	c := all[configuration]
-	if c == nil {
-		return nil
+	c := cmp.Or(all[configuration], &Configuration{})
+	if i := slices.IndexFunc(c.Webhooks, func(e Entry) bool { return e.Name == name }); i >= 0 {
+		return &c.Webhooks[i]
 	}
-	i := slices.IndexFunc(c.Webhooks, func(e Entry) bool { return e.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &c.Webhooks[i]
+	return nil
 }
 
 // Entries returns those of all configurations.

@@ -81,20 +81,16 @@ func (w *retryLater) Error() string { return w.why }
 // SetupWithManager adds the controllers of the configurations of claims and of classes.
 func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
-		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
-			&admissionregistrationv1.MutatingWebhookConfiguration{},
-			registrations{&v1beta1.ClaimKind{}: builder.WithPredicates(readyChanged)}),
-		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
-			&admissionregistrationv1.ValidatingWebhookConfiguration{},
-			registrations{
-				&v1beta1.ClassKind{}: builder.WithPredicates(readyChanged), &v1beta1.ClaimKind{}: loop.RevisionChanged,
-				// Claims are checked by the rule of the entry that binds them.
-				&admissionregistrationv1.MutatingWebhookConfiguration{}: builder.WithPredicates(),
-			}))
+		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims, watches{
+			&admissionregistrationv1.MutatingWebhookConfiguration{}: nil, &v1beta1.ClaimKind{}: {builder.WithPredicates(readyChanged)},
+		}),
+		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses, watches{
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: nil,
+			// Claims are checked by the rule of the entry that binds them.
+			&admissionregistrationv1.MutatingWebhookConfiguration{}: nil,
+			&v1beta1.ClassKind{}: {builder.WithPredicates(readyChanged)}, &v1beta1.ClaimKind{}: {loop.RevisionChanged},
+		}))
 }
-
-// registrations on which a configuration depends, and which of their changes matter.
-type registrations map[client.Object]builder.Predicates
 
 // ClaimEntries are those of claim kinds, in the MutatingWebhookConfigurations.
 func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
@@ -103,37 +99,47 @@ func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
 func (w *Configurator) ClassEntries() *Entries { return &w.classes }
 
 func (w *Configurator) setUp(
-	mgr ctrl.Manager, name string, e *Entries, write func(context.Context, *round) error,
-	configuration client.Object, on registrations,
+	mgr ctrl.Manager, name string, e *Entries, write func(context.Context, *round) error, on watches,
+) error {
+	on[&corev1.Secret{}], on[cluster.CRD()] = []builder.WatchesOption{builder.OnlyMetadata}, []builder.WatchesOption{builder.OnlyMetadata}
+	listen := func(ctx context.Context, request func(time.Duration)) {
+		w.Registration.OnRegistered(ctx, func(string) { request(registeredDelay) })
+		go wait.UntilWithContext(ctx, func(ctx context.Context) {
+			_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
+				if w.outdated(ctx) {
+					request(0)
+				}
+				return nil
+			})
+		}, outdatedEvery)
+	}
+	return setUpRounds(mgr, name, on, listen, func(ctx context.Context) (ctrl.Result, error) { return w.reconcile(ctx, e, write) })
+}
+
+// watches are the objects on which what a controller writes depends, and which of their changes matter.
+type watches map[client.Object][]builder.WatchesOption
+
+// setUpRounds adds a controller that writes all that it writes in one round, after a change of an object, or a request by what listens.
+func setUpRounds(
+	mgr ctrl.Manager, name string, on watches, listen func(ctx context.Context, request func(after time.Duration)),
+	round func(context.Context) (ctrl.Result, error),
 ) error {
 	toRound := loop.ForRound(name)
-	b := ctrl.NewControllerManagedBy(mgr).Named(name).Watches(configuration, toRound)
-	for registration, changed := range on {
-		b = b.Watches(registration, toRound, changed)
-	}
-	err := b.WatchesMetadata(&corev1.Secret{}, toRound).
-		WatchesMetadata(cluster.CRD(), toRound).
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			w.Registration.OnRegistered(ctx, func(string) { request(name, registeredDelay) })
-			go wait.UntilWithContext(ctx, func(ctx context.Context) {
-				_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
-					if w.outdated(ctx) {
-						request(name, 0)
-					}
-					return nil
-				})
-			}, outdatedEvery)
-		})).
-		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, e, write) }))
+			listen(ctx, func(after time.Duration) { request(name, after) })
+		}))
+	for object, options := range on {
+		b = b.Watches(object, toRound, options...)
+	}
+	err := b.Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return round(ctx) }))
 	if err != nil {
 		return fmt.Errorf("cannot set up the %s: %w", name, err)
 	}
 	return nil
 }
 
-func (w *Configurator) reconcile(
-	ctx context.Context, e *Entries, write func(context.Context, *round) error,
-) (ctrl.Result, error) {
+func (w *Configurator) reconcile(ctx context.Context, e *Entries, write func(context.Context, *round) error) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	r, err := w.round(ctx)

@@ -71,9 +71,7 @@ func newRule(name string, versions []string, scope *admissionregistrationv1.Scop
 	plural, group, _ := strings.Cut(name, ".")
 	return &rule{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope,
-		},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope},
 	}
 }
 
@@ -132,18 +130,18 @@ type Address struct {
 	Service string
 }
 
+// createAndUpdate are the operations of the entries of claim kinds, because a class reference is put back that an update removes.
+var createAndUpdate = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+
 // claimEntry is without the condition of claims.when if that is the expression that the API server refused.
 func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused string) Entry {
-	if k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind { // A class reference is put back that an update removes.
-		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	if k.Spec.Reference.OnUnbind != v1beta1.AllowUnbind {
+		r.Operations = createAndUpdate
 	}
-	e := a.entry(k.Name+v1beta1.BindSuffix, v1beta1.BindPath+k.Name, r, ca, k.Spec.Claims.NamespaceSelector)
+	e := a.entryOfClaims(k, v1beta1.BindSuffix, v1beta1.BindPath, r, ca)
 	e.MatchConditions = slices.DeleteFunc(matchConditions(claim.MatchConditions(k)), func(c admissionregistrationv1.MatchCondition) bool {
 		return isBindWhen(c) && c.Expression == refused
 	})
-	if k.Spec.Admission.FailurePolicy == v1beta1.Ignore {
-		e.FailurePolicy = new(admissionregistrationv1.Ignore)
-	}
 	e.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 	return e
 }
@@ -151,13 +149,19 @@ func (a Address) claimEntry(k *v1beta1.ClaimKind, r rule, ca []byte, refused str
 // checkEntry is for the claims of a kind that name a class themselves, or which use a class whose capacity is enforced, so that it
 // reserves. It validates, because only then has every webhook had its say. The rule is that of the entry by which the claims are bound.
 func (a Address) checkEntry(k *v1beta1.ClaimKind, reserves bool, r rule, ca []byte) Entry {
-	r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	e := a.entry(k.Name+v1beta1.CheckSuffix, v1beta1.CheckPath+k.Name, r, ca, k.Spec.Claims.NamespaceSelector)
+	r.Operations = createAndUpdate
+	e := a.entryOfClaims(k, v1beta1.CheckSuffix, v1beta1.CheckPath, r, ca)
 	e.MatchConditions = matchConditions(claim.CheckConditions(k))
 	if reserves {
 		e.MatchConditions = matchConditions(claim.ReserveConditions(k))
 		e.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
 	}
+	return e
+}
+
+// entryOfClaims has what both entries of a claim kind have.
+func (a Address) entryOfClaims(k *v1beta1.ClaimKind, suffix, path string, r rule, ca []byte) Entry {
+	e := a.entry(k.Name+suffix, path+k.Name, r, ca, k.Spec.Claims.NamespaceSelector)
 	if k.Spec.Admission.FailurePolicy == v1beta1.Ignore {
 		e.FailurePolicy = new(admissionregistrationv1.Ignore)
 	}

@@ -96,9 +96,7 @@ type PolicyOutcome struct {
 func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) { return p.outcomes.Get(claimKind) }
 
 // OnChange calls a function with the name of each claim kind whose outcome changed, until the context ends.
-func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
-	p.outcomes.Add(ctx, call)
-}
+func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) { p.outcomes.Add(ctx, call) }
 
 // duePolicy is the policy that a claim kind should have, with its binding.
 type duePolicy struct{ policy, binding client.Object }
@@ -106,20 +104,12 @@ type duePolicy struct{ policy, binding client.Object }
 // SetupWithManager adds the controller of the policies. It follows the entries, since only a kind
 // with an entry has a policy: what the policy does not bind comes to us.
 func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
-	name := p.Kind.controller
-	toRound := loop.ForRound(name)
-	err := ctrl.NewControllerManagedBy(mgr).Named(name).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
-		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
-		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			p.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(name, policyDelay) })
-			p.Registration.OnRegistered(ctx, func(string) { request(name, policyDelay) })
-		})).
-		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return p.reconcile(ctx) }))
-	if err != nil {
-		return fmt.Errorf("cannot set up the %s: %w", name, err)
+	listen := func(ctx context.Context, request func(time.Duration)) {
+		p.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(policyDelay) })
+		p.Registration.OnRegistered(ctx, func(string) { request(policyDelay) })
 	}
-	return nil
+	on := watches{&admissionregistrationv1.MutatingWebhookConfiguration{}: nil, &v1beta1.ClaimKind{}: {loop.RevisionChanged}}
+	return setUpRounds(mgr, p.Kind.controller, on, listen, p.reconcile)
 }
 
 func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {

@@ -36,11 +36,9 @@ func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written t
 
 func (all Configurations) bundles() [][]byte {
 	bundles := map[string][]byte{}
+	ours := []string{v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry}
 	for _, e := range all.Entries() {
-		ours := func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }
-		if slices.ContainsFunc([]string{
-			v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry,
-		}, ours) {
+		if slices.ContainsFunc(ours, func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}
