@@ -32,16 +32,13 @@ import (
 // Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on every replica: each knows how many claims have a
 // class, and a new leader knows at once which claims wait.
 type Claims struct {
-	// Metrics of the watched claims.
-	Metrics *Metrics
+	Metrics *Metrics // of the watched claims
 
 	registration *registry.Registration
 	reader       client.Reader // from the cache
 	client       Client
-	// own is classbind's namespace.
-	own string
-	// memory for the selectors of the waiting claims of all kinds, in bytes.
-	memory int64
+	own          string // classbind's namespace
+	memory       int64  // for the selectors of the waiting claims of all kinds, in bytes
 
 	// mu guards kinds, because reconciliations of several kinds run at once. Whoever
 	// holds it copies or sets an entry, and waits for nobody.
@@ -225,7 +222,6 @@ func (c *Claims) watches() map[string]*claimWatch {
 	return watches
 }
 
-// lateWatches returns the watches of kinds with BindLater, sorted by name.
 func (c *Claims) lateWatches() (later []*claimWatch) {
 	watches := c.watches()
 	for _, name := range slices.Sorted(maps.Keys(watches)) {
@@ -297,9 +293,8 @@ type ClaimCounts struct{ Bound, Waiting int }
 type claimSummary struct {
 	counts ClaimCounts
 	synced bool
-	// binds says that this replica binds the waiting claims.
-	binds bool
-	late  error
+	binds  bool // This replica binds the waiting claims.
+	late   error
 }
 
 // summary has only what is at hand, because it is made after each change. Without waiting
@@ -314,7 +309,6 @@ func (s *claimState) summary() *claimSummary {
 	}
 }
 
-// counts returns how many claims there are. synced reports whether that is known.
 func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
 	published := w.published.Load()
 	return published.counts, published.synced

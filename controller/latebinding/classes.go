@@ -14,16 +14,12 @@ import (
 // kindCounts count the claims that have a class of one kind. A claim counts by the reference with which it is stored, so the claims of a
 // class that is gone count again when a class of its name is created.
 type kindCounts struct {
-	// watches of the claim kinds that the class kind serves, sorted by name, without those whose claims are not known.
-	watches []*claimWatch
-	// missing is why claims may not be counted, nil if all are. See NotYet.
-	missing error
+	watches []*claimWatch // of the claim kinds that the class kind serves, sorted by name, without those whose claims are not known
+	missing error         // why claims may not be counted, nil if all are: see NotYet
 }
 
-// known reports whether any claims are counted.
 func (n kindCounts) known() bool { return len(n.watches) > 0 }
 
-// of returns how many claims have a class.
 func (n kindCounts) of(c *inventory.Class) (claims int64) {
 	for _, w := range n.watches {
 		claims += w.kind.BoundClaims(c)
@@ -31,7 +27,6 @@ func (n kindCounts) of(c *inventory.Class) (claims int64) {
 	return claims
 }
 
-// countsFor returns the counts for a class kind.
 func (c *Claims) countsFor(kind *inventory.ClassKind) kindCounts {
 	snapshot, watches := c.registration.Inventory.Snapshot(), c.watches()
 	n := kindCounts{}

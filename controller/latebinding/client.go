@@ -28,10 +28,8 @@ import (
 )
 
 const (
-	// pageTimeout limits one page of a list. kube-apiserver's own limit is the same.
-	pageTimeout = time.Minute
-	// applyTimeout limits one write of a claim's class.
-	applyTimeout = 30 * time.Second
+	pageTimeout  = time.Minute      // of one page of a list, as kube-apiserver's own
+	applyTimeout = 30 * time.Second // of one write of a claim's class
 )
 
 // Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim is: decoded whole, it takes fifty
@@ -244,7 +242,6 @@ func (c Client) WriteClass(
 	return object, head.Metadata.ResourceVersion, nil
 }
 
-// patch changes a claim and returns the result.
 func (c Client) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
 	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
 		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)

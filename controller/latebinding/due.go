@@ -39,7 +39,6 @@ func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
 	return attempt, ok
 }
 
-// wrote records that this version of a claim was bound. A later version may be bound again.
 func (s *claimState) wrote(a waitingAttempt) {
 	if c := s.waiting[a.uid]; c != nil && (c.version == a.shown || c.version == a.version) {
 		c.written = true
@@ -75,7 +74,6 @@ func (s *claimState) missed(a waitingAttempt) {
 	}
 }
 
-// pause is how long no claim may be written from now on.
 func (w *claimWatch) pause(now time.Time) (paused time.Duration) {
 	w.own(func(s *claimState) { paused = s.paused.Sub(now) })
 	return paused
@@ -215,7 +213,6 @@ func (s *claimState) unasked(view *selector.View) (questions []question, news bo
 	return questions, true
 }
 
-// answer records the answer to a question in its group.
 func (q question) answer(view *selector.View) {
 	g := q.group
 	g.failed = g.failed || q.failed
@@ -234,7 +231,6 @@ func (q question) answer(view *selector.View) {
 	g.view, g.matched, g.notYet, g.full = view, q.matched, q.notYet, q.full
 }
 
-// dueFresh returns the claims of groups that match.
 func (s *claimState) dueFresh(view *selector.View) (due []waitingItem) {
 	for _, n := range s.room.namespaces {
 		for range n.lines[lineFresh] {

@@ -25,10 +25,8 @@ import (
 )
 
 const (
-	// eventTimeout limits the creation of one event.
-	eventTimeout = 10 * time.Second
-	// longestNote is the longest note that the API server accepts, in bytes.
-	longestNote = 1024
+	eventTimeout = 10 * time.Second // of the creation of one event
+	longestNote  = 1024             // the longest note that the API server accepts, in bytes
 	// noteOverflow is for claims whose selectors are not held.
 	noteOverflow = "too many claims of this namespace wait, so classbind does not keep this selector: " +
 		"it reads the claim again from time to time, and binds it when a class matches"
@@ -78,7 +76,6 @@ func (e Events) create(ctx context.Context, queued *queuedEvent) {
 	}
 }
 
-// bound queues the event that a claim was bound. It drops the event if there is no place for it.
 func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *selector.Decision) {
 	note := fmt.Sprintf("bound to %s", d.Class)
 	switch {
@@ -96,7 +93,6 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 	e.queue.push(&queuedEvent{event, func() {}}, v1beta1.LateEvents)
 }
 
-// warnOnce queues a warning about a claim, once.
 func (e Events) warnOnce(w *claimWatch, claim waitingAttempt, reason, note string) {
 	news := false
 	w.own(func(s *claimState) {
@@ -164,7 +160,6 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 	return strings.Clone(truncate.String(note, longestNote)), waits
 }
 
-// retryEvent makes a claim wait again for an event that was not created.
 func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
 	w.own(func(s *claimState) {
 		if c := s.waiting[claim.uid]; c != nil && s.binder != nil {
@@ -187,7 +182,6 @@ func (s *claimState) takeToNotify(now time.Time, place func(namespace string) bo
 	return claims
 }
 
-// nextToNotify returns the claim of a namespace that is due for its event, or nil.
 func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
 	for c := n.first(lineUnnotified); c != nil; c = n.first(lineUnnotified) {
 		switch {
@@ -220,8 +214,7 @@ func (e Events) event(w *claimWatch, claim waitingAttempt, reason, note string) 
 // eventQueue is a queue of bounded length. A namespace may have up to three times as many events as places are free. Alone it fills three
 // quarters, so that places are left for the next.
 type eventQueue struct {
-	// mu guards queue. It has no owner, because each use is one short step: whoever holds mu waits for nobody.
-	mu     sync.Mutex
+	mu     sync.Mutex // guards queue
 	queue  fair.Queue[*queuedEvent]
 	queued chan struct{} // one for each event
 }
@@ -251,7 +244,6 @@ func (q *eventQueue) push(e *queuedEvent, limit int) bool {
 	return true
 }
 
-// pop returns the next event, and waits for one until the context ends.
 func (q *eventQueue) pop(ctx context.Context) (*queuedEvent, bool) {
 	select {
 	case <-ctx.Done():

@@ -31,14 +31,10 @@ var (
 
 // The outcomes of a late binding.
 const (
-	// lateBound claims got their class.
-	lateBound = "bound"
-	// lateChanged claims have probably been changed or deleted, and are looked at again.
-	lateChanged = "changed"
-	// lateFailed claims could not be written, and are tried again.
-	lateFailed = "failed"
-	// latePanicked claims caused a panic: a bug in classbind, and in its log.
-	latePanicked = "panicked"
+	lateBound    = "bound"    // Claims got their class.
+	lateChanged  = "changed"  // Claims have probably been changed or deleted, and are looked at again.
+	lateFailed   = "failed"   // Claims could not be written, and are tried again.
+	latePanicked = "panicked" // Claims caused a panic: a bug in classbind, and in its log.
 )
 
 // Metrics count the watched claims, and the outcomes of late bindings.

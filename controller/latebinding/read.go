@@ -58,8 +58,8 @@ func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Ob
 func (h claimHead) seen() *claimSeen {
 	m := h.Metadata
 	return &claimSeen{
-		seenVersion: seenVersion{uid: m.UID, name: m.Name, version: m.ResourceVersion}, namespace: m.Namespace, generateName: m.GenerateName, usage: 1,
-		endsList: m.Annotations.InitialEventsEnd == "true",
+		seenVersion: seenVersion{uid: m.UID, name: m.Name, version: m.ResourceVersion},
+		namespace:   m.Namespace, generateName: m.GenerateName, usage: 1, endsList: m.Annotations.InitialEventsEnd == "true",
 	}
 }
 

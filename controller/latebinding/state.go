@@ -13,30 +13,24 @@ import (
 // claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
 // bound claim, the counts that it is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
 type claimState struct {
-	synced  bool
-	bound   boundClaims
-	waiting map[types.UID]*waitingClaim
-	room    room
-	usages  *usages
-	// selected is how many claims wait, without those of namespaces that are not selected.
-	selected int
+	synced   bool
+	bound    boundClaims
+	waiting  map[types.UID]*waitingClaim
+	room     room
+	usages   *usages
+	selected int // how many claims wait, without those of namespaces that are not selected
 
-	// binder of the waiting claims, nil if there is none. The fields below are for it.
-	binder *Binder
-	view   *selector.View
-	// dirty says that claims may be due though the view is the same.
-	dirty bool
-	// refusal is why a claim could not be written. No other is tried until paused.
-	refusal error
+	binder  *Binder // of the waiting claims, nil if there is none: the fields below are for it
+	view    *selector.View
+	dirty   bool  // Claims may be due though the view is the same.
+	refusal error // why a claim could not be written: no other is tried until paused
 	paused  time.Time
 	// removed says that the last claim that was written, removedOf, lost its reference.
 	// Others are tried: a policy may be for some claims alone.
-	removed   error
-	removedOf types.UID
-	// unwritable says why claims can be watched but not written.
-	unwritable error
-	// namespaceErr says why namespaces cannot be checked.
-	namespaceErr error
+	removed      error
+	removedOf    types.UID
+	unwritable   error // why claims can be watched but not written
+	namespaceErr error // why namespaces cannot be checked
 }
 
 func newClaimState(namespaces *claim.Namespaces, kind *selector.ClaimKind) *claimState {
@@ -47,7 +41,6 @@ func newClaimState(namespaces *claim.Namespaces, kind *selector.ClaimKind) *clai
 	}
 }
 
-// replace has these claims take the place of all others.
 func (s *claimState) replace(all []*claimSeen) {
 	there := make(map[types.UID]struct{}, len(all))
 	// Count the listed claims before the others are taken off, so that no concurrent choice sees an empty class.
@@ -82,7 +75,6 @@ func (s *claimState) replace(all []*claimSeen) {
 	s.synced, s.dirty = true, true
 }
 
-// put stores a claim as bound or as waiting.
 func (s *claimState) put(seen *claimSeen) {
 	s.usages.put(seen.uid, seen.uses)
 	if seen.bound {
@@ -113,7 +105,6 @@ func (s *claimState) put(seen *claimSeen) {
 	s.offer(c)
 }
 
-// remove forgets a claim.
 func (s *claimState) remove(uid types.UID, version string) {
 	s.bound.remove(uid)
 	s.unwait(uid)
@@ -132,7 +123,6 @@ func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
 	}
 }
 
-// join moves a claim into a group.
 func (s *claimState) join(c *waitingClaim, g *group) {
 	if c.group != nil {
 		delete(c.group.claims, c)
@@ -144,7 +134,6 @@ func (s *claimState) join(c *waitingClaim, g *group) {
 	g.claims[c] = struct{}{}
 }
 
-// offer queues a claim for the binder, if there is one.
 func (s *claimState) offer(c *waitingClaim) {
 	if s.binder == nil {
 		return
@@ -157,7 +146,6 @@ func (s *claimState) offer(c *waitingClaim) {
 	s.dirty = true
 }
 
-// unwait forgets a waiting claim.
 func (s *claimState) unwait(uid types.UID) {
 	c := s.waiting[uid]
 	if c == nil {
@@ -174,7 +162,6 @@ func (s *claimState) unwait(uid types.UID) {
 	s.room.vacate(c.namespace)
 }
 
-// count adds to the claims that wait in a namespace.
 func (s *claimState) count(n *namespace, more int) {
 	n.waiting += more
 	if n.selected || !n.checked {
@@ -182,7 +169,6 @@ func (s *claimState) count(n *namespace, more int) {
 	}
 }
 
-// resize sets the room for selectors, in bytes.
 func (s *claimState) resize(bytes int64) {
 	s.room.resize(bytes)
 	s.dirty = true
@@ -200,7 +186,6 @@ type classCounts struct {
 	usage int64
 }
 
-// put counts a bound claim.
 func (b boundClaims) put(seen *claimSeen) {
 	before, known := b.counts[seen.uid]
 	counts := classCounts{usage: seen.usage}
@@ -215,7 +200,6 @@ func (b boundClaims) put(seen *claimSeen) {
 	b.counts[seen.uid] = counts
 }
 
-// remove takes a claim off the counts.
 func (b boundClaims) remove(uid types.UID) {
 	b.unbind(b.counts[uid], true)
 	delete(b.counts, uid)

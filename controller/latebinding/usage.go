@@ -16,12 +16,10 @@ import (
 // usages are how much the claims of one kind use of each class, and what the watch has seen of each claim: for kinds whose
 // classes have a capacity with enforcement Hard. Nil keeps nothing.
 type usages struct {
-	// version is the highest resourceVersion that was seen.
-	version uint64
-	claims  map[types.UID]claimUsage
-	classes map[uint64]*classUsage // as claims refer to them
-	// gone are claims that were deleted, and goneBefore others, which come first to be forgotten.
-	gone, goneBefore map[types.UID]struct{}
+	version          uint64 // the highest resourceVersion that was seen
+	claims           map[types.UID]claimUsage
+	classes          map[uint64]*classUsage // as claims refer to them
+	gone, goneBefore map[types.UID]struct{} // claims that were deleted; the latter are forgotten first
 }
 
 // claimUsage is what one claim uses of the class that it names.
@@ -47,7 +45,6 @@ func newUsages(kind *selector.ClaimKind) *usages {
 	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]*classUsage{}, gone: map[types.UID]struct{}{}}
 }
 
-// newClaimUsage of a claim that is stored.
 func newClaimUsage(kind *selector.ClaimKind, namespace, version string, object map[string]any) (u claimUsage) {
 	u.version, u.namespace = parseVersion(version), namespace
 	to, has := kind.RefersTo(object)
@@ -94,7 +91,6 @@ func (u *usages) add(c claimUsage, sign int64) {
 	}
 }
 
-// remove a claim that was deleted, at this version.
 func (u *usages) remove(uid types.UID, version uint64) {
 	if u == nil {
 		return
@@ -119,7 +115,6 @@ func (u *usages) shows(w selector.Write) bool {
 	return gone || goneBefore
 }
 
-// addTo a usage that of a class.
 func (u *usages) addTo(usage *selector.Usage, class uint64) {
 	of := u.classes[class]
 	if of == nil {

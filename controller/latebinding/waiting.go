@@ -13,9 +13,8 @@ import (
 const (
 	// groupBytes is what each distinct selector of a namespace takes beside its text:
 	// the group, its place in the map of its namespace, and its set of claims.
-	groupBytes = 384
-	// namespaceShare: one namespace gets at most 1/namespaceShare of the memory for selectors.
-	namespaceShare = 4
+	groupBytes     = 384
+	namespaceShare = 4 // One namespace gets at most this part of the memory for selectors.
 )
 
 // seenVersion is what a write needs to know of a claim, as it was seen.
@@ -60,28 +59,22 @@ func groupCost(ask claim.Ask) int64 { return groupBytes + int64(len(ask)) + int6
 type line int
 
 const (
-	// lineFresh has new claims, and claims whose group matches now. They have yet to be given out to be bound.
-	lineFresh line = iota
-	// lineUnnotified has claims that wait for the event that there is no class.
-	lineUnnotified
-	// lineUnread has claims whose selector is not held, and that have yet to be read under the present view.
-	lineUnread
+	lineFresh      line = iota // new claims, and claims whose group matches now, which have yet to be given out to be bound
+	lineUnnotified             // claims that wait for the event that there is no class
+	lineUnread                 // claims whose selector is not held, and that have yet to be read under the present view
 
 	lines = 3
 )
 
 // namespace has the waiting claims of one namespace.
 type namespace struct {
-	name    string
-	waiting int
-	// selected reports whether the ClaimKind selects it, once checked is true.
-	selected, checked bool
+	name              string
+	waiting           int
+	selected, checked bool // by the ClaimKind, once checked is true
 	groups            map[claim.Ask]*group
-	// bytes that the groups count for.
-	bytes int64
-	// overflow has the claims whose selectors are not held.
-	overflow *group
-	lines    [lines][]*waitingClaim
+	bytes             int64  // that the groups count for
+	overflow          *group // the claims whose selectors are not held
+	lines             [lines][]*waitingClaim
 }
 
 // enqueue adds a claim, unless it stands in the line already. A line has at most about twice
@@ -97,7 +90,6 @@ func (n *namespace) enqueue(l line, c *waitingClaim) {
 	n.lines[l] = append(n.lines[l], c)
 }
 
-// first returns the first claim in a line, nil if there is none.
 func (n *namespace) first(l line) *waitingClaim {
 	for len(n.lines[l]) > 0 {
 		if c := n.lines[l][0]; !c.gone {
@@ -110,7 +102,6 @@ func (n *namespace) first(l line) *waitingClaim {
 	return nil
 }
 
-// dequeue removes and returns the first claim in a line, nil if there is none.
 func (n *namespace) dequeue(l line) *waitingClaim {
 	c := n.first(l)
 	if c != nil {
@@ -121,7 +112,6 @@ func (n *namespace) dequeue(l line) *waitingClaim {
 	return c
 }
 
-// clear empties a line.
 func (n *namespace) clear(l line) {
 	for _, c := range n.lines[l] {
 		c.in[l] = false
@@ -129,7 +119,6 @@ func (n *namespace) clear(l line) {
 	n.lines[l] = nil
 }
 
-// each visits every claim of a namespace.
 func (n *namespace) each(visit func(*waitingClaim)) {
 	for _, g := range n.groups {
 		for c := range g.claims {
@@ -145,14 +134,11 @@ func (n *namespace) each(visit func(*waitingClaim)) {
 // whose selector finds no room waits without it, and is read again when its turn comes.
 type room struct {
 	limit, used int64
-	// selects are the namespaces that the ClaimKind selects.
-	selects    *claim.Namespaces
-	namespaces map[string]*namespace
-	// freed is Snapshot.Freed when the claims that wait for room in a class were last asked about.
-	freed uint64
+	selects     *claim.Namespaces // the namespaces that the ClaimKind selects
+	namespaces  map[string]*namespace
+	freed       uint64 // Snapshot.Freed when the claims that wait for room in a class were last asked about
 }
 
-// namespaceOf returns the namespace of a waiting claim.
 func (r *room) namespaceOf(name string) *namespace {
 	n := r.namespaces[name]
 	if n == nil {
@@ -210,12 +196,10 @@ func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	return true
 }
 
-// spare reports whether there is room without taking it from others.
 func (r *room) spare(n *namespace, bytes int64) bool {
 	return n.bytes+bytes <= r.limit/namespaceShare && r.used+bytes <= r.limit
 }
 
-// resize sets the limit for all namespaces together.
 func (r *room) resize(limit int64) {
 	r.limit = limit
 	for _, n := range r.namespaces {
@@ -245,7 +229,6 @@ func (r *room) shrink(n *namespace, to int64) {
 	}
 }
 
-// forget takes a group out of its namespace.
 func (r *room) forget(g *group) {
 	g.held = false
 	delete(g.namespace.groups, g.ask)
@@ -253,14 +236,12 @@ func (r *room) forget(g *group) {
 	r.used -= groupCost(g.ask)
 }
 
-// disband forgets a group that has no claims.
 func (r *room) disband(g *group) {
 	if g.held && len(g.claims) == 0 {
 		r.forget(g)
 	}
 }
 
-// vacate forgets a namespace that has no claims any more.
 func (r *room) vacate(n *namespace) {
 	if n.waiting == 0 && len(n.groups) == 0 && r.namespaces[n.name] == n {
 		delete(r.namespaces, n.name)

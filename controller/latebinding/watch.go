@@ -20,24 +20,21 @@ import (
 // knows of the claims are made one by one: those of the Reflector, and those of late binding. What others read is published after each
 // change, so they wait for none.
 type claimWatch struct {
-	kind     *selector.ClaimKind
-	resource schema.GroupVersionResource
-	// objectKind is the kind of a claim object.
-	objectKind string
+	kind       *selector.ClaimKind
+	resource   schema.GroupVersionResource
+	objectKind string // the kind of a claim object
 	namespaces *claim.Namespaces
 	changed    func()
-	// metrics count panics. Nil counts none.
-	metrics *Metrics
-	stopped context.Context
-	stop    context.CancelFunc
+	metrics    *Metrics // of panics; nil counts none
+	stopped    context.Context
+	stop       context.CancelFunc
 	cluster.Health
 
 	published atomic.Pointer[claimSummary]
 	// owner has room for the one who owns the fields below. It is no mutex, because nobody waits for it once the watch is stopped.
-	owner chan struct{}
-	state *claimState
-	// before is the watch that this one replaces. Its counts stay until this one has synced.
-	before *claimWatch
+	owner  chan struct{}
+	state  *claimState
+	before *claimWatch // the watch that this one replaces, whose counts stay until this one has synced
 }
 
 func newClaimWatch(
@@ -67,7 +64,6 @@ func (w *claimWatch) own(change func(*claimState)) {
 	change(w.state)
 }
 
-// start follows the claims until the watch is stopped.
 func (w *claimWatch) start(client Client, answered func(error)) {
 	cluster.Follow(w.stopped, cluster.Objects{
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
@@ -134,7 +130,6 @@ func (w *claimWatch) withdraw() {
 	w.before.withdraw()
 }
 
-// setUnwritable sets why claims cannot be written, nil if they can.
 func (w *claimWatch) setUnwritable(why error) {
 	news := false
 	w.own(func(s *claimState) {

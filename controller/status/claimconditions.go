@@ -110,13 +110,13 @@ func ofWatch(err error, conditionType, message, unmet string) metav1.Condition {
 	}
 	if apierrors.IsForbidden(err) {
 		c.Reason = v1beta1.ReasonNotPermitted
-		c.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true", v1beta1.AggregateLabel)
+		c.Message += ": label a ClusterRole that allows list, watch and, for BindLater, patch with " + v1beta1.AggregateLabel + "=true"
 	}
 	return c
 }
 
-// classKindsKnown reports whether the classes of every class kind that serves a claim kind are known, and what lets classbind read them, and
-// whether those that it names are registered.
+// classKindsKnown reports whether the classes of every class kind that serves a claim kind are known, and what lets classbind read them,
+// and whether those that it names are registered.
 func (s *Writer) classKindsKnown(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (metav1.Condition, error) {
 	var missing []string
 	for _, named := range k.Spec.Classes.Kinds {
@@ -140,9 +140,8 @@ func classKindsRead(unread []selector.UnreadKind, message func(classKind string)
 	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
 		"the classes of every installed class kind that serves it are known")
 	if len(unread) > 0 {
-		c = failed(c, unread[0].Reason, "claims are decided on without the classes of %s", selector.ListFunc(unread, func(u selector.UnreadKind) string {
-			return fmt.Sprintf("%q: %s", u.Name, message(u.Name))
-		}))
+		why := func(u selector.UnreadKind) string { return fmt.Sprintf("%q: %s", u.Name, message(u.Name)) }
+		c = failed(c, unread[0].Reason, "claims are decided on without the classes of %s", selector.ListFunc(unread, why))
 	}
 	return c
 }
@@ -209,8 +208,8 @@ func ofPolicy(outcome webhookconfig.PolicyOutcome, c metav1.Condition, unmet str
 	return c
 }
 
-// storage says of PersistentVolumeClaims whether their selectors are heeded, and of other claims nothing. Nothing tells of a change, so it is
-// to be asked again.
+// storage says of PersistentVolumeClaims whether their selectors are heeded, and of other claims nothing. Nothing tells of a change, so it
+// is to be asked again.
 func (s *Writer) storage(ctx context.Context, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if !cluster.GetsStorageClass(k) {
 		return c
@@ -236,14 +235,15 @@ func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.
 		if len(defaults) > 1 {
 			of = fmt.Sprintf(" the newest of %d,", len(defaults))
 		}
-		c = failed(c, v1beta1.ReasonDefaultStorageClass, "the API server gives every claim without a StorageClass the default one, %q,%s before "+
-			"classbind is asked, so its class selector does nothing: %s", defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
+		c = failed(c, v1beta1.ReasonDefaultStorageClass, "the API server gives every claim without a StorageClass the default one, %q,%s "+
+			"before classbind is asked, so its class selector does nothing: %s",
+			defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
 	}
 	return c
 }
 
-// describePaths writes into the status what the schema requires, and returns whether the paths are valid. Until they are compared, that of the
-// last leader stays.
+// describePaths writes into the status what the schema requires, and returns whether the paths are valid. Until they are compared, that of
+// the last leader stays.
 func (s *Writer) describePaths(k *v1beta1.ClaimKind, view *selector.View) metav1.Condition {
 	paths, known := s.Registration.PathsOf(k)
 	if !known {

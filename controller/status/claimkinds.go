@@ -68,7 +68,6 @@ func (n namedKinds) qualify(ready *metav1.Condition) {
 	}
 }
 
-// registered reports whether every claim kind that a class kind names is registered.
 func (n namedKinds) registered() metav1.Condition {
 	c := met(v1beta1.ConditionClaimKindsRegistered, v1beta1.ReasonRegistered, "every claim kind is registered")
 	switch {

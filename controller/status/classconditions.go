@@ -39,7 +39,6 @@ func weightsValid(classes *inventory.Classes) metav1.Condition {
 	return c
 }
 
-// capacitiesValid reports whether the capacities of all classes can be read.
 func capacitiesValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionCapacitiesValid, v1beta1.ReasonCapacitiesValid, "every capacity can be read")
 	if invalid := classes.WithMalformedCapacity(); len(invalid) > 0 {
@@ -81,7 +80,6 @@ func capacityEnforced(
 	return c
 }
 
-// labelsHeld reports whether the labels of all classes are held.
 func labelsHeld(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
 	if over := classes.WithTooManyLabels(); len(over) > 0 {
@@ -91,7 +89,6 @@ func labelsHeld(classes *inventory.Classes) metav1.Condition {
 	return c
 }
 
-// marksValid reports whether the marks of all classes, for default and cordoned, can be read.
 func marksValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
 	if invalid := classes.WithInvalidMark(); len(invalid) > 0 {
@@ -108,7 +105,8 @@ func expressionsSucceed(k *v1beta1.ClassKind, classes *inventory.Classes, mistyp
 	}
 	c := expressionsValid(nil, mistyped)
 	if failing := classes.Failed(); len(failing) > 0 && len(mistyped) == 0 {
-		c = failed(c, v1beta1.ReasonExpressionFailed, "%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
+		c = failed(c, v1beta1.ReasonExpressionFailed,
+			"%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
 			counted(failing, "is", "are"), named(failing), failing[0].OfferErr.Detail)
 	}
 	return c

@@ -45,7 +45,6 @@ func (c *count) add(s inventory.Seat) {
 	}
 }
 
-// singleDefault reports whether every seat has at most one default.
 func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) metav1.Condition {
 	seats := slices.SortedFunc(maps.Keys(of), inventory.Seat.Compare) // That of all comes first.
 	crowded := slices.DeleteFunc(slices.Clone(seats), func(s inventory.Seat) bool { return len(of[s]) < 2 })
@@ -110,7 +109,6 @@ func whoGetsDefault(offered count) string {
 	return text + ", or that of all"
 }
 
-// have is as in "3 namespaces have".
 func have(n int32, what string) string {
 	if n == 1 {
 		return "1 " + what + " has"

@@ -44,26 +44,20 @@ const (
 
 // Writer writes the status of registrations.
 type Writer struct {
-	// Snapshot returns what is known now; nil means nothing yet.
-	Snapshot func() selector.Snapshot
-	// Registration is a *registry.Registration, and Claims are a *latebinding.Claims.
-	Registration registration
-	Claims       claims
-	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
-	ClaimEntries, ClassEntries entries
-	// Defaults and Uses are the webhookconfig.Policies of these two kinds.
-	Defaults, Uses policies
+	Snapshot                   func() selector.Snapshot // what is known now; nil means nothing yet
+	Registration               registration             // a *registry.Registration
+	Claims                     claims                   // a *latebinding.Claims
+	ClaimEntries, ClassEntries entries                  // of a webhookconfig.Configurator
+	Defaults, Uses             policies                 // the webhookconfig.Policies of these two kinds
 	// Room of a class whose capacity is enforced, for a claim of a namespace.
 	Room func(namespace string, c *inventory.Class) selector.Room
 	// Asked reports whether API servers ask about all claims that use more of the classes of such a kind.
 	Asked  func(context.Context, *inventory.ClassKind) (bool, error)
 	Client client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	Live   client.Reader // from the API server itself
 
 	claimTypes, classTypes typeChecks
-	// counted listen for the names of claim kinds whose claims were described.
-	counted loop.Listeners[string]
+	counted                loop.Listeners[string] // for the names of claim kinds whose claims were described
 }
 
 // registration knows the registered kinds.
@@ -159,7 +153,6 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// changes is a source of requests for the objects that a changed class kind touches.
 func (s *Writer) changes(touched func(*inventory.ClassKind) []string) source.Source {
 	return loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 		s.Registration.OnChange(ctx, func(k *inventory.ClassKind) {
@@ -225,7 +218,6 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	return s.update(ctx, before, k, result)
 }
 
-// guarded reports whether the API server asks us before it stores a default class.
 func (s *Writer) guarded(ctx context.Context, k *v1beta1.ClassKind) (metav1.Condition, error) {
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, v1beta1.ClassConfiguration)
 	if err != nil {
@@ -278,8 +270,8 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	}
 	storage := s.storage(ctx, k)
 	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
-	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read, s.claimExpressions(k, view),
-		s.relatedKnown(name), late, counted, s.defaulting(k), s.use(k), storage)
+	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
+		s.claimExpressions(k, view), s.relatedKnown(name), late, counted, s.defaulting(k), s.use(k), storage)
 	s.counted.Notify(name)
 	result := ctrl.Result{}
 	if storage.Type != "" || ready.Status == metav1.ConditionFalse {
@@ -288,7 +280,6 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 	return s.update(ctx, before, k, result)
 }
 
-// claimsReady is the condition that reports whether claims of a kind are bound.
 func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
@@ -338,7 +329,6 @@ func (s *Writer) describeCheck(k *v1beta1.ClaimKind, ready *metav1.Condition) {
 	}
 }
 
-// met is a condition that is True.
 func met(conditionType, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// writeClaims writes the entries of the claim kinds.
 func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 	// In a conflict, one whose name does not come first keeps its entry until the other's is seen.
 	entered := slices.DeleteFunc(slices.Clone(r.claimKinds), func(k v1beta1.ClaimKind) bool { return r.current.ClaimEntry(k.Name) == nil })

@@ -12,7 +12,6 @@ import (
 	"github.com/classbind/classbind/selector/fields"
 )
 
-// matchConditions are those of an entry or a policy.
 func matchConditions(all []claim.MatchCondition) (conditions []admissionregistrationv1.MatchCondition) {
 	for _, c := range all {
 		conditions = append(conditions, admissionregistrationv1.MatchCondition(c))

@@ -33,8 +33,7 @@ type Entry = admissionregistrationv1.MutatingWebhook
 // Configuration of webhooks, of either kind.
 type Configuration struct {
 	metav1.ObjectMeta
-	// Webhooks of a ValidatingWebhookConfiguration have only the name, the rules and the clientConfig.
-	Webhooks []Entry
+	Webhooks []Entry // Those that validate have only the name, the rules and the clientConfig.
 }
 
 // Configurations by name. One that does not exist is absent.
@@ -103,10 +102,9 @@ func (all Configurations) Entries() (entries []Entry) {
 // dueEntry is an entry that a configuration should have.
 type dueEntry struct {
 	Entry
-	in   string // the name of the configuration
-	kind string // the registered kind; of a deletion entry, the entry's name
-	// optional entries give way to all others.
-	optional bool
+	in       string // the name of the configuration
+	kind     string // the registered kind; of a deletion entry, the entry's name
+	optional bool   // It gives way to all others.
 }
 
 // write writes the entries that are due and have room into the configurations with these names. Of two configurations, one that is not
@@ -206,7 +204,6 @@ func written(err error) error {
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
 }
 
-// notDeployed says that there is no configuration of this name.
 func notDeployed(name string) error {
 	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(name), name), registry.RetryAfter, false, false}
 }

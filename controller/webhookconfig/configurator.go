@@ -32,10 +32,8 @@ const (
 	// are written even if the API servers of many kinds do not answer.
 	rulesTimeout = 10 * time.Second
 
-	// registeredDelay is how long the claim kinds gather that are compiled, before a round.
-	registeredDelay = 200 * time.Millisecond
-	// outdatedEvery is how often the entries are checked for an outdated bundle.
-	outdatedEvery = 15 * time.Second
+	registeredDelay = 200 * time.Millisecond // how long the claim kinds gather that are compiled, before a round
+	outdatedEvery   = 15 * time.Second       // how often the entries are checked for an outdated bundle
 )
 
 // Configurator keeps one entry per claim kind in one of the two MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration
@@ -48,14 +46,11 @@ type Configurator struct {
 	Servable func(context.Context, *v1beta1.ClaimKind) bool
 	Offered  func(*v1beta1.ClassKind) bool
 	Client   client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	Live     client.Reader // from the API server itself
 	Address
-	// Serving is an error until this replica serves a certificate that the CA verifies.
-	Serving func(ctx context.Context, ca []byte) error
+	Serving func(ctx context.Context, ca []byte) error // an error until this replica serves a certificate that the CA verifies
 
-	// ServiceDelay is how long the Service takes to route to a replica that serves.
-	ServiceDelay time.Duration
+	ServiceDelay time.Duration // how long the Service takes to route to a replica that serves
 
 	claims, classes Entries
 	// refused are the conditions of claims.when that the API server did not take, by claim
@@ -213,7 +208,6 @@ func (w *Configurator) dueCA(ctx context.Context, current Configurations) ([]byt
 	return ca, nil
 }
 
-// servingFor is how long this replica is known to serve.
 func (w *Configurator) servingFor(now time.Time) time.Duration {
 	w.serving.CompareAndSwap(nil, &now)
 	return now.Sub(*w.serving.Load())
@@ -225,8 +219,7 @@ type Entries struct {
 	problem string
 	since   time.Time
 	shared  atomic.Pointer[string]
-	// leftOut has the kinds for whose entry there is no room, with the reason.
-	leftOut loop.Published[string]
+	leftOut loop.Published[string] // the kinds for whose entry there is no room, with the reason
 }
 
 // Problem says why the configuration as a whole is not as it should be, empty if it is.

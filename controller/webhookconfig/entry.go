@@ -28,7 +28,6 @@ func IsOfAnyVersion(e *Entry) bool {
 	return slices.ContainsFunc(e.Rules, func(r rule) bool { return slices.Contains(r.APIVersions, anyVersion) })
 }
 
-// claimRule is for the creation of claims of a kind.
 func (w *Configurator) claimRule(ctx context.Context, k *v1beta1.ClaimKind, before *Entry) (*rule, error) {
 	if w.Registration.Inventory.ClaimKind(k.Name) == nil {
 		return nil, errNotRegisteredYet
@@ -42,7 +41,6 @@ func (w *Configurator) claimRule(ctx context.Context, k *v1beta1.ClaimKind, befo
 	return ruleOf(k.Resource(), found, before, err)
 }
 
-// classRule is for the creation and the update of classes of a kind.
 func (w *Configurator) classRule(ctx context.Context, classKind string, before *Entry) (*rule, error) {
 	found, err := w.Registration.LookUp(ctx, classKind, "list", "watch")
 	r, err := ruleOf(classKind, found, before, err)
@@ -66,16 +64,16 @@ func ruleOf(name string, found cluster.Resource, before *Entry, err error) (*rul
 	return nil, err
 }
 
-// newRule is for the creation of objects of a resource.
 func newRule(name string, versions []string, scope *admissionregistrationv1.ScopeType) *rule {
 	plural, group, _ := strings.Cut(name, ".")
 	return &rule{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{group}, APIVersions: versions, Resources: []string{plural}, Scope: scope,
+		},
 	}
 }
 
-// servedRule is the same for a resource that the API server serves.
 func servedRule(name string, found cluster.Resource) *rule {
 	scope := admissionregistrationv1.ClusterScope
 	if found.Namespaced {
@@ -122,12 +120,9 @@ func rulesOf[K any, P interface {
 
 // Address is where the API server calls us.
 type Address struct {
-	// Namespace of classbind.
-	Namespace string
-	// URL of a webhook server outside the cluster; empty means that Service is called.
-	URL string
-	// Service in front of the webhook server, in Namespace.
-	Service string
+	Namespace string // of classbind
+	URL       string // of a webhook server outside the cluster; empty means that Service is called
+	Service   string // in front of the webhook server, in Namespace
 }
 
 // createAndUpdate are the operations of the entries of claim kinds, because a class reference is put back that an update removes.

@@ -47,7 +47,6 @@ func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
 	})
 }
 
-// write what is served now, if that is not what is remembered.
 func (m *Memory) write(ctx context.Context) error {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := m.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {

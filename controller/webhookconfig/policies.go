@@ -23,8 +23,7 @@ import (
 )
 
 const (
-	// policyDelay gathers the changes of classes within it into one round.
-	policyDelay = 200 * time.Millisecond
+	policyDelay = 200 * time.Millisecond // gathers the changes of classes within it into one round
 	// policyCheckEvery is how often the policies are compared with those that are due. They
 	// are not watched, because many API servers do not serve them.
 	policyCheckEvery = 15 * time.Second
@@ -38,10 +37,9 @@ type PolicyKind struct {
 	name, since string // The kind of the binding has Binding after it.
 	controller  string // its name
 	suffix      string // of the names of policies and bindings
-	// enforces says that claims are worse off without a stored one than with one that is out of date.
-	enforces bool
-	lists    func() (policies, bindings client.ObjectList)
-	asks     func(*v1beta1.ClaimKind) bool
+	enforces    bool   // Claims are worse off without a stored one than with one that is out of date.
+	lists       func() (policies, bindings client.ObjectList)
+	asks        func(*v1beta1.ClaimKind) bool
 	// due is what a claim kind that asks should have, nil for none yet. Its view is there, and as it is registered.
 	due func(*Policies, context.Context, *v1beta1.ClaimKind, selector.Snapshot, Configurations) (*duePolicy, PolicyOutcome, error)
 }
@@ -62,8 +60,7 @@ type Policies struct {
 	Kind         PolicyKind
 	Registration *registry.Registration
 	Client       client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	Live         client.Reader // from the API server itself
 
 	outcomes loop.Published[PolicyOutcome]
 	compared comparison
@@ -71,10 +68,9 @@ type Policies struct {
 
 // comparison is the last one of the policies that are due with those that are stored. Its time is zero if that failed.
 type comparison struct {
-	at  time.Time
-	due duePolicies
-	// failed are the kinds whose policy could not be written.
-	failed map[string]PolicyOutcome
+	at     time.Time
+	due    duePolicies
+	failed map[string]PolicyOutcome // the kinds whose policy could not be written
 }
 
 // covers says that nothing has changed since then, and that it was not long ago.
@@ -96,7 +92,9 @@ type PolicyOutcome struct {
 func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) { return p.outcomes.Get(claimKind) }
 
 // OnChange calls a function with the name of each claim kind whose outcome changed, until the context ends.
-func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) { p.outcomes.Add(ctx, call) }
+func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
+	p.outcomes.Add(ctx, call)
+}
 
 // duePolicy is the policy that a claim kind should have, with its binding.
 type duePolicy struct{ policy, binding client.Object }
@@ -138,13 +136,11 @@ func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 // duePolicies are those that the claim kinds should have, by claim kind.
 type duePolicies struct {
 	policies map[string]duePolicy
-	// outcomes of the kinds that ask for one.
-	outcomes map[string]PolicyOutcome
+	outcomes map[string]PolicyOutcome // of the kinds that ask for one
 	// kept are the kinds that keep what they have: of a PolicyKind that enforces, all that ask; of another, those that this
 	// replica does not know well enough yet, if what they have has one of these RegistrationsAnnotations.
 	kept map[string][]string
-	// soon says that there may be more in a moment.
-	soon bool
+	soon bool // There may be more in a moment.
 }
 
 func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
@@ -193,7 +189,6 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	return due, nil
 }
 
-// noPolicy is due, for a fault.
 func noPolicy(fault *inventory.Fault) (*duePolicy, PolicyOutcome, error) {
 	return nil, PolicyOutcome{Fault: fault}, nil
 }

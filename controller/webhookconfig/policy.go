@@ -46,7 +46,6 @@ func policySpec(
 	}
 }
 
-// bindingSpec names the default class.
 func bindingSpec(policy string, class *inventory.Class) admissionregistrationv1.MutatingAdmissionPolicyBindingSpec {
 	return admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
 		PolicyName: policy,

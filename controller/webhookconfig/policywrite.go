@@ -40,7 +40,6 @@ func (p *Policies) list(ctx context.Context, list client.ObjectList, what string
 // specOf a policy or a binding, of either kind.
 func specOf(o client.Object) any { return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface() }
 
-// isStored reports whether what we write of an object is stored.
 func isStored(due, stored client.Object) bool {
 	return stored != nil && equality.Semantic.DeepEqual(specOf(due), specOf(stored)) &&
 		equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&

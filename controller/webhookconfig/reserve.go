@@ -16,7 +16,6 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// reservesFor reports whether claims of a kind may use classes whose capacity is enforced.
 func reservesFor(k *v1beta1.ClaimKind, classKinds []v1beta1.ClassKind) bool {
 	return slices.ContainsFunc(rules.Serving(k, classKinds), (*v1beta1.ClassKind).IsHard)
 }
