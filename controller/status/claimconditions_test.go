@@ -125,11 +125,7 @@ func TestDescribeClaims(t *testing.T) {
 		args   args
 		want   want
 	}{
-		"Watched": {
-			reason: "We should say that all is well, and the numbers.",
-			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
-			want:   want{well, two, three},
-		},
+		"Watched": {reason: "We should say that all is well, and the numbers.", args: args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}}, want: want{well, two, three}},
 		"DeletionsDenied": {
 			reason: "We should say what the deletion of a class depends on.",
 			args:   args{admit: true, random: true, denied: true, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},

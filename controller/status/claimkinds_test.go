@@ -62,10 +62,7 @@ func TestNamedKinds(t *testing.T) {
 			reason: "We should name each claim kind that is not offered the classes.", of: []string{names, refs, others},
 			want: want{ready: "True/AmbiguousReference: " + leftOut + "; nor are they offered to claims of others.example.org", registered: all},
 		},
-		"Outdated": {
-			reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true,
-			want: want{again: statusDelay},
-		},
+		"Outdated": {reason: "We should say nothing of a ClaimKind that the inventory is about to hear of, and look again.", of: []string{refs}, outdated: true, want: want{again: statusDelay}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind := func(name, of string, claimKinds ...string) *inventory.Classes {

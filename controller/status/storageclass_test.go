@@ -39,10 +39,7 @@ func TestSelectorsHeeded(t *testing.T) {
 			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", the newest of 2, ` + before +
 				`new old storageclass.kubernetes.io/is-default-class-`,
 		},
-		"NoDefault": {
-			reason: "We should say that claims are ours to bind.",
-			want:   "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound",
-		},
+		"NoDefault": {reason: "We should say that claims are ours to bind.", want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound"},
 		"NotPermitted": {
 			reason: "We should not say what we may not look at.",
 			err:    apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "", errors.New("no")),

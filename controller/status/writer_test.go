@@ -60,11 +60,7 @@ func TestSetDefaults(t *testing.T) {
 			[]string{"Gold/a plain"},
 			want{isTrue, v1beta1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
 		},
-		"One": {
-			"We should name the default class.",
-			[]string{"Gold/a", "Gold/b plain"},
-			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
-		},
+		"One": {"We should name the default class.", []string{"Gold/a", "Gold/b plain"}, want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0}},
 		"Several": {
 			"We should name the default classes of all kinds in their order, and say what would help.",
 			[]string{"Silver/a", "Gold/b", "Gold/a"},
@@ -200,18 +196,12 @@ func TestClassConditions(t *testing.T) {
 		classes   *inventory.Classes
 		want      string // its type, and then as conditionText has it
 	}{
-		"LabelsHeld": {
-			"We should complain of nothing where all labels are held.", labelsHeld, annotated(map[string][]string{"a": nil}),
-			"LabelsHeld=True/LabelsHeld: no class has too many labels",
-		},
+		"LabelsHeld": {"We should complain of nothing where all labels are held.", labelsHeld, annotated(map[string][]string{"a": nil}), "LabelsHeld=True/LabelsHeld: no class has too many labels"},
 		"TooManyLabels": {
 			"We should name a few of the classes, whoever makes how many of them.", labelsHeld, inventory.NewClasses(golds, over),
 			"LabelsHeld=False/TooManyLabels: 6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
 		},
-		"NoWeights": {
-			"We should complain of nothing where there is nothing.", weightsValid, annotated(nil),
-			"WeightsValid=True/WeightsValid: every weight can be read",
-		},
+		"NoWeights": {"We should complain of nothing where there is nothing.", weightsValid, annotated(nil), "WeightsValid=True/WeightsValid: every weight can be read"},
 		"Weights": {
 			"We should take a weight that is absent for a valid one.", weightsValid, annotated(map[string][]string{"a": nil, "b": {"weight", "0"}, "c": {"weight", "1000000"}}),
 			"WeightsValid=True/WeightsValid: every weight can be read",
@@ -368,16 +358,8 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		state  registry.State
 		want   want
 	}{
-		"Watched": {
-			reason: "We should say what became of this generation.",
-			state:  servedState("5e1f", 7),
-			want:   want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}},
-		},
-		"OlderWatched": {
-			reason: "We should not say of this generation what is known of the one before, and look again.",
-			state:  servedState("5e1f", 6),
-			want:   want{again: registry.RetryCRDAfter},
-		},
+		"Watched":      {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}}},
+		"OlderWatched": {reason: "We should not say of this generation what is known of the one before, and look again.", state: servedState("5e1f", 6), want: want{again: registry.RetryCRDAfter}},
 		"PredecessorWatched": {
 			reason: "We should not say of this object what is known of one that was deleted, and look again.",
 			state:  servedState("c0ffee", 7),
@@ -388,21 +370,13 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			state:  registry.State{Reason: v1beta1.ReasonNotInstalled},
 			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotInstalled, 7}},
 		},
-		"NotLookedUp": {
-			reason: "We should say that we have not looked at a new one yet.",
-			state:  notLookedUp,
-			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotSynced, 7}},
-		},
+		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotSynced, 7}}},
 		"NotLookedUpYetReady": {
 			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
 			ready:  true, state: notLookedUp,
 			want: want{again: registry.RetryCRDAfter},
 		},
-		"JustRefused": {
-			reason: "We should let the status stand until we believe the refusal.",
-			ready:  true, state: refused(time.Now()),
-			want: want{again: registry.RetryCRDAfter},
-		},
+		"JustRefused": {reason: "We should let the status stand until we believe the refusal.", ready: true, state: refused(time.Now()), want: want{again: registry.RetryCRDAfter}},
 		"Refused": {
 			reason: "We should say that we may not list what we could list before.",
 			ready:  true, state: refused(long),
@@ -465,21 +439,13 @@ func TestGuarded(t *testing.T) {
 		problem       string
 		want          string // as conditionText has it
 	}{
-		"Guarded": {
-			reason:        "We should say that we are asked.",
-			configuration: entries("others.example.org", name),
-			want:          "True/Configured: " + guarded,
-		},
+		"Guarded": {reason: "We should say that we are asked.", configuration: entries("others.example.org", name), want: "True/Configured: " + guarded},
 		"GuardedSoFar": {
 			reason:        "We should say what is the matter, though we are asked.",
 			configuration: entries(name), problem: "this replica does not serve yet",
 			want: "True/Configured: " + guarded + "; a change of the registration may not be in force: this replica does not serve yet",
 		},
-		"NoEntry": {
-			reason:        "We should say that we are not asked about this kind.",
-			configuration: entries("others.example.org"),
-			want:          "False/NotConfigured: " + unguarded,
-		},
+		"NoEntry": {reason: "We should say that we are not asked about this kind.", configuration: entries("others.example.org"), want: "False/NotConfigured: " + unguarded},
 		"NoConfiguration": {
 			reason:  "We should say why we are not asked.",
 			problem: "there is none: kubectl apply -k deploy",
@@ -559,21 +525,9 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			view:   revision("5e1f", 7), entries: entry,
 			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound"},
 		},
-		"Closed": {
-			reason: "We should say nothing before all is known, and look again.",
-			closed: true, view: revision("5e1f", 7), entries: entry,
-			want: want{again: registry.RetryCRDAfter},
-		},
-		"NotViewed": {
-			reason:  "We should say nothing of what we have not heard of, and look again.",
-			entries: entry,
-			want:    want{again: statusDelay},
-		},
-		"OlderViewed": {
-			reason: "We should not say of this generation what is known of the one before, and look again.",
-			view:   revision("5e1f", 6), entries: entry,
-			want: want{again: statusDelay},
-		},
+		"Closed":      {reason: "We should say nothing before all is known, and look again.", closed: true, view: revision("5e1f", 7), entries: entry, want: want{again: registry.RetryCRDAfter}},
+		"NotViewed":   {reason: "We should say nothing of what we have not heard of, and look again.", entries: entry, want: want{again: statusDelay}},
+		"OlderViewed": {reason: "We should not say of this generation what is known of the one before, and look again.", view: revision("5e1f", 6), entries: entry, want: want{again: statusDelay}},
 		"PredecessorViewed": {
 			reason: "We should not say of this object what is known of one that was deleted, and look again.",
 			view:   revision("c0ffee", 7), entries: entry,

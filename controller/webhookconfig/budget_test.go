@@ -73,12 +73,8 @@ func TestLeftOut(t *testing.T) {
 			entries: []dueEntry{sized("grown", v1beta1.MaxGrownEntryBytes), sized("more", v1beta1.MaxGrownEntryBytes+1)},
 			present: true, want: []string{"more"},
 		},
-		"Optional": {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
-		"SmallOneFits": {
-			reason:  "We should leave out no more than has to be.",
-			entries: append(of(fit-1), sized("large", share+1), sized("small", share)),
-			want:    []string{"large"},
-		},
+		"Optional":     {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
+		"SmallOneFits": {reason: "We should leave out no more than has to be.", entries: append(of(fit-1), sized("large", share+1), sized("small", share)), want: []string{"large"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current := Configurations{}

@@ -32,10 +32,7 @@ func TestOrder(t *testing.T) {
 			reason: "We should write both into the last one, and leave alone the one that has none.", order: v1beta1.OrderLast, last: last(), first: first(),
 			want: map[string][]string{v1beta1.LastConfiguration: {a, b}},
 		},
-		"NoOrder": {
-			reason: "We should take no order for the last.", last: last(), first: first(),
-			want: map[string][]string{v1beta1.LastConfiguration: {a, b}},
-		},
+		"NoOrder": {reason: "We should take no order for the last.", last: last(), first: first(), want: map[string][]string{v1beta1.LastConfiguration: {a, b}}},
 		"First": {
 			reason: "We should write each into that of its order.", order: v1beta1.OrderFirst, last: last(), first: first(),
 			want: map[string][]string{v1beta1.FirstConfiguration: {a}, v1beta1.LastConfiguration: {b}},
@@ -56,10 +53,7 @@ func TestOrder(t *testing.T) {
 			reason: "We should do the same the other way round.", order: v1beta1.OrderLast, last: last(a, b), first: first(a),
 			want: map[string][]string{v1beta1.FirstConfiguration: nil, v1beta1.LastConfiguration: {a, b}}, removed: []string{a},
 		},
-		"NoFirst": {
-			reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(),
-			want: map[string][]string{v1beta1.LastConfiguration: {a, b}},
-		},
+		"NoFirst": {reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(), want: map[string][]string{v1beta1.LastConfiguration: {a, b}}},
 		"FirstIsMissing": {
 			reason: "We should write the other one, keep what is called, and say what is missing.", order: v1beta1.OrderFirst, last: last(a),
 			want:    map[string][]string{v1beta1.LastConfiguration: {a, b}},

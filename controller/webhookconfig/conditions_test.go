@@ -285,15 +285,13 @@ func TestClassConditions(t *testing.T) {
 		marked      bool // and not newly so
 		want        bool
 	}{
-		"Created":   {before: `null`, now: marked, want: true},
-		"Plain":     {before: `null`, now: `{"metadata":{}}`},
-		"NotOurs":   {before: `null`, now: `{"default":null,"spec":5,"metadata":{"annotations":{"default":"true"}}}`},
-		"Unchanged": {before: marked, now: marked, marked: true},
-		"Marked":    {before: `{"metadata":{}}`, now: `{"default":"yes","metadata":{"annotations":{"e.org/default":"yes"}}}`, want: true},
-		"Unmarked":  {before: marked, now: `{"default":false,"spec":{},"metadata":{"annotations":{"e.org/default":"false"}}}`},
-		"Weight": {
-			before: `{"spec":{"weight":4},"metadata":{"annotations":{"weight":"4"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, want: true,
-		},
+		"Created":    {before: `null`, now: marked, want: true},
+		"Plain":      {before: `null`, now: `{"metadata":{}}`},
+		"NotOurs":    {before: `null`, now: `{"default":null,"spec":5,"metadata":{"annotations":{"default":"true"}}}`},
+		"Unchanged":  {before: marked, now: marked, marked: true},
+		"Marked":     {before: `{"metadata":{}}`, now: `{"default":"yes","metadata":{"annotations":{"e.org/default":"yes"}}}`, want: true},
+		"Unmarked":   {before: marked, now: `{"default":false,"spec":{},"metadata":{"annotations":{"e.org/default":"false"}}}`},
+		"Weight":     {before: `{"spec":{"weight":4},"metadata":{"annotations":{"weight":"4"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, want: true},
 		"SameWeight": {before: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`, now: `{"spec":{"weight":5},"metadata":{"annotations":{"weight":"5"}}}`},
 		"Cordoned":   {before: `{"metadata":{}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`},
 		"Uncordoned": {before: `{"metadata":{"annotations":{"classbind.io/cordoned":"true"}}}`, now: `{"metadata":{"annotations":{"classbind.io/cordoned":"false"}}}`},

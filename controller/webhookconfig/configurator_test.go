@@ -383,18 +383,9 @@ func TestCAsOfEntries(t *testing.T) {
 			reason: "We should leave in the entries the CA by which we are verified, even when its time is over: our certificate of the next waits until all entries trust that one, too.",
 			entry:  old, served: old, want: both,
 		},
-		"NotServing": {
-			reason: "We should write nothing where neither what is due nor what is carried verifies us.",
-			entry:  next, served: newCA(t), again: 200 * time.Millisecond,
-		},
-		"FirstEntryBehindAService": {
-			reason: "We should give the Service the time to lead here before we write the first entry.",
-			served: next, delay: time.Hour, again: time.Hour,
-		},
-		"NextEntryBehindAService": {
-			reason: "We should not wait where there are entries: they are called already.",
-			entry:  next, served: next, delay: time.Hour, want: next,
-		},
+		"NotServing":               {reason: "We should write nothing where neither what is due nor what is carried verifies us.", entry: next, served: newCA(t), again: 200 * time.Millisecond},
+		"FirstEntryBehindAService": {reason: "We should give the Service the time to lead here before we write the first entry.", served: next, delay: time.Hour, again: time.Hour},
+		"NextEntryBehindAService":  {reason: "We should not wait where there are entries: they are called already.", entry: next, served: next, delay: time.Hour, want: next},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration), ClaimKinds: []v1beta1.ClaimKind{claimKind("a.example.org")}}

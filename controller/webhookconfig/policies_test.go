@@ -389,10 +389,7 @@ func TestPoliciesFail(t *testing.T) {
 		},
 		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1beta1.ReasonPolicyNotServed},
 		"NotListed":        {reason: "We should say which right is missing.", list: apierrors.NewForbidden(resource, "", errors.New("no")), want: v1beta1.ReasonNotPermitted},
-		"NotWritten": {
-			reason: "We should say which right is missing.",
-			apply:  apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1beta1.ReasonNotPermitted,
-		},
+		"NotWritten":       {reason: "We should say which right is missing.", apply: apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1beta1.ReasonNotPermitted},
 		"ClassNotReadable": {
 			reason: "We should say which right is missing, as the API server does not refuse it with 403.",
 			apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, field.ErrorList{
@@ -400,11 +397,9 @@ func TestPoliciesFail(t *testing.T) {
 			}),
 			want: v1beta1.ReasonNotPermitted,
 		},
-		"Invalid": {
-			reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1beta1.ReasonPolicyRefused,
-		},
-		"Down": {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
-		"Busy": {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
+		"Invalid": {reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1beta1.ReasonPolicyRefused},
+		"Down":    {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
+		"Busy":    {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicyWorld(t)

@@ -75,14 +75,8 @@ func TestTrust(t *testing.T) {
 		reason string
 		rounds []round
 	}{
-		"None": {
-			reason: "We should trust nobody before there is a CA.",
-			rounds: []round{{0, nil, nil, nil}, {time.Second, names{"nothing", "nothing"}, nil, nil}},
-		},
-		"First": {
-			reason: "We should trust the first CA, and it alone.",
-			rounds: []round{{0, names{"a"}, nil, names{"a"}}, {time.Second, names{"a"}, names{"a"}, names{"a"}}},
-		},
+		"None":  {reason: "We should trust nobody before there is a CA.", rounds: []round{{0, nil, nil, nil}, {time.Second, names{"nothing", "nothing"}, nil, nil}}},
+		"First": {reason: "We should trust the first CA, and it alone.", rounds: []round{{0, names{"a"}, nil, names{"a"}}, {time.Second, names{"a"}, names{"a"}, names{"a"}}}},
 		"Rotation": {
 			reason: "We should trust the old CA and the new one until the overlap is over.",
 			rounds: []round{
@@ -275,14 +269,8 @@ func TestBundles(t *testing.T) {
 			reason: "We should not pass over the entries of claims that we are asked about first.",
 			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes(guard, "c")}, want: []string{"a", "b", "c"},
 		},
-		"Empty": {
-			reason: "We should not pass over an entry without a bundle, whose calls fail.",
-			reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"},
-		},
-		"NotOurs": {
-			reason: "We should pass over an entry that somebody else has put there: it calls somebody else.",
-			reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")},
-		},
+		"Empty":   {reason: "We should not pass over an entry without a bundle, whose calls fail.", reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"}},
+		"NotOurs": {reason: "We should pass over an entry that somebody else has put there: it calls somebody else.", reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")}},
 		"Refused": {reason: "We should not say that there is none when we could not look.", reader: &controllertest.Cached{Err: refused}, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
