@@ -2,6 +2,7 @@ package latebinding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -9,11 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // claimWatch follows the claims of one kind. Like the watch of classes, it is a cluster.Keeper. All changes to what it
@@ -139,4 +145,141 @@ func (w *claimWatch) setUnwritable(why error) {
 	if news {
 		w.changed()
 	}
+}
+
+// claimSeen is what read takes from a claim for the store.
+type claimSeen struct {
+	seenVersion
+	namespace    string
+	bound        bool
+	classes      [2]uint64
+	usage        int64
+	generateName string
+	group        *group     // nil if the claim is left alone
+	uses         claimUsage // where classes have a capacity with enforcement Hard
+	endsList     bool       // It is not a claim: the API server sends it after the last one.
+}
+
+// GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
+func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the same object, because no caller changes it.
+func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
+
+// GetObjectMeta is for the Reflector. It makes the metadata on demand: held, it would take more memory than all else.
+func (s *claimSeen) GetObjectMeta() metav1.Object {
+	m := &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, ResourceVersion: s.version}
+	if s.endsList {
+		m.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return m
+}
+
+// readEvent reads an event of a watch. Of a deleted claim, and of an object that is not a claim, it reads only the metadata.
+func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Object, error) {
+	if event == apiwatch.Added || event == apiwatch.Modified {
+		return w.read(raw)
+	}
+	head, err := readHead(raw)
+	return head.seen(), err
+}
+
+func (h claimHead) seen() *claimSeen {
+	m := h.Metadata
+	return &claimSeen{
+		seenVersion: seenVersion{uid: m.UID, name: m.Name, version: m.ResourceVersion},
+		namespace:   m.Namespace, generateName: m.GenerateName, usage: 1, endsList: m.Annotations.InitialEventsEnd == "true",
+	}
+}
+
+// read returns the few fields of a claim that are held, and its group.
+func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
+	head, err := readHead(raw)
+	if err != nil {
+		return nil, err
+	}
+	seen := head.seen()
+	ask, waits := judge(w.kind, raw, seen)
+	if waits {
+		// At once, so that a list holds each selector once while it is read.
+		w.own(func(s *claimState) { seen.group = s.room.group(s.room.namespaceOf(seen.namespace), ask) })
+	}
+	return seen, nil
+}
+
+// Stored is a claim as it was read once, for whoever binds it then.
+type Stored struct {
+	UID     types.UID
+	Version string
+	// Bound claims name a class, and count for Classes. What they ask for is not read.
+	Bound   bool
+	Classes [2]uint64
+	claim.Intake
+}
+
+// ReadStored reads a claim of a list. What it returns with an error has the name of the claim.
+func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
+	head, err := readHead(raw)
+	m := head.Metadata
+	s = Stored{UID: m.UID, Version: m.ResourceVersion, Intake: claim.Intake{Claim: claim.Claim{Namespace: m.Namespace, Name: m.Name}}}
+	if err != nil {
+		return s, err
+	}
+	object, err := kind.DecodeValid(raw)
+	if err != nil {
+		return s, fmt.Errorf("cannot read the claim: %w", err)
+	}
+	s.Classes, s.Bound = kind.BoundTo(m.Namespace, object)
+	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
+	// is stored, it may be in use.
+	if s.Bound = s.Bound || kind.NamesClass(object); !s.Bound {
+		s.Intake = kind.Read(m.Namespace, m.Name, object)
+	}
+	return s, nil
+}
+
+// usageOf a stored claim is known in any case.
+func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
+	usage, _ := kind.UsageOf(object, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	return usage
+}
+
+// judge reports whether a claim waits for a class, and returns what it asks for. A
+// claim that cannot be read waits, and an event tells its author.
+func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
+	err := loop.Recovered(func() error {
+		object, err := kind.DecodeValid(raw) // It is, as its head was read.
+		if err != nil {
+			return err
+		}
+		if kind.Hard {
+			seen.uses = newClaimUsage(kind, seen.namespace, seen.version, object)
+		}
+		if seen.classes, seen.bound = kind.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
+			seen.usage = usageOf(kind, object)
+			return nil
+		}
+		claim := kind.Read(seen.namespace, seen.name, object)
+		if waits = claim.LeftAlone == ""; waits {
+			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
+			seen.annotated = claim.Annotated
+			ask = kind.Ask(claim)
+		}
+		return nil
+	})
+	if err != nil {
+		return claim.AskWith(textFor(err)), kind.BindLater
+	}
+	return ask, waits
+}
+
+// panicText tells an author about a panic. The details are in our log.
+const panicText = "classbind failed because of a bug: see its log"
+
+// textFor is the text of an error for the author of a claim.
+func textFor(err error) string {
+	if errors.Is(err, loop.ErrPanic) {
+		return panicText
+	}
+	return truncate.String(truncate.Error(err).Error(), v1beta1.MaxMessageBytes)
 }
