@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,17 +254,11 @@ func TestSetConditions(t *testing.T) {
 	assert.Len(t, conditions, 1, "We should remove what nobody writes any more.")
 }
 
-// statusOf is what was written: one condition, and the generation that it saw.
-type statusOf struct {
-	status     metav1.ConditionStatus
-	reason     string
-	generation int64
-}
-
-func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
+// writtenReady is the condition Ready that was written for generation 7, as STATUS/REASON, or empty if nothing was written.
+func writtenReady(t *testing.T, c *controllertest.Cached) string {
 	t.Helper()
 	if len(c.Updated) == 0 {
-		return nil
+		return ""
 	}
 	require.Len(t, c.Updated, 1, "We should write once.")
 	var conditions []metav1.Condition
@@ -273,13 +268,9 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 	case *v1beta1.ClaimKind:
 		conditions = o.Status.Conditions
 	}
-	for _, condition := range conditions {
-		if condition.Type == v1beta1.ConditionReady {
-			return &statusOf{condition.Status, condition.Reason, condition.ObservedGeneration}
-		}
-	}
-	require.Fail(t, "We should report whether it is ready.")
-	return nil
+	ready := last(conditions, v1beta1.ConditionReady)
+	assert.EqualValues(t, 7, ready.ObservedGeneration)
+	return string(ready.Status) + "/" + ready.Reason
 }
 
 // fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can be created, and no more.
@@ -348,40 +339,29 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	}
 	notLookedUp := registry.State{Reason: v1beta1.ReasonNotSynced}
 	long := time.Now().Add(-2 * registry.RefusalGrace)
-	type want struct {
-		again   time.Duration
-		written *statusOf
-	}
 	for tcName, tc := range map[string]struct {
 		reason string
 		ready  bool // before
 		state  registry.State
-		want   want
+		again  time.Duration
+		want   string // as writtenReady has it
 	}{
-		"Watched":      {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}}},
-		"OlderWatched": {reason: "We should not say of this generation what is known of the one before, and look again.", state: servedState("5e1f", 6), want: want{again: registry.RetryCRDAfter}},
-		"PredecessorWatched": {
-			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			state:  servedState("c0ffee", 7),
-			want:   want{again: registry.RetryCRDAfter},
-		},
+		"Watched":            {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: "True/Served"},
+		"OlderWatched":       {reason: "We should not say of this generation what is known of the one before, and look again.", state: servedState("5e1f", 6), again: registry.RetryCRDAfter},
+		"PredecessorWatched": {reason: "We should not say of this object what is known of one that was deleted, and look again.", state: servedState("c0ffee", 7), again: registry.RetryCRDAfter},
 		"NotWatched": {
 			reason: "We should say why there is no watch, which has nothing to do with the generation.",
 			state:  registry.State{Reason: v1beta1.ReasonNotInstalled},
-			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotInstalled, 7}},
+			want:   "False/NotInstalled",
 		},
-		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotSynced, 7}}},
+		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
 		"NotLookedUpYetReady": {
 			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
 			ready:  true, state: notLookedUp,
-			want: want{again: registry.RetryCRDAfter},
+			again: registry.RetryCRDAfter,
 		},
-		"JustRefused": {reason: "We should let the status stand until we believe the refusal.", ready: true, state: refused(time.Now()), want: want{again: registry.RetryCRDAfter}},
-		"Refused": {
-			reason: "We should say that we may not list what we could list before.",
-			ready:  true, state: refused(long),
-			want: want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotPermitted, 7}},
-		},
+		"JustRefused": {reason: "We should let the status stand until we believe the refusal.", ready: true, state: refused(time.Now()), again: registry.RetryCRDAfter},
+		"Refused":     {reason: "We should say that we may not list what we could list before.", ready: true, state: refused(long), want: "False/NotPermitted"},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
@@ -391,8 +371,8 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			c := &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{k}}
 			result, err := reconcileClassKind(t, c, tc.state, "")
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Equal(t, tc.want, writtenReady(t, c), tc.reason)
 		})
 	}
 }
@@ -494,98 +474,65 @@ func (e entriesWithout) TooLarge(kind string) string {
 
 func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"
-	revision := func(uid types.UID, generation int64) *inventory.Revision {
-		return &inventory.Revision{UID: uid, Generation: generation}
-	}
 	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
-	type want struct {
-		again   time.Duration
-		written *statusOf
-		message string // within that of Ready
-		unread  string // within that of ClassKindsRead
-	}
-	notReady := func(reason, message string) want {
-		return want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, reason, 7}, message: message}
-	}
 	objects := *controllertest.NewClaimKind(name)
 	objects.Spec.Reference, objects.Spec.Selector.Path = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}, ".spec.classSelector"
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
-		view    *inventory.Revision
+		view    string // UID and generation, if these are others; a dash is none
 		paths   *registry.Paths
 		classes bool // of golds.example.org are known
 		unread  bool // are those of silvers.example.org
 		entries []admissionregistrationv1.MutatingWebhook
 		said    said
-		want    want
+		again   time.Duration // while nothing is written
+		want    string        // as writtenReady has it
+		message string        // within that of Ready
 	}{
-		"Viewed": {
-			reason: "We should say what became of this generation.",
-			view:   revision("5e1f", 7), entries: entry,
-			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound"},
-		},
-		"Closed":      {reason: "We should say nothing before all is known, and look again.", closed: true, view: revision("5e1f", 7), entries: entry, want: want{again: registry.RetryCRDAfter}},
-		"NotViewed":   {reason: "We should say nothing of what we have not heard of, and look again.", entries: entry, want: want{again: statusDelay}},
-		"OlderViewed": {reason: "We should not say of this generation what is known of the one before, and look again.", view: revision("5e1f", 6), entries: entry, want: want{again: statusDelay}},
-		"PredecessorViewed": {
-			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			view:   revision("c0ffee", 7), entries: entry,
-			want: want{again: statusDelay},
-		},
-		"NoClassKind": {
-			reason: "We should not have claims stopped for which there can be no class.",
-			view:   revision("5e1f", 7),
-			want:   notReady(v1beta1.ReasonNoClassKind, "claims are created as if it were not registered"),
-		},
+		"Viewed":            {reason: "We should say what became of this generation.", entries: entry, want: "True/Served", message: "claims are bound"},
+		"Closed":            {reason: "We should say nothing before all is known, and look again.", closed: true, entries: entry, again: registry.RetryCRDAfter},
+		"NotViewed":         {reason: "We should say nothing of what we have not heard of, and look again.", view: "-", entries: entry, again: statusDelay},
+		"OlderViewed":       {reason: "We should not say of this generation what is known of the one before, and look again.", view: "5e1f/6", entries: entry, again: statusDelay},
+		"PredecessorViewed": {reason: "We should not say of this object what is known of one that was deleted, and look again.", view: "c0ffee/7", entries: entry, again: statusDelay},
+		"NoClassKind":       {reason: "We should not have claims stopped for which there can be no class.", want: "False/NoClassKind", message: "claims are created as if it were not registered"},
 		"ClassKindUnread": {
 			reason: "We should say that the class kind cannot be read, and where the remedy stands.",
-			view:   revision("5e1f", 7), unread: true,
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNoClassKind, 7},
-				message: "see the condition ClassKindsRead", unread: `"silvers.example.org": `,
-			},
+			unread: true,
+			want:   "False/NoClassKind", message: "see the condition ClassKindsRead",
 		},
-		"OneClassKindUnread": {
-			reason: "We should say so although claims are bound.",
-			view:   revision("5e1f", 7), entries: entry, classes: true, unread: true,
-			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound", unread: `"silvers.example.org": `},
-		},
-		"NotCompared": {
-			reason: "We should not have claims stopped before the schema is known.",
-			view:   revision("5e1f", 7), classes: true,
-			want: notReady(v1beta1.ReasonNotSynced, "not compared with the schema"),
-		},
+		"OneClassKindUnread": {reason: "We should say so although claims are bound.", entries: entry, classes: true, unread: true, want: "True/Served", message: "claims are bound"},
+		"NotCompared":        {reason: "We should not have claims stopped before the schema is known.", classes: true, want: "False/NotSynced", message: "not compared with the schema"},
 		"SchemaUnread": {
-			reason: "We should not take a schema that cannot be read for one that does not exist.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
-			want: notReady(v1beta1.ReasonNotSynced, "it was never served"),
+			reason:  "We should not take a schema that cannot be read for one that does not exist.",
+			classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
+			want: "False/NotSynced", message: "it was never served",
 		},
 		"AllReferencesRefused": {
-			reason: "We should not have the API server refuse claims for what we wrote into them.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)},
-			want: notReady(v1beta1.ReasonAllReferencesRefused, "it was never served"),
+			reason:  "We should not have the API server refuse claims for what we wrote into them.",
+			classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)},
+			want: "False/AllReferencesRefused", message: "it was never served",
 		},
 		"FaultNeverServed": {
-			reason: "We should say that the fault stops no claim.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
-			want: notReady(v1beta1.ReasonPathsInvalid, "it was never served"),
+			reason:  "We should say that the fault stops no claim.",
+			classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
+			want: "False/PathsInvalid", message: "it was never served",
 		},
 		"NoSchema": {
-			reason: "We should serve a kind that has no schema.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
-			want: notReady(v1beta1.ReasonNotConfigured, "no entry for it yet"),
+			reason:  "We should serve a kind that has no schema.",
+			classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
+			want: "False/NotConfigured", message: "no entry for it yet",
 		},
 		"NoEntry": {
-			reason: "We should say why there is no entry, and look again.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{},
+			reason:  "We should say why there is no entry, and look again.",
+			classes: true, paths: &registry.Paths{},
 			said: said{problem: "this replica does not serve yet"},
-			want: notReady(v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet: this replica does not serve yet"),
+			want: "False/NotConfigured", message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
 		},
 		"TooLarge": {
 			reason: "We should say that there is no room for an entry, and look again.",
-			view:   revision("5e1f", 7), said: said{tooLarge: "it would count as too many bytes"},
-			want: notReady(v1beta1.ReasonTooLarge, "claims are not bound: it would count as too many bytes"),
+			said:   said{tooLarge: "it would count as too many bytes"},
+			want:   "False/TooLarge", message: "claims are not bound: it would count as too many bytes",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
@@ -593,9 +540,10 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			k.UID, k.Generation = "5e1f", 7
 			c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
 			inventory := selector.NewInventory()
-			if tc.view != nil {
+			if tc.view != "-" {
 				viewed := controllertest.NewClaimKind(name)
-				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
+				uid, generation, _ := strings.Cut(cmp.Or(tc.view, "5e1f/7"), "/")
+				viewed.UID, viewed.Generation = types.UID(uid), int64(generation[0]-'0')
 				viewed.Spec.Choice.Strategy, viewed.Spec.Reference.Form = v1beta1.WeightedRandom, v1beta1.ObjectReference
 				kind := selector.NewClaimKind(viewed)
 				if tc.paths != nil {
@@ -615,14 +563,17 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{paths: tc.paths}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
-			if tc.want.written != nil {
-				ready := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionReady)
-				assert.Contains(t, ready.Message, tc.want.message, tc.reason)
-				read := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionClassKindsRead)
-				assert.Equal(t, tc.want.unread == "", read.Status == metav1.ConditionTrue, tc.reason)
-				assert.Contains(t, read.Message, tc.want.unread, tc.reason)
+			if strings.HasPrefix(tc.want, "False") {
+				tc.again = registry.RetryAfter
+			}
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Equal(t, tc.want, writtenReady(t, c), tc.reason)
+			if tc.want != "" {
+				conditions := c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions
+				assert.Contains(t, last(conditions, v1beta1.ConditionReady).Message, tc.message, tc.reason)
+				read := last(conditions, v1beta1.ConditionClassKindsRead)
+				assert.Equal(t, !tc.unread, read.Status == metav1.ConditionTrue, tc.reason)
+				assert.Equal(t, tc.unread, strings.Contains(read.Message, `"silvers.example.org": `), tc.reason)
 			}
 		})
 	}
