@@ -159,8 +159,7 @@ func TestDescribeClaims(t *testing.T) {
 		},
 		"NotWatchedYetByThisLeader": {
 			reason: "We should let stand what another leader wrote until we know better.",
-			args:   args{before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}},
-			want:   want{well, seven, three},
+			args:   args{before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}}, want: want{well, seven, three},
 		},
 		"Forbidden": {
 			reason: "We should say that we may not, and how to permit it.",

@@ -57,14 +57,12 @@ func TestSetDefaults(t *testing.T) {
 		want    want
 	}{
 		"None": {
-			"We should say what becomes of a claim without a selector where there is no default.",
-			[]string{"Gold/a plain"},
+			"We should say what becomes of a claim without a selector where there is no default.", []string{"Gold/a plain"},
 			want{isTrue, v1beta1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
 		},
 		"One": {"We should name the default class.", []string{"Gold/a", "Gold/b plain"}, want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0}},
 		"Several": {
-			"We should name the default classes of all kinds in their order, and say what would help.",
-			[]string{"Silver/a", "Gold/b", "Gold/a"},
+			"We should name the default classes of all kinds in their order, and say what would help.", []string{"Silver/a", "Gold/b", "Gold/a"},
 			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
 		},
 		"Many": {
@@ -78,8 +76,7 @@ func TestSetDefaults(t *testing.T) {
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", gold("a"), 1, 2, 0},
 		},
 		"OfNamespacesAlone": {
-			"We should say what becomes of the claims of the other namespaces.",
-			[]string{"Near/one/a"},
+			"We should say what becomes of the claims of the other namespaces.", []string{"Near/one/a"},
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", nil, 0, 1, 0},
 		},
 		"SeveralOfNamespaces": {
@@ -107,18 +104,15 @@ func TestSetDefaults(t *testing.T) {
 				`so it is in 1 places that have defaults of their own: (namespace "one")`, gold("ab"), 2, 1, 0},
 		},
 		"OneOfEachPartition": {
-			"We should count the partitions, and take none of their defaults for a second one.",
-			[]string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
+			"We should count the partitions, and take none of their defaults for a second one.", []string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
 			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", gold("a"), 1, 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.",
-			[]string{"Gold/b@east"},
+			"We should say what becomes of other claims.", []string{"Gold/b@east"},
 			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", nil, 0, 0, 1},
 		},
 		"SeveralOfAPartition": {
-			"We should name a partition that has two.",
-			[]string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
+			"We should name a partition that has two.", []string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
 			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, nil, 0, 0, 2},
 		},
 		"PartitionsInNamespaces": {
@@ -134,8 +128,7 @@ func TestSetDefaults(t *testing.T) {
 				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, nil, 0, 1, 1},
 		},
 		"UnknownPartition": {
-			"We should take a class of no known partition for no default.",
-			[]string{"Gold/a@", "Gold/b"},
+			"We should take a class of no known partition for no default.", []string{"Gold/a@", "Gold/b"},
 			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
 		},
 	} {
@@ -350,14 +343,12 @@ func TestReconcileClassKindStatus(t *testing.T) {
 		"OlderWatched":       {reason: "We should not say of this generation what is known of the one before, and look again.", state: servedState("5e1f", 6), again: registry.RetryCRDAfter},
 		"PredecessorWatched": {reason: "We should not say of this object what is known of one that was deleted, and look again.", state: servedState("c0ffee", 7), again: registry.RetryCRDAfter},
 		"NotWatched": {
-			reason: "We should say why there is no watch, which has nothing to do with the generation.",
-			state:  registry.State{Reason: v1beta1.ReasonNotInstalled},
-			want:   "False/NotInstalled",
+			reason: "We should say why there is no watch, which has nothing to do with the generation.", state: registry.State{Reason: v1beta1.ReasonNotInstalled},
+			want: "False/NotInstalled",
 		},
 		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
 		"NotLookedUpYetReady": {
-			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
-			ready:  true, state: notLookedUp,
+			reason: "We should let the status stand while we do not know: others that start must wait for it, too.", ready: true, state: notLookedUp,
 			again: registry.RetryCRDAfter,
 		},
 		"JustRefused": {reason: "We should let the status stand until we believe the refusal.", ready: true, state: refused(time.Now()), again: registry.RetryCRDAfter},
@@ -421,15 +412,13 @@ func TestGuarded(t *testing.T) {
 	}{
 		"Guarded": {reason: "We should say that we are asked.", configuration: entries("others.example.org", name), want: "True/Configured: " + guarded},
 		"GuardedSoFar": {
-			reason:        "We should say what is the matter, though we are asked.",
-			configuration: entries(name), problem: "this replica does not serve yet",
+			reason: "We should say what is the matter, though we are asked.", configuration: entries(name), problem: "this replica does not serve yet",
 			want: "True/Configured: " + guarded + "; a change of the registration may not be in force: this replica does not serve yet",
 		},
 		"NoEntry": {reason: "We should say that we are not asked about this kind.", configuration: entries("others.example.org"), want: "False/NotConfigured: " + unguarded},
 		"NoConfiguration": {
-			reason:  "We should say why we are not asked.",
-			problem: "there is none: kubectl apply -k deploy",
-			want:    "False/NotConfigured: " + unguarded + ": there is none: kubectl apply -k deploy",
+			reason: "We should say why we are not asked.", problem: "there is none: kubectl apply -k deploy",
+			want: "False/NotConfigured: " + unguarded + ": there is none: kubectl apply -k deploy",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
@@ -497,42 +486,35 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 		"PredecessorViewed": {reason: "We should not say of this object what is known of one that was deleted, and look again.", view: "c0ffee/7", entries: entry, again: statusDelay},
 		"NoClassKind":       {reason: "We should not have claims stopped for which there can be no class.", want: "False/NoClassKind", message: "claims are created as if it were not registered"},
 		"ClassKindUnread": {
-			reason: "We should say that the class kind cannot be read, and where the remedy stands.",
-			unread: true,
-			want:   "False/NoClassKind", message: "see the condition ClassKindsRead",
+			reason: "We should say that the class kind cannot be read, and where the remedy stands.", unread: true,
+			want: "False/NoClassKind", message: "see the condition ClassKindsRead",
 		},
 		"OneClassKindUnread": {reason: "We should say so although claims are bound.", entries: entry, classes: true, unread: true, want: "True/Served", message: "claims are bound"},
 		"NotCompared":        {reason: "We should not have claims stopped before the schema is known.", classes: true, want: "False/NotSynced", message: "not compared with the schema"},
 		"SchemaUnread": {
-			reason:  "We should not take a schema that cannot be read for one that does not exist.",
-			classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
+			reason: "We should not take a schema that cannot be read for one that does not exist.", classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
 			want: "False/NotSynced", message: "it was never served",
 		},
 		"AllReferencesRefused": {
 			reason:  "We should not have the API server refuse claims for what we wrote into them.",
-			classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)},
-			want: "False/AllReferencesRefused", message: "it was never served",
+			classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)}, want: "False/AllReferencesRefused", message: "it was never served",
 		},
 		"FaultNeverServed": {
-			reason:  "We should say that the fault stops no claim.",
-			classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
+			reason: "We should say that the fault stops no claim.", classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
 			want: "False/PathsInvalid", message: "it was never served",
 		},
 		"NoSchema": {
-			reason:  "We should serve a kind that has no schema.",
-			classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
+			reason: "We should serve a kind that has no schema.", classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
 			want: "False/NotConfigured", message: "no entry for it yet",
 		},
 		"NoEntry": {
-			reason:  "We should say why there is no entry, and look again.",
-			classes: true, paths: &registry.Paths{},
+			reason: "We should say why there is no entry, and look again.", classes: true, paths: &registry.Paths{},
 			said: said{problem: "this replica does not serve yet"},
 			want: "False/NotConfigured", message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
 		},
 		"TooLarge": {
-			reason: "We should say that there is no room for an entry, and look again.",
-			said:   said{tooLarge: "it would count as too many bytes"},
-			want:   "False/TooLarge", message: "claims are not bound: it would count as too many bytes",
+			reason: "We should say that there is no room for an entry, and look again.", said: said{tooLarge: "it would count as too many bytes"},
+			want: "False/TooLarge", message: "claims are not bound: it would count as too many bytes",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {

@@ -193,8 +193,7 @@ func TestRounds(t *testing.T) {
 			want: want{entries: []string{b.Name + guard + " v1 Namespaced"}},
 		},
 		"NotServable": {
-			reason: "We should not stop the claims of a kind that cannot be served, unless it was served before.",
-			before: []string{a.Name + bind},
+			reason: "We should not stop the claims of a kind that cannot be served, unless it was served before.", before: []string{a.Name + bind},
 			claims: []v1beta1.ClaimKind{claimKind("a.example.org", status(v1beta1.ReasonNoClassKind)), claimKind("b.example.org", status(v1beta1.ReasonNoClassKind))},
 			want:   want{entries: []string{a.Name + bind + " v1 Namespaced"}},
 		},

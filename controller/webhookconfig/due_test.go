@@ -66,8 +66,7 @@ func TestOrder(t *testing.T) {
 		"NoFirst": {reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(), want: map[string][]string{v1beta1.LastConfiguration: {a, b}}},
 		"FirstIsMissing": {
 			reason: "We should write the other one, keep what is called, and say what is missing.", order: v1beta1.OrderFirst, last: last(a),
-			want:    map[string][]string{v1beta1.LastConfiguration: {a, b}},
-			problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
+			want: map[string][]string{v1beta1.LastConfiguration: {a, b}}, problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

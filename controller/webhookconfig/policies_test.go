@@ -295,8 +295,7 @@ func TestPoliciesOutdated(t *testing.T) {
 		incomplete bool
 	}{
 		"ClaimKind": {
-			reason:     "We should not go by the paths of before until the inventory has heard of the change.",
-			change:     func(p *policyWorld) { p.ClaimKinds[0].Generation++ },
+			reason: "We should not go by the paths of before until the inventory has heard of the change.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ },
 			incomplete: true,
 		},
 		"ClaimKindMissing": {
