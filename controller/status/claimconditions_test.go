@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -98,111 +97,71 @@ func TestOnClassCounts(t *testing.T) {
 }
 
 func TestDescribeClaims(t *testing.T) {
-	const later, counted = v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted
-	const bound, known = "claims without a class are bound when there is one for them", "the claims of each class are counted"
+	const bound, known = "True/Watched: claims without a class are bound when there is one for them", "True/Watched: the claims of each class are counted"
 	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
-	const permit = ": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
-	condition := func(conditionType string, met metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: conditionType, Status: met, Reason: reason, Message: message}
-	}
-	well := []metav1.Condition{
-		condition(later, metav1.ConditionTrue, v1beta1.ReasonWatched, bound), condition(counted, metav1.ConditionTrue, v1beta1.ReasonWatched, known),
-	}
+	const permit = "claims.example.org is forbidden: no rule: label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
+	well := []metav1.Condition{lateBinding(nil), claimsCounted(nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
 	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
-	pruned := condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, "no field")
+	pruned := failed(metav1.Condition{Type: v1beta1.ConditionReady}, v1beta1.ReasonReferencePruned, "no field")
+	type numbers struct{ bound, waiting *int32 }
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
-	type args struct {
-		admit, random  bool // instead of BindLater and LeastClaims
-		denied         bool // A ClassKind has onDelete Deny.
-		before         []metav1.Condition
-		bound, waiting *int32 // before
-		claims         watched
-	}
-	type want struct {
-		conditions     []metav1.Condition
-		bound, waiting *int32
-	}
+	counts := &latebinding.ClaimCounts{Bound: 2, Waiting: 3}
 	for name, tc := range map[string]struct {
-		reason string
-		args   args
-		want   want
+		reason           string
+		admit, uncounted bool // instead of BindLater and LeastClaims
+		before           []metav1.Condition
+		written          numbers // before
+		claims           watched
+		later, counted   string // as conditionText has them
+		want             numbers
 	}{
-		"Watched": {reason: "We should say that all is well, and the numbers.", args: args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}}, want: want{well, two, three}},
-		"DeletionsDenied": {
-			reason: "We should say what the deletion of a class depends on.",
-			args:   args{admit: true, random: true, denied: true, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},
-			want:   want{conditions: well[1:], bound: two},
-		},
+		"Watched": {reason: "We should say that all is well, and the numbers.", claims: watched{counts: counts}, later: bound, counted: known, want: numbers{two, three}},
 		"ReferencePruned": {
-			reason: "We should not say that claims are bound whose reference would be removed.",
-			args:   args{random: true, before: []metav1.Condition{pruned}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, unbound+"no field"),
-			}},
+			reason: "We should not say that claims are bound whose reference would be removed.", uncounted: true, before: []metav1.Condition{pruned},
+			later: "False/ReferencePruned: " + unbound + "no field",
 		},
 		"ReferenceRemoved": {
-			reason: "We should say that claims lose what is written.",
-			args:   args{random: true, claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, unbound+"cannot write: "+latebinding.ErrReferenceRemoved.Error()),
-			}},
+			reason: "We should say that claims lose what is written.", uncounted: true,
+			claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)},
+			later:  "False/ReferencePruned: " + unbound + "cannot write: " + latebinding.ErrReferenceRemoved.Error(),
 		},
 		"NotWatchedYet": {
-			reason: "We should say that we do not watch yet.",
-			args:   args{claims: watched{err: notWatched, late: notWatched}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonNotSynced, unbound+"they are not watched yet"),
-				condition(counted, metav1.ConditionFalse, v1beta1.ReasonNotSynced, unknown+"they are not watched yet"),
-			}},
+			reason: "We should say that we do not watch yet.", claims: watched{err: notWatched, late: notWatched},
+			later: "False/NotSynced: " + unbound + "they are not watched yet", counted: "False/NotSynced: " + unknown + "they are not watched yet",
 		},
 		"NotWatchedYetByThisLeader": {
-			reason: "We should let stand what another leader wrote until we know better.",
-			args:   args{before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}}, want: want{well, seven, three},
+			reason: "We should let stand what another leader wrote until we know better.", before: well, written: numbers{seven, three},
+			claims: watched{err: notWatched, late: notWatched}, later: bound, counted: known, want: numbers{seven, three},
 		},
 		"Forbidden": {
-			reason: "We should say that we may not, and how to permit it.",
-			args:   args{before: well, claims: watched{err: forbidden, late: forbidden}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonNotPermitted, unbound+"claims.example.org is forbidden: no rule"+permit),
-				condition(counted, metav1.ConditionFalse, v1beta1.ReasonNotPermitted, unknown+"claims.example.org is forbidden: no rule"+permit),
-			}},
+			reason: "We should say that we may not, and how to permit it.", before: well, claims: watched{err: forbidden, late: forbidden},
+			later: "False/NotPermitted: " + unbound + permit, counted: "False/NotPermitted: " + unknown + permit,
 		},
 		"CountedThoughNotWritable": {
-			reason: "We should say of each condition what concerns it.",
-			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}, late: unsuitable}},
-			want: want{[]metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonUnsuitable, unbound+unsuitable.Error()), well[1],
-			}, two, three},
+			reason: "We should say of each condition what concerns it.", claims: watched{counts: counts, late: unsuitable},
+			later: "False/Unsuitable: " + unbound + unsuitable.Error(), counted: known, want: numbers{two, three},
 		},
 		"Admit": {
-			reason: "We should not say that claims wait for what does not come.",
-			args:   args{admit: true, before: well, waiting: three, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},
-			want:   want{conditions: well[1:], bound: two},
+			reason: "We should not say that claims wait for what does not come.", admit: true, before: well, written: numbers{nil, three},
+			claims: watched{counts: counts}, counted: known, want: numbers{two, nil},
 		},
 		"NeitherApplies": {
-			reason: "We should say nothing of what does not apply.",
-			args:   args{admit: true, random: true, before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}},
+			reason: "We should say nothing of what does not apply.", admit: true, uncounted: true, before: well, written: numbers{seven, three},
+			claims: watched{err: notWatched, late: notWatched},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
-			k.Spec.WhenUnmatched, k.Spec.Choice.Strategy = v1beta1.BindLater, v1beta1.LeastClaims
-			if tc.args.admit {
+			k.Spec.WhenUnmatched = v1beta1.BindLater
+			if tc.admit {
 				k.Spec.WhenUnmatched = v1beta1.Admit
 			}
-			if tc.args.random {
-				k.Spec.Choice.Strategy = v1beta1.WeightedRandom
-			}
-			status := &k.Status
-			status.BoundClaims, status.WaitingClaims = tc.args.bound, tc.args.waiting
-			status.Conditions = tc.args.before
-			later, counted := (&Writer{Claims: tc.args.claims}).describeClaims(k, tc.args.denied || !tc.args.random, last(tc.args.before, v1beta1.ConditionReady))
-			got := slices.DeleteFunc([]metav1.Condition{later, counted}, func(c metav1.Condition) bool { return c.Type == "" })
-			assert.ElementsMatch(t, tc.want.conditions, got, tc.reason)
-			assert.Equal(t, tc.want.bound, status.BoundClaims, tc.reason)
-			assert.Equal(t, tc.want.waiting, status.WaitingClaims, tc.reason)
+			k.Status.Conditions, k.Status.BoundClaims, k.Status.WaitingClaims = tc.before, tc.written.bound, tc.written.waiting
+			later, counted := (&Writer{Claims: tc.claims}).describeClaims(k, !tc.uncounted, last(tc.before, v1beta1.ConditionReady))
+			assert.Equal(t, [2]string{tc.later, tc.counted}, [2]string{conditionText(&later), conditionText(&counted)}, tc.reason)
+			assert.Equal(t, tc.want, numbers{k.Status.BoundClaims, k.Status.WaitingClaims}, tc.reason)
 		})
 	}
 }
