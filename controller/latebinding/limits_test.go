@@ -139,17 +139,7 @@ func checkText(t *testing.T, raw []byte) {
 	require.True(t, waits)
 	got, err := ask.Claim("team-a", "x")
 	require.NoError(t, err)
-	if want.Selector == nil {
-		assert.Nil(t, got.Selector, "We should not take %q for a selector.", ask)
-		return
-	}
-	require.True(t, got.Selector != nil, "We should take %q for a selector.", ask) //nolint:testifylint // That of everything is an empty slice.
-	wanted, _ := want.Selector.Requirements()
-	have, _ := got.Selector.Requirements()
-	require.Len(t, have, len(wanted))
-	for i := range wanted {
-		assert.Equal(t, [3]any{wanted[i].Key(), wanted[i].Operator(), wanted[i].Values()}, [3]any{have[i].Key(), have[i].Operator(), have[i].Values()}, "We should read %q as it was meant.", ask)
-	}
+	assert.Equal(t, fmt.Sprint(want.Selector), fmt.Sprint(got.Selector), "We should read %q as it was meant.", ask)
 }
 
 // selecting returns a spec whose selector no other claim has, of at least so many bytes.

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -268,6 +267,7 @@ func writtenReady(t *testing.T, c *controllertest.Cached) string {
 
 // fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can be created, and no more.
 type fixed struct {
+	registration
 	of      registry.State
 	related registry.RelatedState
 	paths   *registry.Paths // nil if they are not compared yet
@@ -291,24 +291,15 @@ func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 	return ptr.Deref(f.paths, paths), f.paths != nil
 }
 
-func (fixed) OnRegistered(context.Context, func(string)) {}
-
-func (fixed) Types(context.Context, client.Object) registry.Types {
-	return registry.Types{}
-}
-
-func (fixed) OnRelatedChange(context.Context, func(string)) {}
-
-func (fixed) OnChange(context.Context, func(*inventory.ClassKind)) {}
-
 // said is what became of all entries.
-type said struct{ problem, tooLarge string }
+type said struct {
+	entries
+	problem, tooLarge string
+}
 
 func (s said) Problem() string { return s.problem }
 
 func (s said) TooLarge(string) string { return s.tooLarge }
-
-func (said) OnChange(context.Context, func(string)) {}
 
 // servedState is of golds.example.org, without classes.
 func servedState(uid types.UID, generation int64) registry.State {

@@ -147,22 +147,25 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 
 func (p *policyWorld) round(t *testing.T) {
 	t.Helper()
-	require.Equal(t, policyCheckEvery, p.roundUntil(t), "We should wait for changes.")
+	p.roundOf(t, false)
 }
 
 // incompleteRound is one after which there may be more to do in a moment.
 func (p *policyWorld) incompleteRound(t *testing.T) {
 	t.Helper()
-	require.Equal(t, registry.RetryCRDAfter, p.roundUntil(t), "We should look again soon.")
+	p.roundOf(t, true)
 }
 
-// roundUntil returns when the next round is.
-func (p *policyWorld) roundUntil(t *testing.T) time.Duration {
+func (p *policyWorld) roundOf(t *testing.T, isIncomplete bool) {
 	t.Helper()
 	p.did = nil
 	result, err := p.writer.reconcile(t.Context())
 	require.NoError(t, err)
-	return result.RequeueAfter
+	again := policyCheckEvery // We should wait for changes.
+	if isIncomplete {
+		again = registry.RetryCRDAfter
+	}
+	require.Equal(t, again, result.RequeueAfter)
 }
 
 // checkNow makes the next round compare the policies with those that are stored.
@@ -326,11 +329,7 @@ func TestPoliciesOutdated(t *testing.T) {
 			p.round(t)
 			require.Equal(t, writesBoth, p.did)
 			tc.change(p)
-			if tc.incomplete {
-				p.incompleteRound(t)
-			} else {
-				p.round(t)
-			}
+			p.roundOf(t, tc.incomplete)
 			assert.Equal(t, removesBoth, p.did, tc.reason)
 		})
 	}

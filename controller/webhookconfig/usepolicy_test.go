@@ -451,11 +451,7 @@ func TestUsePoliciesKept(t *testing.T) {
 			p.round(t)
 			require.Equal(t, writesUse, p.did)
 			tc.change(p)
-			if tc.incomplete {
-				p.incompleteRound(t)
-			} else {
-				p.round(t)
-			}
+			p.roundOf(t, tc.incomplete)
 			var want []string
 			if tc.removed {
 				want = removesUse
