@@ -56,12 +56,14 @@ func TestSetDefaults(t *testing.T) {
 		want    want
 	}{
 		"None": {
-			"We should say what becomes of a claim without a selector where there is no default.", []string{"Gold/a plain"},
+			"We should say what becomes of a claim without a selector where there is no default.",
+			[]string{"Gold/a plain"},
 			want{isTrue, v1beta1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
 		},
 		"One": {"We should name the default class.", []string{"Gold/a", "Gold/b plain"}, want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0}},
 		"Several": {
-			"We should name the default classes of all kinds in their order, and say what would help.", []string{"Silver/a", "Gold/b", "Gold/a"},
+			"We should name the default classes of all kinds in their order, and say what would help.",
+			[]string{"Silver/a", "Gold/b", "Gold/a"},
 			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
 		},
 		"Many": {
@@ -75,7 +77,8 @@ func TestSetDefaults(t *testing.T) {
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", gold("a"), 1, 2, 0},
 		},
 		"OfNamespacesAlone": {
-			"We should say what becomes of the claims of the other namespaces.", []string{"Near/one/a"},
+			"We should say what becomes of the claims of the other namespaces.",
+			[]string{"Near/one/a"},
 			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", nil, 0, 1, 0},
 		},
 		"SeveralOfNamespaces": {
@@ -103,15 +106,18 @@ func TestSetDefaults(t *testing.T) {
 				`so it is in 1 places that have defaults of their own: (namespace "one")`, gold("ab"), 2, 1, 0},
 		},
 		"OneOfEachPartition": {
-			"We should count the partitions, and take none of their defaults for a second one.", []string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
+			"We should count the partitions, and take none of their defaults for a second one.",
+			[]string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
 			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", gold("a"), 1, 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.", []string{"Gold/b@east"},
+			"We should say what becomes of other claims.",
+			[]string{"Gold/b@east"},
 			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", nil, 0, 0, 1},
 		},
 		"SeveralOfAPartition": {
-			"We should name a partition that has two.", []string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
+			"We should name a partition that has two.",
+			[]string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
 			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, nil, 0, 0, 2},
 		},
 		"PartitionsInNamespaces": {
@@ -127,7 +133,8 @@ func TestSetDefaults(t *testing.T) {
 				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, nil, 0, 1, 1},
 		},
 		"UnknownPartition": {
-			"We should take a class of no known partition for no default.", []string{"Gold/a@", "Gold/b"},
+			"We should take a class of no known partition for no default.",
+			[]string{"Gold/a@", "Gold/b"},
 			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
 		},
 	} {
