@@ -122,7 +122,11 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		Follow: func() (bool, error) {
 			served, err := c.follow(ctx, k, kind, found)
 			if w := c.watches()[name]; w != nil && err == nil {
-				w.setUnwritable(unwritable)
+				news := false
+				w.own(func(s *claimState) { news, s.unwritable = (s.unwritable == nil) != (unwritable == nil), unwritable })
+				if news {
+					c.changed.Notify(name)
+				}
 			}
 			return served, err
 		},

@@ -26,9 +26,10 @@ func (c *waitingClaim) attempt() waitingAttempt {
 	return waitingAttempt{c.seenVersion, c.namespace.name, c.version, c.group.ask, c.group == c.namespace.overflow}
 }
 
-// waits returns what a write needs, and whether the claim can be bound now.
-func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
+// waits returns what a write needs, whether the claim can be bound now, and for how long no claim may be.
+func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool, paused time.Duration) {
 	w.own(func(s *claimState) {
+		paused = time.Until(s.paused)
 		c := s.waiting[uid]
 		// A group of which one was tried in vain is asked about again.
 		if ok = c != nil && !c.written && c.namespace.selected && c.group.ask.Problem() == "" &&
@@ -36,7 +37,7 @@ func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
 			attempt = c.attempt()
 		}
 	})
-	return attempt, ok
+	return attempt, ok, paused
 }
 
 func (s *claimState) wrote(a waitingAttempt) {
@@ -44,14 +45,6 @@ func (s *claimState) wrote(a waitingAttempt) {
 		c.written = true
 	}
 	s.refusal, s.removed = nil, nil
-}
-
-// rebound records that a claim was bound, and that claims.when is still true for its new version.
-// It is not bound again until somebody else changes it.
-func (s *claimState) rebound(a waitingAttempt, version string) {
-	if c := s.waiting[a.uid]; c != nil && (c.written || c.version == version) {
-		c.version, c.written = version, true
-	}
 }
 
 // missed records that a claim has no class any more, or that the classes are not known. If
@@ -63,7 +56,9 @@ func (s *claimState) missed(a waitingAttempt) {
 	}
 	n := c.namespace
 	if c.group == n.overflow {
-		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !s.room.spare(n, groupCost(a.ask)) {
+		bytes := groupCost(a.ask)
+		fits := n.bytes+bytes <= s.room.limit/namespaceShare && s.room.used+bytes <= s.room.limit // It takes no room from others.
+		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !fits {
 			return
 		}
 		s.join(c, s.room.group(n, a.ask))
@@ -72,11 +67,6 @@ func (s *claimState) missed(a waitingAttempt) {
 	if !c.notified { // It may have left the line while it had a class.
 		c.awaitNotice(time.Now())
 	}
-}
-
-func (w *claimWatch) pause(now time.Time) (paused time.Duration) {
-	w.own(func(s *claimState) { paused = s.paused.Sub(now) })
-	return paused
 }
 
 // useBinder sets the binder, or nil. A new binder starts with all claims.

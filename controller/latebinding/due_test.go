@@ -116,14 +116,14 @@ func TestWrote(t *testing.T) {
 			w := newLateWatch(t)
 			w.state.resize(1)
 			addClaim(t, w, version(4, wantsGold))
-			attempt, waits := w.waits(uidOf(1))
+			attempt, waits, _ := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
 			attempt.version, attempt.ask = "5", "=tier=gold" // As if it was read again.
 			for _, raw := range tc.shown {
 				addClaim(t, w, raw)
 			}
 			w.state.wrote(attempt)
-			_, waits = w.waits(uidOf(1))
+			_, waits, _ = w.waits(uidOf(1))
 			assert.Equal(t, tc.waits, waits, tc.reason)
 		})
 	}
@@ -196,10 +196,10 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	assert.Len(t, asked, 1, "We should ask again about the claims that wait for room, and no others.")
 	w.state.dirty = true
 	assert.Len(t, w.due(t.Context(), view), 100)
-	_, waits := w.waits(uidOf(2))
+	_, waits, _ := w.waits(uidOf(2))
 	assert.True(t, waits)
 	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
-	_, waits = w.waits(uidOf(2))
+	_, waits, _ = w.waits(uidOf(2))
 	assert.False(t, waits, "We should try no other claim once one of them got no class.")
 	full = "there is no room"
 	assert.Empty(t, w.due(t.Context(), view))

@@ -123,7 +123,7 @@ func TestWhoIsNotified(t *testing.T) {
 			require.Len(t, w.due(t.Context(), gold), 1)
 			time.Sleep(2 * noticeDelay)
 			require.Empty(t, notified(w), "We should tell nothing to a claim that has a class.")
-			attempt, waits := w.waits(uidOf(0))
+			attempt, waits, _ := w.waits(uidOf(0))
 			require.True(t, waits)
 			w.state.missed(attempt) // Its class went before it was written.
 			assert.Empty(t, w.due(t.Context(), none))

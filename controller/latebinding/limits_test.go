@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -139,7 +140,17 @@ func checkText(t *testing.T, raw []byte) {
 	require.True(t, waits)
 	got, err := ask.Claim("team-a", "x")
 	require.NoError(t, err)
-	assert.Equal(t, fmt.Sprint(want.Selector), fmt.Sprint(got.Selector), "We should read %q as it was meant.", ask)
+	requirements := func(s labels.Selector) (all []any) {
+		if s == nil {
+			return []any{"none"}
+		}
+		of, _ := s.Requirements()
+		for _, r := range of {
+			all = append(all, r.Key(), r.Operator(), r.Values())
+		}
+		return all
+	}
+	assert.Equal(t, requirements(want.Selector), requirements(got.Selector), "We should read %q as it was meant.", ask)
 }
 
 // selecting returns a spec whose selector no other claim has, of at least so many bytes.

@@ -5,9 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 )
 
 // claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
@@ -31,14 +29,6 @@ type claimState struct {
 	removedOf    types.UID
 	unwritable   error // why claims can be watched but not written
 	namespaceErr error // why namespaces cannot be checked
-}
-
-func newClaimState(namespaces *claim.Namespaces, kind *selector.ClaimKind) *claimState {
-	return &claimState{
-		bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
-		room:   room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
-		usages: newUsages(kind),
-	}
 }
 
 func (s *claimState) replace(all []*claimSeen) {

@@ -18,8 +18,8 @@ import (
 type usages struct {
 	version          uint64 // the highest resourceVersion that was seen
 	claims           map[types.UID]claimUsage
-	classes          map[uint64]*classUsage // as claims refer to them
-	gone, goneBefore map[types.UID]struct{} // claims that were deleted; the latter are forgotten first
+	classes          map[uint64]map[string]int64 // by the class, as claims refer to it, and by the namespace of the claims
+	gone, goneBefore map[types.UID]struct{}      // claims that were deleted; the latter are forgotten first
 }
 
 // claimUsage is what one claim uses of the class that it names.
@@ -30,11 +30,6 @@ type claimUsage struct {
 	amount    int64
 }
 
-type classUsage struct {
-	used       int64
-	namespaces map[string]int64
-}
-
 // maxGone is how many deleted claims are remembered, twice at most.
 const maxGone = 10_000
 
@@ -42,7 +37,7 @@ func newUsages(kind *selector.ClaimKind) *usages {
 	if !kind.Hard {
 		return nil
 	}
-	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]*classUsage{}, gone: map[types.UID]struct{}{}}
+	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]map[string]int64{}, gone: map[types.UID]struct{}{}}
 }
 
 func newClaimUsage(kind *selector.ClaimKind, namespace, version string, object map[string]any) (u claimUsage) {
@@ -78,14 +73,13 @@ func (u *usages) add(c claimUsage, sign int64) {
 		}
 		of := u.classes[class]
 		if of == nil {
-			of = &classUsage{namespaces: map[string]int64{}}
+			of = map[string]int64{}
 			u.classes[class] = of
 		}
-		of.used += sign * c.amount
-		if of.namespaces[c.namespace] += sign * c.amount; of.namespaces[c.namespace] == 0 {
-			delete(of.namespaces, c.namespace)
+		if of[c.namespace] += sign * c.amount; of[c.namespace] == 0 {
+			delete(of, c.namespace)
 		}
-		if len(of.namespaces) == 0 {
+		if len(of) == 0 {
 			delete(u.classes, class)
 		}
 	}
@@ -116,12 +110,8 @@ func (u *usages) shows(w selector.Write) bool {
 }
 
 func (u *usages) addTo(usage *selector.Usage, class uint64) {
-	of := u.classes[class]
-	if of == nil {
-		return
-	}
-	usage.Used += of.used
-	for namespace, used := range of.namespaces {
+	for namespace, used := range u.classes[class] {
+		usage.Used += used
 		usage.Namespaces[namespace] += used
 	}
 }

@@ -196,10 +196,6 @@ func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	return true
 }
 
-func (r *room) spare(n *namespace, bytes int64) bool {
-	return n.bytes+bytes <= r.limit/namespaceShare && r.used+bytes <= r.limit
-}
-
 func (r *room) resize(limit int64) {
 	r.limit = limit
 	for _, n := range r.namespaces {

@@ -48,7 +48,10 @@ func newClaimWatch(
 ) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
-		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: newClaimState(namespaces, kind),
+		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
+			bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{}, usages: newUsages(kind),
+			room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
+		},
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	w.published.Store(w.state.summary())
@@ -134,17 +137,6 @@ func (w *claimWatch) withdraw() {
 		w.state.bound.remove(uid)
 	}
 	w.before.withdraw()
-}
-
-func (w *claimWatch) setUnwritable(why error) {
-	news := false
-	w.own(func(s *claimState) {
-		news = (s.unwritable == nil) != (why == nil)
-		s.unwritable = why
-	})
-	if news {
-		w.changed()
-	}
 }
 
 // claimSeen is what read takes from a claim for the store.

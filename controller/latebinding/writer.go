@@ -106,16 +106,13 @@ func (l *lateWriter) work(ctx context.Context) bool {
 // after how long. Without an outcome, nothing was tried.
 func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
 	w := l.watch
-	if paused := w.pause(time.Now()); paused > 0 {
-		return "", paused, nil
-	}
-	if _, ok := w.waits(item.uid); !ok {
-		return "", 0, nil
+	if _, ok, paused := w.waits(item.uid); paused > 0 || !ok {
+		return "", max(paused, 0), nil
 	}
 	if l.binder.limiter.Wait(ctx) != nil {
 		return "", 0, nil //nolint:nilerr // The term is over.
 	}
-	claim, ok := w.waits(item.uid)
+	claim, ok, _ := w.waits(item.uid)
 	if ok && claim.unread {
 		claim, ok, err = l.reread(ctx, claim)
 	}
@@ -147,8 +144,10 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	case err == nil:
 		_, settled := kind.BoundTo(claim.namespace, object)
 		w.own(func(s *claimState) {
-			if s.wrote(claim); !settled {
-				s.rebound(claim, version)
+			s.wrote(claim)
+			// Where claims.when is still true for its new version, it is not bound again until somebody else changes it.
+			if c := s.waiting[claim.uid]; c != nil && !settled && (c.written || c.version == version) {
+				c.version, c.written = version, true
 			}
 		})
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(),

@@ -36,106 +36,88 @@ import (
 // TestSetDefaults has classes that are marked default. Each is written KIND/NAME or KIND/NAMESPACE/NAME, where the claim
 // kind has partitions with @PARTITION, and maybe with "cordoned" or "plain", without the mark.
 func TestSetDefaults(t *testing.T) {
-	type want struct {
-		status                            metav1.ConditionStatus
-		reason, message                   string
-		defaults                          []v1beta1.DefaultClass
-		count, ofNamespaces, ofPartitions int32
-	}
 	gold := func(names string) (all []v1beta1.DefaultClass) {
 		for _, name := range names {
 			all = append(all, v1beta1.DefaultClass{Kind: "Gold", Name: string(name)})
 		}
 		return all
 	}
-	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
-	const one, several, cordoned = v1beta1.ReasonOneDefault, v1beta1.ReasonSeveralDefaults, v1beta1.ReasonDefaultCordoned
 	for name, tc := range map[string]struct {
-		reason  string
-		classes []string
-		want    want
+		reason   string
+		classes  []string
+		want     string // as conditionText has it
+		defaults []v1beta1.DefaultClass
+		counts   [3]int32 // of all, and of the seats of namespaces and partitions that have any
 	}{
 		"None": {
-			"We should say what becomes of a claim without a selector where there is no default.",
-			[]string{"Gold/a plain"},
-			want{isTrue, v1beta1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
+			reason: "We should say what becomes of a claim without a selector where there is no default.", classes: []string{"Gold/a plain"},
+			want: "True/NoDefault: a claim without a selector finds no class",
 		},
-		"One": {"We should name the default class.", []string{"Gold/a", "Gold/b plain"}, want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0}},
+		"One": {
+			reason: "We should name the default class.", classes: []string{"Gold/a", "Gold/b plain"},
+			want: "True/OneDefault: a claim without a selector gets the default class", defaults: gold("a"), counts: [3]int32{1, 0, 0},
+		},
 		"Several": {
-			"We should name the default classes of all kinds in their order, and say what would help.",
-			[]string{"Silver/a", "Gold/b", "Gold/a"},
-			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
+			reason: "We should name the default classes of all kinds in their order, and say what would help.", classes: []string{"Silver/a", "Gold/b", "Gold/a"},
+			want: "False/SeveralDefaults: a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", defaults: append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), counts: [3]int32{3, 0, 0},
 		},
 		"Many": {
-			"We should list the first, and count all.",
-			strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
-			want{isFalse, several, "a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more", gold("abcdefghijklmnop"), 18, 0, 0},
+			reason: "We should list the first, and count all.", classes: strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
+			want: "False/SeveralDefaults: a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more", defaults: gold("abcdefghijklmnop"), counts: [3]int32{18, 0, 0},
 		},
 		"OfNamespaces": {
-			"We should count the namespaces that have a default of their own, and take none of these for a second default.",
-			[]string{"Gold/a", "Near/one/a", "Near/two/a"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", gold("a"), 1, 2, 0},
+			reason: "We should count the namespaces that have a default of their own, and take none of these for a second default.", classes: []string{"Gold/a", "Near/one/a", "Near/two/a"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", defaults: gold("a"), counts: [3]int32{1, 2, 0},
 		},
 		"OfNamespacesAlone": {
-			"We should say what becomes of the claims of the other namespaces.",
-			[]string{"Near/one/a"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", nil, 0, 1, 0},
+			reason: "We should say what becomes of the claims of the other namespaces.", classes: []string{"Near/one/a"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", counts: [3]int32{0, 1, 0},
 		},
 		"SeveralOfNamespaces": {
-			"We should name the namespaces that have several, and the classes of one.",
-			[]string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
-			want{isFalse, several, `a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
-				`so it is in 2 places: (namespace "three"), (namespace "two")`, nil, 0, 3, 0},
+			reason: "We should name the namespaces that have several, and the classes of one.", classes: []string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
+			want: `False/SeveralDefaults: a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
+				`so it is in 2 places: (namespace "three"), (namespace "two")`, counts: [3]int32{0, 3, 0},
 		},
 		"Cordoned": {
-			"We should say that the default class is cordoned, and what would help.",
-			[]string{"Gold/a cordoned"},
-			want{isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
-				"or move the default: classbind set-default CLASS --for claims.example.org", []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, 1, 0, 0},
+			reason: "We should say that the default class is cordoned, and what would help.", classes: []string{"Gold/a cordoned"},
+			want: "True/DefaultCordoned: a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
+				"or move the default: classbind set-default CLASS --for claims.example.org", defaults: []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, counts: [3]int32{1, 0, 0},
 		},
 		"CordonedOfNamespaces": {
-			"We should name those of namespaces, whose claims get the default of all instead.",
-			[]string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
-			want{isTrue, cordoned, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
-				"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", gold("a"), 1, 3, 0},
+			reason: "We should name those of namespaces, whose claims get the default of all instead.", classes: []string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
+			want: "True/DefaultCordoned: a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
+				"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", defaults: gold("a"), counts: [3]int32{1, 3, 0},
 		},
 		"SeveralOfAllAndOfNamespaces": {
-			"We should tell of both.",
-			[]string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
-			want{isFalse, several, `a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
-				`so it is in 1 places that have defaults of their own: (namespace "one")`, gold("ab"), 2, 1, 0},
+			reason: "We should tell of both.", classes: []string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
+			want: `False/SeveralDefaults: a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
+				`so it is in 1 places that have defaults of their own: (namespace "one")`, defaults: gold("ab"), counts: [3]int32{2, 1, 0},
 		},
 		"OneOfEachPartition": {
-			"We should count the partitions, and take none of their defaults for a second one.",
-			[]string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
-			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", gold("a"), 1, 0, 2},
+			reason: "We should count the partitions, and take none of their defaults for a second one.", classes: []string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", defaults: gold("a"), counts: [3]int32{1, 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.",
-			[]string{"Gold/b@east"},
-			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", nil, 0, 0, 1},
+			reason: "We should say what becomes of other claims.", classes: []string{"Gold/b@east"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", counts: [3]int32{0, 0, 1},
 		},
 		"SeveralOfAPartition": {
-			"We should name a partition that has two.",
-			[]string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
-			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, nil, 0, 0, 2},
+			reason: "We should name a partition that has two.", classes: []string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
+			want: `False/SeveralDefaults: a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, counts: [3]int32{0, 0, 2},
 		},
 		"PartitionsInNamespaces": {
-			"We should count namespaces and partitions apart.",
-			[]string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
-				"or of its partition, which 2 partitions have, or that of all", gold("a"), 1, 1, 2},
+			reason: "We should count namespaces and partitions apart.", classes: []string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
+				"or of its partition, which 2 partitions have, or that of all", defaults: gold("a"), counts: [3]int32{1, 1, 2},
 		},
 		"SeveralOfPartitionsInNamespaces": {
-			"We should name both.",
-			[]string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
-			want{isFalse, several, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
-				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, nil, 0, 1, 1},
+			reason: "We should name both.", classes: []string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
+			want: `False/SeveralDefaults: a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
+				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, counts: [3]int32{0, 1, 1},
 		},
 		"UnknownPartition": {
-			"We should take a class of no known partition for no default.",
-			[]string{"Gold/a@", "Gold/b"},
-			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
+			reason: "We should take a class of no known partition for no default.", classes: []string{"Gold/a@", "Gold/b"},
+			want: "True/OneDefault: a claim without a selector gets the default class", defaults: gold("a"), counts: [3]int32{1, 0, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +151,9 @@ func TestSetDefaults(t *testing.T) {
 				all = append(all, inventory.NewClasses(kinds[name], classes[name]))
 			}
 			c := setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
-			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, k.Status.Defaults, k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
+			assert.Equal(t, tc.want, conditionText(&c), tc.reason)
+			assert.Equal(t, tc.defaults, k.Status.Defaults, tc.reason)
+			assert.Equal(t, tc.counts, [3]int32{k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
 		})
 	}
 }

@@ -142,7 +142,8 @@ func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Co
 	current := all[in]
 	switch {
 	case current == nil && len(entries) > 0:
-		return notDeployed(in)
+		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(in), in)
+		return &retryLater{why, registry.RetryAfter, false, false}
 	case current == nil, len(entries) == 0 && len(current.Webhooks) == 0:
 		return nil
 	}
@@ -202,10 +203,6 @@ func written(err error) error {
 		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false, true}
 	}
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
-}
-
-func notDeployed(name string) error {
-	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(name), name), registry.RetryAfter, false, false}
 }
 
 func kindOf(configuration string) string {

@@ -201,16 +201,12 @@ func (w *Configurator) dueCA(ctx context.Context, current Configurations) ([]byt
 	}
 	if len(carried) == 0 {
 		// These are the first entries: calls begin as soon as they are written.
-		if left := w.ServiceDelay - w.servingFor(time.Now()); left > 0 {
+		w.serving.CompareAndSwap(nil, new(time.Now()))
+		if left := w.ServiceDelay - time.Since(*w.serving.Load()); left > 0 {
 			return nil, &retryLater{"the Service does not lead to this replica yet", left, false, false}
 		}
 	}
 	return ca, nil
-}
-
-func (w *Configurator) servingFor(now time.Time) time.Duration {
-	w.serving.CompareAndSwap(nil, &now)
-	return now.Sub(*w.serving.Load())
 }
 
 // Entries says what became of the entries of one webhook configuration in the last round.

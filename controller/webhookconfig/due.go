@@ -147,17 +147,13 @@ func (w *Configurator) writeClasses(ctx context.Context, r *round) error {
 	}
 	for _, k := range r.claimKinds {
 		bound := r.current.ClaimEntry(k.Name)
-		reserves := reservesFor(&k, r.classKinds)
+		reserves := slices.ContainsFunc(rules.Serving(&k, r.classKinds), (*v1beta1.ClassKind).IsHard)
 		if (reserves || k.Spec.Reference.Explicit == v1beta1.CheckExplicit) && bound != nil && len(bound.Rules) == 1 {
 			e := w.checkEntry(&k, reserves, bound.Rules[0], r.ca)
 			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name})
 		}
 	}
 	return w.write(ctx, &w.classes, r.current, []string{in}, due, incomplete)
-}
-
-func reservesFor(k *v1beta1.ClaimKind, classKinds []v1beta1.ClassKind) bool {
-	return slices.ContainsFunc(rules.Serving(k, classKinds), (*v1beta1.ClassKind).IsHard)
 }
 
 // AskedToReserve reports whether the API server asks us about all writes by which claims use more of the classes of a kind.

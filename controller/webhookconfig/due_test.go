@@ -31,42 +31,30 @@ func TestOrder(t *testing.T) {
 		return configurationWith(v1beta1.FirstConfiguration, entries...)
 	}
 	for name, tc := range map[string]struct {
-		reason      string
-		order       v1beta1.Order
-		last, first *admissionregistrationv1.MutatingWebhookConfiguration
-		want        map[string][]string // the entries of each configuration that is written
-		removed     []string
-		problem     string
+		reason          string
+		order           v1beta1.Order
+		last, first     *admissionregistrationv1.MutatingWebhookConfiguration
+		inLast, inFirst []string // the entries that are written, nil if nothing is
+		removed         []string
+		problem         string
 	}{
-		"Last": {
-			reason: "We should write both into the last one, and leave alone the one that has none.", order: v1beta1.OrderLast, last: last(), first: first(),
-			want: map[string][]string{v1beta1.LastConfiguration: {a, b}},
-		},
-		"NoOrder": {reason: "We should take no order for the last.", last: last(), first: first(), want: map[string][]string{v1beta1.LastConfiguration: {a, b}}},
-		"First": {
-			reason: "We should write each into that of its order.", order: v1beta1.OrderFirst, last: last(), first: first(),
-			want: map[string][]string{v1beta1.FirstConfiguration: {a}, v1beta1.LastConfiguration: {b}},
-		},
-		"BecomesFirst": {
-			reason: "We should keep the old entry until the new one is seen.", order: v1beta1.OrderFirst, last: last(a, b), first: first(),
-			want: map[string][]string{v1beta1.FirstConfiguration: {a}, v1beta1.LastConfiguration: {a, b}},
-		},
+		"Last":         {reason: "We should write both into the last one, and leave alone the one that has none.", order: v1beta1.OrderLast, last: last(), first: first(), inLast: []string{a, b}},
+		"NoOrder":      {reason: "We should take no order for the last.", last: last(), first: first(), inLast: []string{a, b}},
+		"First":        {reason: "We should write each into that of its order.", order: v1beta1.OrderFirst, last: last(), first: first(), inLast: []string{b}, inFirst: []string{a}},
+		"BecomesFirst": {reason: "We should keep the old entry until the new one is seen.", order: v1beta1.OrderFirst, last: last(a, b), first: first(), inLast: []string{a, b}, inFirst: []string{a}},
 		"IsFirst": {
 			reason: "We should remove the old entry once the new one is seen.", order: v1beta1.OrderFirst, last: last(a, b), first: first(a),
-			want: map[string][]string{v1beta1.FirstConfiguration: {a}, v1beta1.LastConfiguration: {b}}, removed: []string{a},
+			inLast: []string{b}, inFirst: []string{a}, removed: []string{a},
 		},
-		"BecomesLast": {
-			reason: "We should do the same the other way round.", order: v1beta1.OrderLast, last: last(b), first: first(a),
-			want: map[string][]string{v1beta1.FirstConfiguration: {a}, v1beta1.LastConfiguration: {a, b}},
-		},
+		"BecomesLast": {reason: "We should do the same the other way round.", order: v1beta1.OrderLast, last: last(b), first: first(a), inLast: []string{a, b}, inFirst: []string{a}},
 		"IsLast": {
 			reason: "We should do the same the other way round.", order: v1beta1.OrderLast, last: last(a, b), first: first(a),
-			want: map[string][]string{v1beta1.FirstConfiguration: nil, v1beta1.LastConfiguration: {a, b}}, removed: []string{a},
+			inLast: []string{a, b}, inFirst: []string{}, removed: []string{a},
 		},
-		"NoFirst": {reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(), want: map[string][]string{v1beta1.LastConfiguration: {a, b}}},
+		"NoFirst": {reason: "We should go on without a configuration that nobody needs.", order: v1beta1.OrderLast, last: last(), inLast: []string{a, b}},
 		"FirstIsMissing": {
 			reason: "We should write the other one, keep what is called, and say what is missing.", order: v1beta1.OrderFirst, last: last(a),
-			want: map[string][]string{v1beta1.LastConfiguration: {a, b}}, problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
+			inLast: []string{a, b}, problem: `there is no MutatingWebhookConfiguration "00-classbind": kubectl apply -k deploy`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,14 +69,14 @@ func TestOrder(t *testing.T) {
 				again = registry.RetryAfter
 			}
 			assert.Equal(t, again, result.RequeueAfter, tc.reason)
-			got := map[string][]string{}
+			got := map[string][]string{v1beta1.LastConfiguration: nil, v1beta1.FirstConfiguration: nil}
 			for _, applied := range c.Applied {
-				got[applied.Name] = nil
+				got[applied.Name] = []string{}
 				for _, e := range applied.Webhooks {
 					got[applied.Name] = append(got[applied.Name], e.Name)
 				}
 			}
-			assert.Equal(t, tc.want, got, tc.reason)
+			assert.Equal(t, map[string][]string{v1beta1.LastConfiguration: tc.inLast, v1beta1.FirstConfiguration: tc.inFirst}, got, tc.reason)
 			assert.Equal(t, tc.removed, c.Removed, tc.reason)
 		})
 	}

@@ -214,7 +214,13 @@ func (p *Policies) dueDefault(
 		&admissionregistrationv1.MutatingAdmissionPolicy{
 			ObjectMeta: about, Spec: policySpec(k, view.Kind, class, all.ClaimEntryOf(k)),
 		},
-		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: about, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
+				PolicyName: about.Name, ParamRef: &admissionregistrationv1.ParamRef{
+					Name: class.Name, Namespace: class.Namespace, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction),
+				},
+			},
+		},
 	}, PolicyOutcome{Class: class.String()}, nil
 }
 

@@ -168,6 +168,11 @@ func (p *policyWorld) roundOf(t *testing.T, isIncomplete bool) {
 	require.Equal(t, again, result.RequeueAfter)
 }
 
+// missClasses has a class kind that is not known.
+func (p *policyWorld) missClasses() {
+	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+}
+
 // checkNow makes the next round compare the policies with those that are stored.
 func (p *policyWorld) checkNow() { p.writer.compared.at = time.Now().Add(-policyCheckEvery) }
 
@@ -250,7 +255,7 @@ func TestPoliciesOfOthers(t *testing.T) {
 		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook },
 		"Deleted": func(p *policyWorld) { p.ClaimKinds = nil },
 		"WebhookAfterKept": func(p *policyWorld) {
-			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+			p.missClasses()
 			p.round(t)
 			p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook
 		},
@@ -275,7 +280,7 @@ func TestPoliciesOfOthers(t *testing.T) {
 func TestPoliciesKept(t *testing.T) {
 	p := newPolicyWorld(t)
 	p.round(t)
-	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.missClasses()
 	p.writer.outcomes, p.writer.compared = loop.Published[PolicyOutcome]{}, comparison{} // A new leader.
 	p.round(t)
 	assert.Empty(t, p.did, "We should keep what there is.")
@@ -297,16 +302,13 @@ func TestPoliciesOutdated(t *testing.T) {
 		change     func(*policyWorld)
 		incomplete bool
 	}{
-		"ClaimKind": {
-			reason: "We should not go by the paths of before until the inventory has heard of the change.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ },
-			incomplete: true,
-		},
+		"ClaimKind": {reason: "We should not go by the paths of before until the inventory has heard of the change.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, incomplete: true},
 		"ClaimKindMissing": {
 			reason: "We should not go by the paths of before while a class kind is missing.",
 			change: func(p *policyWorld) {
 				p.ClaimKinds[0].Generation++
 				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+				p.missClasses()
 			},
 		},
 		"ClassKind": {
@@ -320,7 +322,7 @@ func TestPoliciesOutdated(t *testing.T) {
 			reason: "We should not give a class whose kind does not serve the claims any more.",
 			change: func(p *policyWorld) {
 				p.ClassKinds = nil
-				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+				p.missClasses()
 			},
 		},
 	} {
@@ -342,7 +344,7 @@ func TestPoliciesOfFaulty(t *testing.T) {
 	first := p.ClaimKinds[0].DeepCopy()
 	first.Name, first.Spec.Claims.Resource, first.Spec.Admission.Defaulting = "a.example.org", "claims.example.org", v1beta1.DefaultingWebhook
 	p.ClaimKinds = append(p.ClaimKinds, *first)
-	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.missClasses()
 	p.round(t)
 	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the first kind.")
 	assert.Equal(t, v1beta1.ReasonConflict, p.reason(t))

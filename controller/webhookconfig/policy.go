@@ -46,16 +46,6 @@ func policySpec(
 	}
 }
 
-func bindingSpec(policy string, class *inventory.Class) admissionregistrationv1.MutatingAdmissionPolicyBindingSpec {
-	return admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
-		PolicyName: policy,
-		ParamRef: &admissionregistrationv1.ParamRef{
-			Name: class.Name, Namespace: class.Namespace,
-			ParameterNotFoundAction: new(admissionregistrationv1.AllowAction),
-		},
-	}
-}
-
 // offered are the conditions that a class is marked default, and may be given to a claim.
 func offered(k *inventory.ClassKind, weighted bool) []admissionregistrationv1.MatchCondition {
 	var marks []string

@@ -408,16 +408,14 @@ func TestUsePoliciesKept(t *testing.T) {
 		incomplete bool
 		outcome    string
 	}{
-		"Missing": {reason: "We should keep it while a class kind is not known.", change: func(p *policyWorld) {
-			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
-		}},
+		"Missing": {reason: "We should keep it while a class kind is not known.", change: (*policyWorld).missClasses},
 		"Changed": {reason: "We should keep it until the change is heard of.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, incomplete: true},
 		"MissingAndFaulty": {
 			reason: "We should keep it where there is another fault beside.", outcome: v1beta1.ReasonClassKindMissing,
 			change: func(p *policyWorld) {
 				p.ClaimKinds[0].Spec.Classes.Fits = []v1beta1.Fit{{Name: "Bad", Expression: "nonsense("}}
 				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+				p.missClasses()
 			},
 		},
 		"Unknown": {
