@@ -247,37 +247,64 @@ func (d decided) Outcome(claimKind string) (webhookconfig.PolicyOutcome, bool) {
 
 func (decided) OnChange(context.Context, func(string)) {}
 
-func TestDefaultedByPolicy(t *testing.T) {
-	const name = "claims.example.org"
-	old := metav1.Condition{Type: v1beta1.ConditionDefaultedByPolicy, Status: metav1.ConditionTrue, Reason: "Old", Message: "as it was"}
+// TestPolicyConditions has what became of the policies of a claim kind, for the default class and for the use of classes.
+func TestPolicyConditions(t *testing.T) {
+	const name, was = "claims.example.org", "True/Old: as it was"
+	const toUs, unchecked = "claims without a selector come to classbind: ", "who may use a class is not checked as registered: "
+	byPolicy := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingPolicy}}
+	byWebhook := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook}}
+	checked := v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: &v1beta1.Use{Subject: v1beta1.UseByNamespace}}}
+	defaulting := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Defaults: o}).defaulting(k) }
+	use := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Uses: o}).use(k) }
+	faulty := func(reason, text string) decided {
+		return decided{name: {Fault: &inventory.Fault{Reason: reason, Text: text}}}
+	}
 	for test, tc := range map[string]struct {
-		reason     string
-		defaulting v1beta1.Defaulting
-		decided    decided
-		want       string // as conditionText has it
+		reason  string
+		of      func(decided, *v1beta1.ClaimKind) metav1.Condition
+		spec    v1beta1.ClaimKindSpec
+		isNew   bool // There is no condition yet.
+		decided decided
+		want    string // as conditionText has it
 	}{
-		"Webhook":     {reason: "We should say nothing of a policy that nobody asked for.", defaulting: v1beta1.DefaultingWebhook},
-		"Unsaid":      {reason: "We should take what is not said for Webhook."},
-		"NotKnownYet": {reason: "We should leave what the last leader said.", defaulting: v1beta1.DefaultingPolicy, want: conditionText(&old)},
-		"Written": {
-			reason: "We should say what the API server gives.", defaulting: v1beta1.DefaultingPolicy, decided: decided{name: {Class: "Gold/gold"}},
+		"Webhook":        {reason: "We should say nothing of a policy that nobody asked for.", of: defaulting, spec: byWebhook},
+		"Unsaid":         {reason: "We should take what is not said for Webhook.", of: defaulting},
+		"NotKnownYet":    {reason: "We should leave what the last leader said.", of: defaulting, spec: byPolicy, want: was},
+		"UseNotKnownYet": {reason: "We should leave what the last leader said.", of: use, spec: checked, want: was},
+		"Everybody":      {reason: "We should say nothing where everybody may use every class.", of: use},
+		"Given": {
+			reason: "We should say what the API server gives.", of: defaulting, spec: byPolicy, decided: decided{name: {Class: "Gold/gold"}},
 			want: "True/Configured: the API server itself gives the default class Gold/gold to claims without a selector",
 		},
-		"NotWritten": {
-			reason: "We should say why it gives none.", defaulting: v1beta1.DefaultingPolicy,
-			decided: decided{name: {Fault: &inventory.Fault{Reason: v1beta1.ReasonNoDefault, Text: "no class is marked default"}}},
-			want:    "False/NoDefault: claims without a selector come to classbind: no class is marked default",
+		"NotGiven": {
+			reason: "We should say why it gives none.", of: defaulting, spec: byPolicy, decided: faulty(v1beta1.ReasonNoDefault, "no class is marked default"),
+			want: "False/NoDefault: " + toUs + "no class is marked default",
 		},
 		"TooEarly": {
-			reason: "We should not call a failure what takes a moment.", defaulting: v1beta1.DefaultingPolicy,
-			decided: decided{name: {Fault: &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the CRD is new"}}},
-			want:    "Unknown/NotConfigured: claims without a selector come to classbind: the CRD is new",
+			reason: "We should not call a failure what takes a moment.", of: defaulting, spec: byPolicy, decided: faulty(v1beta1.ReasonNotConfigured, "the CRD is new"),
+			want: "Unknown/NotConfigured: " + toUs + "the CRD is new",
+		},
+		"NeverKnown": {
+			reason: "We should not be silent about what is not checked yet.", of: use, spec: checked, isNew: true,
+			want: "Unknown/NotConfigured: " + unchecked + "the classes of the kind are not known yet",
+		},
+		"Checked": {
+			reason: "We should say that it is checked.", of: use, spec: checked, decided: decided{name: {}},
+			want: "True/Enforced: the API server itself checks who may use the class that a claim names",
+		},
+		"NotPermitted": {
+			reason: "We should say what mends it.", of: use, spec: checked, decided: faulty(v1beta1.ReasonNotPermitted, "no: apply deploy/ of this release"),
+			want: "False/NotPermitted: " + unchecked + "no: apply deploy/ of this release",
 		},
 	} {
 		t.Run(test, func(t *testing.T) {
-			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: tc.defaulting}}}
-			k.Status.Conditions = []metav1.Condition{old}
-			got := (&Writer{Defaults: tc.decided}).defaulting(k)
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tc.spec}
+			for _, of := range []string{v1beta1.ConditionDefaultedByPolicy, v1beta1.ConditionUseEnforced} {
+				if !tc.isNew {
+					k.Status.Conditions = append(k.Status.Conditions, met(of, "Old", "as it was"))
+				}
+			}
+			got := tc.of(tc.decided, k)
 			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}
@@ -324,42 +351,6 @@ func TestCapacityEnforced(t *testing.T) {
 				r.Used = tc.used
 				return r
 			})
-			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
-		})
-	}
-}
-
-func TestUseEnforced(t *testing.T) {
-	const name = "claims.example.org"
-	old := metav1.Condition{Type: v1beta1.ConditionUseEnforced, Status: metav1.ConditionTrue, Reason: "Old", Message: "as it was"}
-	byNamespace := &v1beta1.Use{Subject: v1beta1.UseByNamespace}
-	for test, tc := range map[string]struct {
-		reason  string
-		use     *v1beta1.Use
-		before  []metav1.Condition
-		decided decided
-		want    string // as conditionText has it
-	}{
-		"Everybody":   {reason: "We should say nothing where everybody may use every class.", before: []metav1.Condition{old}},
-		"NotKnownYet": {reason: "We should leave what the last leader said.", use: byNamespace, before: []metav1.Condition{old}, want: conditionText(&old)},
-		"NeverKnown": {
-			reason: "We should not be silent about what is not checked yet.", use: byNamespace,
-			want: "Unknown/NotConfigured: who may use a class is not checked as registered: the classes of the kind are not known yet",
-		},
-		"Written": {
-			reason: "We should say that it is checked.", use: byNamespace, before: []metav1.Condition{old}, decided: decided{name: {}},
-			want: "True/Enforced: the API server itself checks who may use the class that a claim names",
-		},
-		"NotPermitted": {
-			reason: "We should say what mends it.", use: byNamespace,
-			decided: decided{name: {Fault: &inventory.Fault{Reason: v1beta1.ReasonNotPermitted, Text: "no: apply deploy/ of this release"}}},
-			want:    "False/NotPermitted: who may use a class is not checked as registered: no: apply deploy/ of this release",
-		},
-	} {
-		t.Run(test, func(t *testing.T) {
-			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}, Spec: v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: tc.use}}}
-			k.Status.Conditions = tc.before
-			got := (&Writer{Uses: tc.decided}).use(k)
 			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}

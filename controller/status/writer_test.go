@@ -153,7 +153,8 @@ func TestSetDefaults(t *testing.T) {
 			c := setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
 			assert.Equal(t, tc.want, conditionText(&c), tc.reason)
 			assert.Equal(t, tc.defaults, k.Status.Defaults, tc.reason)
-			assert.Equal(t, tc.counts, [3]int32{k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
+			counts := [3]int32{k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}
+			assert.Equal(t, tc.counts, counts, tc.reason)
 		})
 	}
 }
