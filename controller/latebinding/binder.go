@@ -20,23 +20,15 @@ import (
 )
 
 const (
-	// lateRound is the time between rounds, which look for new classes. Claims draw
-	// from all classes that were created within one.
+	// lateRound is the time between rounds, which look for new classes. Claims draw from all classes that were created within one.
 	lateRound = 500 * time.Millisecond
-	// lateRetry is the delay before the first retry of a claim.
-	lateRetry = time.Second
-	// lateAsking is how long a round may look for classes, for all kinds together. The
-	// rest is left for the next round.
-	lateAsking = 100 * time.Millisecond
-	// namespaceRounds is how many rounds pass until namespaces are checked again.
-	namespaceRounds = 10
-	// lateWorkers is how many workers write the claims of one kind. Each kind has its
-	// own: hanging writes delay no other kind.
-	lateWorkers = 16
-	// eventWorkers is how many workers create events.
-	eventWorkers = 4
-	// noticeDelay is how long a claim waits before an event says that it has no class.
-	noticeDelay = 10 * time.Second
+	lateRetry = time.Second // the delay before the first retry of a claim
+	// lateAsking is how long a round may look for classes, for all kinds together. The rest is left for the next round.
+	lateAsking      = 100 * time.Millisecond
+	namespaceRounds = 10               // how many rounds pass until namespaces are checked again
+	lateWorkers     = 16               // of each kind: hanging writes delay no other kind
+	eventWorkers    = 4                // which create events
+	noticeDelay     = 10 * time.Second // how long a claim waits before an event says that it has no class
 )
 
 // Namespace is what is read of a namespace: its metadata, for the labels.
@@ -46,32 +38,23 @@ func Namespace() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// Binder binds waiting claims when a class matches, and creates events that say why
-// others still wait. It runs on the leader. It writes only the version of a claim that
-// it saw without a class. If the author, another leader or a write of ours that seemed
-// to fail was faster, the write fails, and the watch shows the new version.
+// Binder binds waiting claims when a class matches, and creates events that say why others still wait. It runs on the leader. It writes
+// only the version of a claim that it saw without a class. If the author, another leader or a write of ours that seemed to fail was faster,
+// the write fails, and the watch shows the new version.
 type Binder struct {
-	Claims *Claims
-	// Events are created on the claims.
-	Events Events
-	// Namespaces are read from a cache.
-	Namespaces client.Reader
-	// Rate limits the writes of claims, and the events on claims, each per second. A
-	// burst may have twice as many.
-	Rate int
-	// Decider decides on the claims.
-	Decider *selector.Decider
+	Claims     *Claims
+	Events     Events        // on the claims
+	Namespaces client.Reader // from a cache
+	Rate       int           // of writes, and of events, each per second. A burst may have twice as many.
+	Decider    *selector.Decider
 
-	// interval of the rounds, and delay of the first retry. Zero means lateRound and
-	// lateRetry; only tests set them.
+	// interval of the rounds, and delay of the first retry. Zero means lateRound and lateRetry; only tests set them.
 	interval, retry time.Duration
 
-	// unreadable says, for the rest of a round, why namespaces cannot be read.
-	unreadable error
+	unreadable error // why namespaces cannot be read, for the rest of a round
 	limiter    flowcontrol.RateLimiter
-	// writers of the kinds with BindLater. Only the rounds use them.
-	writers map[*claimWatch]*lateWriter
-	running *sync.WaitGroup
+	writers    map[*claimWatch]*lateWriter // of the kinds with BindLater. Only the rounds use them.
+	running    *sync.WaitGroup
 }
 
 // Start binds claims until the leadership ends.
@@ -81,7 +64,13 @@ func (b *Binder) Start(ctx context.Context) error {
 	defer func() {
 		b.syncWriters(ctx, nil)
 		b.running.Wait()
-		b.Claims.resign(b)
+		for _, w := range b.Claims.watches() {
+			w.own(func(s *claimState) {
+				if s.binder == b { // The next term may have begun: it does not wait for this.
+					s.useBinder(nil, time.Time{})
+				}
+			})
+		}
 	}()
 	events := flowcontrol.NewTokenBucketRateLimiter(float32(b.Rate), 2*b.Rate)
 	for range eventWorkers {
@@ -103,7 +92,6 @@ func (b *Binder) Start(ctx context.Context) error {
 	return nil
 }
 
-// syncWriters starts the missing writers for these watches, and stops all others.
 func (b *Binder) syncWriters(ctx context.Context, watches []*claimWatch) {
 	for w, writer := range b.writers {
 		if !slices.Contains(watches, w) {
@@ -175,15 +163,4 @@ func (b *Binder) admits(ctx context.Context, w *claimWatch, name string) (bool, 
 		return false, b.unreadable
 	}
 	return err == nil && w.namespaces.Select(name, n.Labels), nil
-}
-
-// resign ends a term, unless the next one has begun, which does not wait for this.
-func (c *Claims) resign(b *Binder) {
-	for _, w := range c.watches() {
-		w.own(func(s *claimState) {
-			if s.binder == b {
-				s.useBinder(nil, time.Time{})
-			}
-		})
-	}
 }

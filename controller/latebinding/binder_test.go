@@ -235,7 +235,8 @@ func TestLateBindingRefused(t *testing.T) {
 
 	s.refuse("patch", 0)
 	w := r.claims.watches()[lateKind]
-	assert.Positive(t, w.pause(time.Now()), "We should try again after a while.")
+	_, _, paused := w.waits("")
+	assert.Positive(t, paused, "We should try again after a while.")
 	w.own(func(s *claimState) {
 		s.paused = time.Time{} // It is over.
 		s.unmatch()

@@ -3,6 +3,7 @@
 package latebinding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,20 +29,16 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on
-// every replica: each knows how many claims have a class, and a new leader knows at once
-// which claims wait.
+// Claims watches the claims of kinds that need it: see selector.WatchesClaims. It runs on every replica: each knows how many claims have a
+// class, and a new leader knows at once which claims wait.
 type Claims struct {
-	// Metrics of the watched claims.
-	Metrics *Metrics
+	Metrics *Metrics // of the watched claims
 
 	registration *registry.Registration
 	reader       client.Reader // from the cache
 	client       Client
-	// own is classbind's namespace.
-	own string
-	// memory for the selectors of the waiting claims of all kinds, in bytes.
-	memory int64
+	own          string // classbind's namespace
+	memory       int64  // for the selectors of the waiting claims of all kinds, in bytes
 
 	// mu guards kinds, because reconciliations of several kinds run at once. Whoever
 	// holds it copies or sets an entry, and waits for nobody.
@@ -50,13 +47,11 @@ type Claims struct {
 	// sharing is held by shareOut, so that the last to count the kinds is the last to
 	// resize their rooms. It waits for the owners of the watches, so it is not mu.
 	sharing sync.Mutex
-	// began is when Ready was first called. counted says that the claims have been
-	// counted.
+	// began is when Ready was first called. counted says that the claims have been counted.
 	began   atomic.Pointer[time.Time]
 	counted atomic.Bool
 
-	// changed listen for the names of claim kinds whose claims changed, and requeued
-	// for those of kinds to be reconciled again.
+	// changed listen for the names of claim kinds whose claims changed, and requeued for those of kinds to be reconciled again.
 	changed, requeued loop.Listeners[string]
 }
 
@@ -127,7 +122,11 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		Follow: func() (bool, error) {
 			served, err := c.follow(ctx, k, kind, found)
 			if w := c.watches()[name]; w != nil && err == nil {
-				w.setUnwritable(unwritable)
+				news := false
+				w.own(func(s *claimState) { news, s.unwritable = (s.unwritable == nil) != (unwritable == nil), unwritable })
+				if news {
+					c.changed.Notify(name)
+				}
 			}
 			return served, err
 		},
@@ -179,15 +178,12 @@ func (c *Claims) drop(name string) {
 	c.mu.Unlock()
 	c.shareOut()
 	if old != nil {
-		if old.watch != nil {
-			old.watch.withdraw()
-		}
+		old.watch.withdraw()
 		c.changed.Notify(name)
 	}
 }
 
-// shareOut divides the memory for selectors equally among the kinds with BindLater:
-// authors of one kind take none from those of another.
+// shareOut divides the memory for selectors equally among the kinds with BindLater: authors of one kind take none from those of another.
 func (c *Claims) shareOut() {
 	c.sharing.Lock()
 	defer c.sharing.Unlock()
@@ -207,17 +203,6 @@ func (c *Claims) unwatched(name string, why error) {
 	c.changed.Notify(name)
 }
 
-// summaries of every kind whose claims are known.
-func (c *Claims) summaries() map[string]*claimSummary {
-	all := map[string]*claimSummary{}
-	for name, w := range c.watches() {
-		if s := w.published.Load(); s.synced {
-			all[name] = s
-		}
-	}
-	return all
-}
-
 // CountsOf returns the claims of one kind, if they are known.
 func (c *Claims) CountsOf(claimKind string) (counts ClaimCounts, known bool) {
 	if w := c.watches()[claimKind]; w != nil {
@@ -226,8 +211,7 @@ func (c *Claims) CountsOf(claimKind string) (counts ClaimCounts, known bool) {
 	return counts, false
 }
 
-// OnChange calls a function with the name of each claim kind whose claims changed, until
-// the context ends.
+// OnChange calls a function with the name of each claim kind whose claims changed, until the context ends.
 func (c *Claims) OnChange(ctx context.Context, call func(claimKind string)) { c.changed.Add(ctx, call) }
 
 func (c *Claims) watches() map[string]*claimWatch {
@@ -242,7 +226,6 @@ func (c *Claims) watches() map[string]*claimWatch {
 	return watches
 }
 
-// lateWatches returns the watches of kinds with BindLater, sorted by name.
 func (c *Claims) lateWatches() (later []*claimWatch) {
 	watches := c.watches()
 	for _, name := range slices.Sorted(maps.Keys(watches)) {
@@ -251,4 +234,86 @@ func (c *Claims) lateWatches() (later []*claimWatch) {
 		}
 	}
 	return later
+}
+
+// Ready returns an error until the claims of the kinds that are Counted have been counted once. Without that, a new replica would take
+// every class for empty. Ready does not wait for kinds that the API server refuses or does not serve, nor for any kind longer than
+// registry.RefusalGrace: one registration must not block all other claims.
+func (c *Claims) Ready(now time.Time) error {
+	c.began.CompareAndSwap(nil, &now)
+	if c.counted.Load() || now.Sub(*c.began.Load()) >= registry.RefusalGrace {
+		return nil
+	}
+	snapshot := c.registration.Inventory.Snapshot()
+	for name, view := range snapshot {
+		if err := c.Problem(name); view.Kind.Counted && NotYet(err) {
+			return fmt.Errorf("the claims of %q are not counted yet: %w", name, err)
+		}
+	}
+	c.counted.Store(snapshot != nil)
+	return nil
+}
+
+var (
+	errNotWatched = errors.New("they are not watched yet")
+	errNoAnswer   = errors.New("the API server has not listed the claims yet")
+)
+
+// NotYet says that the watch has only just begun.
+func NotYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
+
+// Problem is why the claims of a kind are not known, nil if they are.
+func (c *Claims) Problem(name string) error {
+	c.mu.Lock()
+	k := c.kinds[name]
+	c.mu.Unlock()
+	switch {
+	case k == nil:
+		return errNotWatched
+	case k.watch == nil:
+		return k.err
+	}
+	if _, err := k.watch.LastError(); err != nil || k.watch.published.Load().synced {
+		return err
+	}
+	return errNoAnswer
+}
+
+// LateProblem is why the waiting claims of a kind are not bound, nil if they are.
+func (c *Claims) LateProblem(name string) error {
+	if err := c.Problem(name); err != nil {
+		return err
+	}
+	if w := c.watches()[name]; w != nil {
+		return w.published.Load().late
+	}
+	return errNotWatched
+}
+
+// ClaimCounts are of one claim kind. None wait without BindLater.
+type ClaimCounts struct{ Bound, Waiting int }
+
+// claimSummary is what others read of a watch: how it was after the last change.
+type claimSummary struct {
+	counts ClaimCounts
+	synced bool
+	binds  bool // This replica binds the waiting claims.
+	late   error
+}
+
+// summary has only what is at hand, because it is made after each change. Without waiting
+// claims, only unwritable is a reason why they are not bound.
+func (s *claimState) summary() *claimSummary {
+	late := s.unwritable
+	if len(s.waiting) > 0 {
+		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
+	}
+	return &claimSummary{
+		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,
+	}
+}
+
+func (w *claimWatch) counts() (c ClaimCounts, synced bool) {
+	published := w.published.Load()
+	return published.counts, published.synced
 }

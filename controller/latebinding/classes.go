@@ -5,27 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
+	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// kindCounts count the claims that have a class of one kind. A claim counts by the
-// reference with which it is stored, so the claims of a class that is gone count again
-// when a class of its name is created.
+// kindCounts count the claims that have a class of one kind. A claim counts by the reference with which it is stored, so the claims of a
+// class that is gone count again when a class of its name is created.
 type kindCounts struct {
-	// watches of the claim kinds that the class kind serves, sorted by name, without those
-	// whose claims are not known.
-	watches []*claimWatch
-	// missing is why claims may not be counted, nil if all are. See NotYet.
-	missing error
+	watches []*claimWatch // of the claim kinds that the class kind serves, sorted by name, without those whose claims are not known
+	missing error         // why claims may not be counted, nil if all are: see NotYet
 }
 
-// known reports whether any claims are counted.
 func (n kindCounts) known() bool { return len(n.watches) > 0 }
 
-// of returns how many claims have a class.
 func (n kindCounts) of(c *inventory.Class) (claims int64) {
 	for _, w := range n.watches {
 		claims += w.kind.BoundClaims(c)
@@ -33,7 +31,6 @@ func (n kindCounts) of(c *inventory.Class) (claims int64) {
 	return claims
 }
 
-// countsFor returns the counts for a class kind.
 func (c *Claims) countsFor(kind *inventory.ClassKind) kindCounts {
 	snapshot, watches := c.registration.Inventory.Snapshot(), c.watches()
 	n := kindCounts{}
@@ -82,46 +79,162 @@ func (c *Claims) OfClasses(classes *inventory.Classes) (claims int64, known, com
 	return claims, n.known(), !NotYet(n.missing)
 }
 
-// eachClassKind calls a function with the classes of each kind whose claims are counted.
-func (c *Claims) eachClassKind(call func(*inventory.Classes, kindCounts)) {
-	called := map[string]bool{}
+// eachClassKind calls a function with the classes of each kind, and with the view of each claim kind that it serves, until it returns true.
+func (c *Claims) eachClassKind(call func(*selector.View, *inventory.Classes) (done bool)) {
+	done := map[string]bool{}
 	for _, view := range c.registration.Inventory.Snapshot() {
 		for _, classes := range view.Classes {
-			if called[classes.Kind.Name] {
-				continue
-			}
-			called[classes.Kind.Name] = true
-			if n := c.countsFor(classes.Kind); n.known() {
-				call(classes, n)
-			}
+			name := classes.Kind.Name
+			done[name] = done[name] || call(view, classes)
 		}
 	}
 }
 
 type countedClass struct {
+	*inventory.Class
 	claims int64
-	class  *inventory.Class
 }
 
-// top returns the classes with the most claims, at most so many, and how many claims all
-// others have. Among classes with equal claims, the first by name come first.
+// top returns the classes with the most claims, at most so many, and how many claims all others have. Among classes with equal claims, the
+// first by name come first.
 func (n kindCounts) top(classes *inventory.Classes, most int) (top []countedClass, others int64) {
-	top = make([]countedClass, 0, most+1)
-	classes.Each(func(c *inventory.Class) {
-		next := countedClass{n.of(c), c}
-		i, _ := slices.BinarySearchFunc(top, next, func(a, b countedClass) int {
-			return cmp.Or(cmp.Compare(b.claims, a.claims),
-				strings.Compare(a.class.Namespace, b.class.Namespace), strings.Compare(a.class.Name, b.class.Name))
-		})
-		if i < most {
-			top = slices.Insert(top, i, next)
-		} else {
-			others += next.claims
+	classes.Each(func(c *inventory.Class) { top = append(top, countedClass{c, n.of(c)}) })
+	slices.SortFunc(top, func(a, b countedClass) int {
+		return cmp.Or(cmp.Compare(b.claims, a.claims), inventory.Compare(a.Class, b.Class))
+	})
+	most = min(len(top), most)
+	for _, c := range top[most:] {
+		others += c.claims
+	}
+	return top[:most], others
+}
+
+// limitedClass has a capacity.
+type limitedClass struct {
+	*inventory.Class
+	taken int64 // with what is reserved
+	known bool  // It is not until the claims are counted.
+}
+
+func (c *limitedClass) share() float64 { return float64(c.taken) / float64(max(c.Capacity.Total, 1)) }
+
+// limitedClasses calls a function for each kind with the classes that have a limit, at most so many: those of which the greatest share is
+// taken come first, and among equals the first by name.
+func (c *Claims) limitedClasses(most int, call func([]limitedClass)) {
+	c.eachClassKind(func(view *selector.View, classes *inventory.Classes) bool {
+		kind := classes.Kind
+		if !kind.HasCapacity() || view.Kind.Room == nil {
+			return false
 		}
-		if len(top) > most {
-			others += top[most].claims
-			top = top[:most]
+		counted := kind.IsHard() || c.countsFor(kind).known()
+		var all []limitedClass
+		classes.Each(func(class *inventory.Class) {
+			if class.Capacity.Total != inventory.Unlimited {
+				room := view.Kind.Room("", class)
+				all = append(all, limitedClass{class, room.Used + room.Reserved, counted && room.Closed == ""})
+			}
+		})
+		slices.SortFunc(all, func(a, b limitedClass) int {
+			return cmp.Or(cmp.Compare(b.share(), a.share()), inventory.Compare(a.Class, b.Class))
+		})
+		call(all[:min(len(all), most)])
+		return true
+	})
+}
+
+var (
+	countedClaims = prometheus.NewDesc("classbind_claims",
+		"Claims of a kind that this replica watches, by state: bound to a class, or, on the leader, waiting for one.",
+		[]string{"claim_kind", "state"}, nil)
+	classClaims = prometheus.NewDesc("classbind_class_claims",
+		fmt.Sprintf("Claims that have a class, of the kinds that this replica watches. Of each class kind there are "+
+			"the %d classes with the most claims; those of all others have the class \"\".", v1beta1.MaxClassSeries),
+		[]string{"class_kind", "class_namespace", "class"}, nil)
+	classCapacity = prometheus.NewDesc("classbind_class_capacity",
+		fmt.Sprintf("How much the claims of a class may use together, where it has a limit. Of each class kind there are "+
+			"the %d classes of which the greatest share is used.", v1beta1.MaxClassSeries),
+		[]string{"class_kind", "class_namespace", "class"}, nil)
+	classCapacityUsed = prometheus.NewDesc("classbind_class_capacity_used",
+		"How much of the capacity of a class is used, with what is reserved for claims that are not seen stored yet. "+
+			"There is none while claims have yet to be counted.",
+		[]string{"class_kind", "class_namespace", "class"}, nil)
+)
+
+// The outcomes of a late binding.
+const (
+	lateBound    = "bound"    // Claims got their class.
+	lateChanged  = "changed"  // Claims have probably been changed or deleted, and are looked at again.
+	lateFailed   = "failed"   // Claims could not be written, and are tried again.
+	latePanicked = "panicked" // Claims caused a panic: a bug in classbind, and in its log.
+)
+
+// Metrics count the watched claims, and the outcomes of late bindings.
+type Metrics struct {
+	claims *Claims
+	late   *prometheus.CounterVec
+}
+
+// NewMetrics returns metrics that read the claims at each scrape.
+func NewMetrics(c *Claims) *Metrics {
+	return &Metrics{c, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "classbind_late_bindings_total",
+		Help: "Claims that waited and were to be bound, by claim kind and outcome: bound, changed, failed or panicked.",
+	}, []string{"claim_kind", "outcome"})}
+}
+
+func (m *Metrics) tried(claimKind, outcome string) { m.late.WithLabelValues(claimKind, outcome).Inc() }
+
+// Register adds the metrics to those that controller-runtime serves.
+func (m *Metrics) Register() error { return metrics.Registry.Register(m) }
+
+// Describe is called by the registry, as is Collect.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	to <- countedClaims
+	to <- classClaims
+	to <- classCapacity
+	to <- classCapacityUsed
+	m.late.Describe(to)
+}
+
+// Collect exports every outcome for every kind, zeros included: Prometheus sees no increase in a counter that appears with the value one.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	for name, w := range m.claims.watches() {
+		s := w.published.Load()
+		if !s.synced {
+			continue
+		}
+		gauge(countedClaims, int64(s.counts.Bound), name, "bound")
+		if s.binds { // Other replicas do not know which namespaces are selected.
+			gauge(countedClaims, int64(s.counts.Waiting), name, "waiting")
+		}
+		for _, outcome := range []string{lateBound, lateChanged, lateFailed, latePanicked} {
+			m.late.WithLabelValues(name, outcome)
+		}
+	}
+	m.late.Collect(to)
+	m.claims.eachClassKind(func(_ *selector.View, classes *inventory.Classes) bool {
+		counts := m.claims.countsFor(classes.Kind)
+		if !counts.known() {
+			return true
+		}
+		top, others := counts.top(classes, v1beta1.MaxClassSeries)
+		for _, c := range top {
+			gauge(classClaims, c.claims, c.Kind.Name, c.Namespace, c.Name)
+		}
+		if classes.Len() > len(top) {
+			gauge(classClaims, others, classes.Kind.Name, "", "")
+		}
+		return true
+	})
+	m.claims.limitedClasses(v1beta1.MaxClassSeries, func(top []limitedClass) {
+		for _, c := range top {
+			gauge(classCapacity, c.Capacity.Total, c.Kind.Name, c.Namespace, c.Name)
+			if c.known {
+				gauge(classCapacityUsed, c.taken, c.Kind.Name, c.Namespace, c.Name)
+			}
 		}
 	})
-	return top, others
 }

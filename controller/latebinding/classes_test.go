@@ -8,11 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -159,7 +162,7 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 	view := r.registration.Inventory.Snapshot()[lateKind]
 	view.Kind.Room = func(_ string, c *inventory.Class) selector.Room { return rooms[c.Name] }
 	calls := 0
-	limitedClasses(r.claims, v1beta1.MaxClassSeries, func(top []limitedClass) {
+	r.claims.limitedClasses(v1beta1.MaxClassSeries, func(top []limitedClass) {
 		calls++
 		require.Len(t, top, v1beta1.MaxClassSeries, "We should have no more series.")
 		assert.Equal(t, "class-105", top[0].Name, "We should have first the class of which the greatest share is taken.")
@@ -168,7 +171,7 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 		assert.Equal(t, "class-000", top[2].Name, "We should go by the name among equals.")
 	})
 	assert.Equal(t, 1, calls)
-	limitedClasses(r.claims, 1000, func(all []limitedClass) {
+	r.claims.limitedClasses(1000, func(all []limitedClass) {
 		require.Len(t, all, v1beta1.MaxClassSeries+10, "We should leave out a class without a limit.")
 		i := slices.IndexFunc(all, func(c limitedClass) bool { return c.Name == "class-103" })
 		assert.False(t, all[i].known, "We should not say that nothing is used of a class whose claims are not counted.")
@@ -176,15 +179,18 @@ func TestLimitedClassSeriesAreBounded(t *testing.T) {
 }
 
 func TestClaimMetrics(t *testing.T) {
-	claims := map[string]*claimSummary{}
-	m := NewMetrics(nil)
-	m.claims, m.classes = func() map[string]*claimSummary { return claims }, func(func(*inventory.Classes, kindCounts)) {}
-	m.limited = func(int, func([]limitedClass)) {}
+	claims := &Claims{registration: &registry.Registration{Inventory: selector.NewInventory()}, kinds: map[string]*watchedClaims{}}
+	m := NewMetrics(claims)
+	count := func(binds bool) {
+		w := &claimWatch{}
+		w.published.Store(&claimSummary{counts: ClaimCounts{Bound: 7, Waiting: 3}, synced: true, binds: binds})
+		claims.kinds["claims.example.org"] = &watchedClaims{watch: w}
+	}
 	require.NoError(t, m.Register())
 	t.Cleanup(func() { metrics.Registry.Unregister(m) })
 	assert.Empty(t, controllertest.Scraped(t, metrics.Registry), "We should count nothing while we watch no claims.")
 
-	claims["claims.example.org"] = &claimSummary{counts: ClaimCounts{Bound: 7, Waiting: 3}, binds: true}
+	count(true)
 	want := map[string]float64{
 		"claims claim_kind=claims.example.org state=bound": 7, "claims claim_kind=claims.example.org state=waiting": 3,
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 0, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
@@ -192,16 +198,66 @@ func TestClaimMetrics(t *testing.T) {
 	}
 	assert.Equal(t, want, controllertest.Scraped(t, metrics.Registry), "We should have all outcomes before there is any binding.")
 
-	claims["claims.example.org"].binds = false
+	count(false)
 	delete(want, "claims claim_kind=claims.example.org state=waiting")
 	assert.Equal(t, want, controllertest.Scraped(t, metrics.Registry), "We should leave it to the leader to say how many wait.")
 
 	m.tried("claims.example.org", lateBound)
 	m.tried("claims.example.org", lateBound)
 	m.tried("claims.example.org", lateFailed)
-	clear(claims)
+	clear(claims.kinds)
 	assert.Equal(t, map[string]float64{
 		"late_bindings_total claim_kind=claims.example.org outcome=bound": 2, "late_bindings_total claim_kind=claims.example.org outcome=changed": 0,
 		"late_bindings_total claim_kind=claims.example.org outcome=failed": 1, "late_bindings_total claim_kind=claims.example.org outcome=panicked": 0,
 	}, controllertest.Scraped(t, metrics.Registry), "We should keep counters when we watch no claims any more.")
+}
+
+func TestUsages(t *testing.T) {
+	hard := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: &v1beta1.Capacity{Enforcement: v1beta1.Hard}}}
+	kind := selector.NewClaimKind(lateClaimKind(func(k *v1beta1.ClaimKind) { k.Spec.Classes.Usage = "claim.spec.size" }), hard)
+	kind.Tally = &selector.Tally{}
+	w := newLateWatchOf(t, kind)
+	golds := inventory.NewClassKind(hard, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
+	gold := labelled(golds, "gold").Find("", "gold")
+	claim := func(uid, version int, class string, size int) {
+		addClaim(t, w, fmt.Appendf(nil, `{"metadata":{"namespace":"team-a","name":"c%d","uid":%q,"resourceVersion":"%d"},`+
+			`"spec":{"size":%d,"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":%q}}}`, uid, uidOf(uid), version, size, class))
+	}
+	usage := func() (int64, map[string]int64) {
+		u := newUsage()
+		w.state.usages.addTo(&u, kind.CountedAs(gold))
+		return u.Used, u.Namespaces
+	}
+	shows := func(uid int, base string) bool {
+		return w.state.usages.shows(selector.Write{UID: string(uidOf(uid)), Base: base})
+	}
+	claim(1, 11, "gold", 3)
+	claim(2, 12, "iron", 5)
+	used, namespaces := usage()
+	assert.Equal(t, int64(3), used, "We should count the claims of the class.")
+	assert.Equal(t, map[string]int64{"team-a": 3}, namespaces)
+	assert.True(t, shows(1, ""), "We should know a claim that was created.")
+	assert.True(t, shows(1, "10"), "We should know that an earlier version was updated.")
+	assert.False(t, shows(1, "11"), "We should not know what becomes of an update of the version that we saw.")
+	assert.False(t, shows(3, ""))
+
+	claim(1, 13, "gold", 7)
+	claim(2, 14, "gold", 1)
+	used, _ = usage()
+	assert.Equal(t, int64(8), used, "We should count claims as they are now.")
+	w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(1), version: "15"}})
+	claim(2, 16, "iron", 1)
+	used, namespaces = usage()
+	assert.Equal(t, int64(0), used, "We should take off claims that are gone, or have another class.")
+	assert.Empty(t, namespaces)
+	assert.True(t, shows(1, "13"), "We should know that nothing comes of an update of a claim that is gone.")
+	assert.Equal(t, uint64(16), w.state.usages.version)
+
+	for i := range 2*maxGone + 1 {
+		w.state.usages.remove(types.UID(fmt.Sprint("gone-", i)), 20)
+	}
+	assert.LessOrEqual(t, len(w.state.usages.gone)+len(w.state.usages.goneBefore), 2*maxGone, "We should remember only so many that are gone.")
+	assert.True(t, w.state.usages.shows(selector.Write{UID: fmt.Sprint("gone-", 2*maxGone)}))
+	w.Replace(nil)
+	assert.True(t, shows(2, "16"), "We should know that a claim is gone that is not listed any more.")
 }

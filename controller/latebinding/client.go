@@ -28,15 +28,12 @@ import (
 )
 
 const (
-	// pageTimeout limits one page of a list. kube-apiserver's own limit is the same.
-	pageTimeout = time.Minute
-	// applyTimeout limits one write of a claim's class.
-	applyTimeout = 30 * time.Second
+	pageTimeout  = time.Minute      // of one page of a list, as kube-apiserver's own
+	applyTimeout = 30 * time.Second // of one write of a claim's class
 )
 
-// Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim
-// is: decoded whole, it takes fifty times its length, and a page of such claims more
-// memory than a replica may have.
+// Client reads claims as bytes, one at a time, and writes their classes. Authors decide how large a claim is: decoded whole, it takes fifty
+// times its length, and a page of such claims more memory than a replica may have.
 type Client struct{ rest rest.Interface }
 
 // NewClient returns a Client of a cluster.
@@ -160,8 +157,7 @@ func (e *elements) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return err
 }
 
-// Get returns a claim as it is now, nil if there is none. It reads a list of one,
-// because classbind may list claims already.
+// Get returns a claim as it is now, nil if there is none. It reads a list of one, because classbind may list claims already.
 func (c Client) Get(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (claim []byte, err error) {
 	_, err = c.Page(ctx, of, namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, func(raw []byte) error {
 		claim = append([]byte(nil), raw...)
@@ -246,7 +242,6 @@ func (c Client) WriteClass(
 	return object, head.Metadata.ResourceVersion, nil
 }
 
-// patch changes a claim and returns the result.
 func (c Client) patch(ctx context.Context, of schema.GroupVersionResource, namespace, name string, patch []byte) ([]byte, error) {
 	result := c.rest.Patch(types.JSONPatchType).AbsPath(claimPath(of, namespace, name)...).
 		Param("fieldManager", v1beta1.FieldManager).Body(patch).Do(ctx)

@@ -15,28 +15,21 @@ import (
 
 // waitingAttempt is what a write needs to know of a waiting claim.
 type waitingAttempt struct {
-	uid             types.UID
-	namespace, name string
-	// version is the one to write. shown is the last that the watch showed; they differ
-	// only if the claim was read again.
-	version, shown string
-	parents        int
-	annotated      bool
-	ask            claim.Ask
-	// unread says that no ask is held: the claim must be read again.
-	unread bool
+	seenVersion        // the one to write
+	namespace   string // of the claim
+	shown       string // the last version that the watch showed: another one only if the claim was read again
+	ask         claim.Ask
+	unread      bool // No ask is held: the claim must be read again.
 }
 
 func (c *waitingClaim) attempt() waitingAttempt {
-	return waitingAttempt{
-		uid: c.uid, namespace: c.namespace.name, name: c.name, version: c.version, shown: c.version, parents: int(c.parents),
-		annotated: c.annotated, ask: c.group.ask, unread: c.group == c.namespace.overflow,
-	}
+	return waitingAttempt{c.seenVersion, c.namespace.name, c.version, c.group.ask, c.group == c.namespace.overflow}
 }
 
-// waits returns what a write needs, and whether the claim can be bound now.
-func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
+// waits returns what a write needs, whether the claim can be bound now, and for how long no claim may be.
+func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool, paused time.Duration) {
 	w.own(func(s *claimState) {
+		paused = time.Until(s.paused)
 		c := s.waiting[uid]
 		// A group of which one was tried in vain is asked about again.
 		if ok = c != nil && !c.written && c.namespace.selected && c.group.ask.Problem() == "" &&
@@ -44,23 +37,14 @@ func (w *claimWatch) waits(uid types.UID) (attempt waitingAttempt, ok bool) {
 			attempt = c.attempt()
 		}
 	})
-	return attempt, ok
+	return attempt, ok, paused
 }
 
-// wrote records that this version of a claim was bound. A later version may be bound again.
 func (s *claimState) wrote(a waitingAttempt) {
 	if c := s.waiting[a.uid]; c != nil && (c.version == a.shown || c.version == a.version) {
 		c.written = true
 	}
 	s.refusal, s.removed = nil, nil
-}
-
-// rebound records that a claim was bound, and that claims.when is still true for its new version.
-// It is not bound again until somebody else changes it.
-func (s *claimState) rebound(a waitingAttempt, version string) {
-	if c := s.waiting[a.uid]; c != nil && (c.written || c.version == version) {
-		c.version, c.written = version, true
-	}
 }
 
 // missed records that a claim has no class any more, or that the classes are not known. If
@@ -72,7 +56,9 @@ func (s *claimState) missed(a waitingAttempt) {
 	}
 	n := c.namespace
 	if c.group == n.overflow {
-		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !s.room.spare(n, groupCost(a.ask)) {
+		bytes := groupCost(a.ask)
+		fits := n.bytes+bytes <= s.room.limit/namespaceShare && s.room.used+bytes <= s.room.limit // It takes no room from others.
+		if !a.unread || c.version != a.version || n.groups[a.ask] == nil && !fits {
 			return
 		}
 		s.join(c, s.room.group(n, a.ask))
@@ -81,12 +67,6 @@ func (s *claimState) missed(a waitingAttempt) {
 	if !c.notified { // It may have left the line while it had a class.
 		c.awaitNotice(time.Now())
 	}
-}
-
-// pause is how long no claim may be written from now on.
-func (w *claimWatch) pause(now time.Time) (paused time.Duration) {
-	w.own(func(s *claimState) { paused = s.paused.Sub(now) })
-	return paused
 }
 
 // useBinder sets the binder, or nil. A new binder starts with all claims.
@@ -108,8 +88,7 @@ func (s *claimState) useBinder(b *Binder, now time.Time) {
 	}
 }
 
-// unmatch forgets the view, and which groups matched, so that the next round that has a
-// view asks about all claims.
+// unmatch forgets the view, and which groups matched, so that the next round that has a view asks about all claims.
 func (s *claimState) unmatch() {
 	s.view = nil
 	for _, n := range s.room.namespaces {
@@ -122,11 +101,9 @@ func (s *claimState) unmatch() {
 	}
 }
 
-// due returns the claims that have a class now and had none before, and some of those
-// that must be read to know. It asks about each group once per view; all claims of a
-// group that matched before have been given out already. Groups that are left when the
-// context ends wait for the next call. Namespaces take turns. The owner does not wait
-// for the answers.
+// due returns the claims that have a class now and had none before, and some of those that must be read to know. It asks about each group
+// once per view; all claims of a group that matched before have been given out already. Groups that are left when the context ends wait for
+// the next call. Namespaces take turns. The owner does not wait for the answers.
 func (w *claimWatch) due(ctx context.Context, view *selector.View) (due []waitingItem) {
 	var asked []question
 	news := false
@@ -181,8 +158,7 @@ type question struct {
 	matched, notYet, full, failed bool
 }
 
-// put answers the question from a view. A selector that causes a panic matches nothing, and
-// neither do expressions that cost too much.
+// put answers the question from a view. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
 func (q *question) put(ctx context.Context, view *selector.View) {
 	q.failed = loop.Recovered(func() error {
 		c, err := q.ask.Claim(q.namespace, "")
@@ -227,7 +203,6 @@ func (s *claimState) unasked(view *selector.View) (questions []question, news bo
 	return questions, true
 }
 
-// answer records the answer to a question in its group.
 func (q question) answer(view *selector.View) {
 	g := q.group
 	g.failed = g.failed || q.failed
@@ -246,7 +221,6 @@ func (q question) answer(view *selector.View) {
 	g.view, g.matched, g.notYet, g.full = view, q.matched, q.notYet, q.full
 }
 
-// dueFresh returns the claims of groups that match.
 func (s *claimState) dueFresh(view *selector.View) (due []waitingItem) {
 	for _, n := range s.room.namespaces {
 		for range n.lines[lineFresh] {

@@ -40,7 +40,7 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
 	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
-	w.state.missed(waitingAttempt{uid: uidOf(1)})
+	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
 	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
 	assert.Empty(t, w.due(t.Context(), none))
 	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
@@ -96,8 +96,7 @@ func TestClaimsOverflow(t *testing.T) {
 	})
 }
 
-// TestWrote checks for which versions of a claim that was read again and written no
-// other write is tried.
+// TestWrote checks for which versions of a claim that was read again and written no other write is tried.
 func TestWrote(t *testing.T) {
 	version := func(v int, spec string) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"namespace":"team-a","name":"db","uid":%q,"resourceVersion":"%d"},"spec":%s}`, uidOf(1), v, spec)
@@ -117,14 +116,14 @@ func TestWrote(t *testing.T) {
 			w := newLateWatch(t)
 			w.state.resize(1)
 			addClaim(t, w, version(4, wantsGold))
-			attempt, waits := w.waits(uidOf(1))
+			attempt, waits, _ := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
 			attempt.version, attempt.ask = "5", "=tier=gold" // As if it was read again.
 			for _, raw := range tc.shown {
 				addClaim(t, w, raw)
 			}
 			w.state.wrote(attempt)
-			_, waits = w.waits(uidOf(1))
+			_, waits, _ = w.waits(uidOf(1))
 			assert.Equal(t, tc.waits, waits, tc.reason)
 		})
 	}
@@ -197,10 +196,10 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	assert.Len(t, asked, 1, "We should ask again about the claims that wait for room, and no others.")
 	w.state.dirty = true
 	assert.Len(t, w.due(t.Context(), view), 100)
-	_, waits := w.waits(uidOf(2))
+	_, waits, _ := w.waits(uidOf(2))
 	assert.True(t, waits)
-	w.state.missed(waitingAttempt{uid: uidOf(1)})
-	_, waits = w.waits(uidOf(2))
+	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
+	_, waits, _ = w.waits(uidOf(2))
 	assert.False(t, waits, "We should try no other claim once one of them got no class.")
 	full = "there is no room"
 	assert.Empty(t, w.due(t.Context(), view))
@@ -232,7 +231,7 @@ func TestBoundClaimsUse(t *testing.T) {
 	assert.Equal(t, selector.Room{Used: 9, NamespaceUsed: 9}, room())
 	assert.Greater(t, snapshot.Freed(snapshot[lateKind]), freed)
 	for uid := range 4 {
-		w.Remove(&claimSeen{uid: uidOf(uid)})
+		w.Remove(&claimSeen{seenVersion: seenVersion{uid: uidOf(uid)}})
 	}
 	assert.Equal(t, selector.Room{}, room(), "A claim that is gone should use nothing.")
 }

@@ -12,7 +12,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,19 +25,16 @@ import (
 )
 
 const (
-	// eventTimeout limits the creation of one event.
-	eventTimeout = 10 * time.Second
-	// longestNote is the longest note that the API server accepts, in bytes.
-	longestNote = 1024
+	eventTimeout = 10 * time.Second // of the creation of one event
+	longestNote  = 1024             // the longest note that the API server accepts, in bytes
 	// noteOverflow is for claims whose selectors are not held.
 	noteOverflow = "too many claims of this namespace wait, so classbind does not keep this selector: " +
 		"it reads the claim again from time to time, and binds it when a class matches"
 )
 
-// Events creates events on claims. The name of an event is made of its reason and its
-// claim, so the API server refuses a second one, whichever leader sends it, for as long
-// as it keeps events (an hour by default). client-go's recorders know only the events
-// that they sent themselves, and drop events under load.
+// Events creates events on claims. The name of an event is made of its reason and its claim, so the API server refuses a second one,
+// whichever leader sends it, for as long as it keeps events (an hour by default). client-go's recorders know only the events that they sent
+// themselves, and drop events under load.
 type Events struct {
 	client   eventsclient.EventsV1Interface
 	instance string
@@ -47,11 +43,8 @@ type Events struct {
 
 // queuedEvent is an event to be created. failed is called if that fails.
 type queuedEvent struct {
-	watch              *claimWatch
-	claim              waitingAttempt
-	kind, reason, note string
-	suffix             string
-	failed             func()
+	*eventsv1.Event
+	failed func()
 }
 
 // NewEvents returns Events that this instance of classbind reports.
@@ -74,16 +67,15 @@ func (e Events) run(ctx context.Context, limiter flowcontrol.RateLimiter) {
 func (e Events) create(ctx context.Context, queued *queuedEvent) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	event := e.event(queued)
-	_, err := e.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	queued.EventTime = metav1.NowMicro()
+	_, err := e.client.Events(queued.Namespace).Create(ctx, queued.Event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		queued.failed()
 		logf.FromContext(ctx).V(1).Info("Cannot create an event",
-			"reason", event.Reason, "claim", event.Regarding.Name, "because", truncate.Error(err).Error())
+			"reason", queued.Reason, "claim", queued.Regarding.Name, "because", truncate.Error(err).Error())
 	}
 }
 
-// bound queues the event that a claim was bound. It drops the event if there is no place for it.
 func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *selector.Decision) {
 	note := fmt.Sprintf("bound to %s", d.Class)
 	switch {
@@ -94,26 +86,14 @@ func (e Events) bound(w *claimWatch, claim waitingAttempt, version string, d *se
 		note += ", of 1 candidate"
 	}
 	if unread := d.View.UnreadText(); unread != "" {
-		note = truncate.String(note+"; "+unread, longestNote)
+		note += "; " + unread
 	}
-	e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeNormal, reason: v1beta1.EventBoundToClass, suffix: "." + version,
-		note: note, failed: func() {},
-	}, v1beta1.LateEvents)
+	event := e.event(w, claim, v1beta1.EventBoundToClass, note)
+	event.Type, event.Name = corev1.EventTypeNormal, event.Name+"."+version
+	e.queue.push(&queuedEvent{event, func() {}}, v1beta1.LateEvents)
 }
 
-// refused queues the event that gates refuse all classes of a claim, once.
-func (e Events) refused(w *claimWatch, claim waitingAttempt, d *selector.Decision) {
-	e.push(w, claim, v1beta1.EventNoMatchingClass, d.Warning())
-}
-
-// removed queues the event that a claim lost the reference that was written, once.
-func (e Events) removed(w *claimWatch, claim waitingAttempt) {
-	e.push(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
-}
-
-// push queues a warning about a claim, once.
-func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
+func (e Events) warnOnce(w *claimWatch, claim waitingAttempt, reason, note string) {
 	news := false
 	w.own(func(s *claimState) {
 		if c := s.waiting[claim.uid]; c != nil {
@@ -129,18 +109,14 @@ func (e Events) push(w *claimWatch, claim waitingAttempt, reason, note string) {
 // cannot be created.
 func (e Events) warn(w *claimWatch, claim waitingAttempt, reason, note string, now time.Time) {
 	claim.ask = "" // It may be long, and an event does not need it.
-	queued := e.queue.push(&queuedEvent{
-		watch: w, claim: claim, kind: corev1.EventTypeWarning, reason: reason, note: note,
-		failed: func() { w.retryEvent(claim, time.Now()) },
-	}, v1beta1.LateEvents/2)
-	if !queued {
+	failed := func() { w.retryEvent(claim, time.Now()) }
+	if !e.queue.push(&queuedEvent{e.event(w, claim, reason, note), failed}, v1beta1.LateEvents/2) {
 		w.retryEvent(claim, now)
 	}
 }
 
-// notifyWaiting queues one event for each claim that has waited for noticeDelay and
-// matches no class. Namespaces take turns. It handles at least one claim, even if the
-// context has ended, and leaves the rest for the next call.
+// notifyWaiting queues one event for each claim that has waited for noticeDelay and matches no class. Namespaces take turns. It handles at
+// least one claim, even if the context has ended, and leaves the rest for the next call.
 func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector.View, now time.Time) {
 	place := func(namespace string) bool { return e.queue.hasPlace(namespace, v1beta1.LateEvents/2) }
 	for {
@@ -164,8 +140,7 @@ func (e Events) notifyWaiting(ctx context.Context, w *claimWatch, view *selector
 	}
 }
 
-// note says why a claim waits for a class. waits is false if it has one now, or is not to
-// be bound yet.
+// note says why a claim waits for a class. waits is false if it has one now, or is not to be bound yet.
 func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note string, waits bool) {
 	if problem := a.ask.Problem(); problem != "" || a.unread {
 		return cmp.Or(problem, noteOverflow), true
@@ -185,7 +160,6 @@ func (a waitingAttempt) note(ctx context.Context, view *selector.View) (note str
 	return strings.Clone(truncate.String(note, longestNote)), waits
 }
 
-// retryEvent makes a claim wait again for an event that was not created.
 func (w *claimWatch) retryEvent(claim waitingAttempt, now time.Time) {
 	w.own(func(s *claimState) {
 		if c := s.waiting[claim.uid]; c != nil && s.binder != nil {
@@ -208,7 +182,6 @@ func (s *claimState) takeToNotify(now time.Time, place func(namespace string) bo
 	return claims
 }
 
-// nextToNotify returns the claim of a namespace that is due for its event, or nil.
 func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
 	for c := n.first(lineUnnotified); c != nil; c = n.first(lineUnnotified) {
 		switch {
@@ -222,20 +195,15 @@ func (n *namespace) nextToNotify(now time.Time) *waitingClaim {
 	return nil
 }
 
-func (e Events) event(a *queuedEvent) *eventsv1.Event {
-	w, claim := a.watch, a.claim
-	namespace := claim.namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // Events on cluster-scoped objects are there.
-	}
-	now := metav1.NowMicro()
+// event is a warning about a claim. Its name has the claim kind, because a claim may wait for a class of each of several.
+func (e Events) event(w *claimWatch, claim waitingAttempt, reason, note string) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: eventName(claim.uid, w.kind.Name, a.reason) + a.suffix},
-		EventTime:           now,
-		ReportingController: v1beta1.EventController,
-		ReportingInstance:   e.instance,
-		Type:                a.kind, Reason: a.reason, Action: "Bind",
-		Note: truncate.String(a.note, longestNote),
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(claim.namespace, metav1.NamespaceDefault), // Events on cluster-scoped objects are there.
+			Name:      strings.ToLower(reason) + "." + string(claim.uid) + "." + w.kind.Name,
+		},
+		ReportingController: v1beta1.EventController, ReportingInstance: e.instance,
+		Type: corev1.EventTypeWarning, Reason: reason, Action: "Bind", Note: truncate.String(note, longestNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: w.resource.GroupVersion().String(), Kind: w.objectKind,
 			Namespace: claim.namespace, Name: claim.name, UID: claim.uid, ResourceVersion: claim.version,
@@ -243,18 +211,10 @@ func (e Events) event(a *queuedEvent) *eventsv1.Event {
 	}
 }
 
-// eventName has the claim kind, because a claim may wait for a class of each of several.
-func eventName(claim types.UID, claimKind, reason string) string {
-	return strings.ToLower(reason) + "." + string(claim) + "." + claimKind
-}
-
-// eventQueue is a queue of bounded length. A namespace may have up to three times as
-// many events as places are free. Alone it fills three quarters, so that places are left
-// for the next.
+// eventQueue is a queue of bounded length. A namespace may have up to three times as many events as places are free. Alone it fills three
+// quarters, so that places are left for the next.
 type eventQueue struct {
-	// mu guards queue. It has no owner, because each use is one short step: whoever holds
-	// mu waits for nobody.
-	mu     sync.Mutex
+	mu     sync.Mutex // guards queue
 	queue  fair.Queue[*queuedEvent]
 	queued chan struct{} // one for each event
 }
@@ -276,15 +236,14 @@ func (q *eventQueue) place(namespace string, limit int) bool {
 func (q *eventQueue) push(e *queuedEvent, limit int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.place(e.claim.namespace, limit) {
+	if !q.place(e.Regarding.Namespace, limit) {
 		return false
 	}
-	q.queue.Push(e.claim.namespace, e)
+	q.queue.Push(e.Regarding.Namespace, e)
 	q.queued <- struct{}{}
 	return true
 }
 
-// pop returns the next event, and waits for one until the context ends.
 func (q *eventQueue) pop(ctx context.Context) (*queuedEvent, bool) {
 	select {
 	case <-ctx.Done():

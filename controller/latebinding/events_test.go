@@ -123,7 +123,7 @@ func TestWhoIsNotified(t *testing.T) {
 			require.Len(t, w.due(t.Context(), gold), 1)
 			time.Sleep(2 * noticeDelay)
 			require.Empty(t, notified(w), "We should tell nothing to a claim that has a class.")
-			attempt, waits := w.waits(uidOf(0))
+			attempt, waits, _ := w.waits(uidOf(0))
 			require.True(t, waits)
 			w.state.missed(attempt) // Its class went before it was written.
 			assert.Empty(t, w.due(t.Context(), none))
@@ -146,8 +146,7 @@ func TestWhoIsNotified(t *testing.T) {
 	})
 }
 
-// TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each
-// round, whatever else the round has to do.
+// TestNotifyingEnds checks that it ends when its time is over, and yet goes on in each round, whatever else the round has to do.
 func TestNotifyingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, _ := bubble(t, nil)
@@ -170,10 +169,10 @@ func TestNotifyingEnds(t *testing.T) {
 }
 
 func TestEventsOfOneNamespace(t *testing.T) {
-	q := newEventQueue(100)
+	q, w := newEventQueue(100), newLateWatch(t)
 	push := func(namespace string, n, most int) (pushed int) {
 		for range n {
-			if q.push(&queuedEvent{claim: waitingAttempt{namespace: namespace}}, most) {
+			if q.push(&queuedEvent{Event: NewEvents(nil, "").event(w, waitingAttempt{namespace: namespace}, "", "")}, most) {
 				pushed++
 			}
 		}
@@ -188,7 +187,7 @@ func TestEventsOfOneNamespace(t *testing.T) {
 	var order []string
 	for range 6 {
 		e, _ := q.pop(t.Context())
-		order = append(order, e.claim.namespace)
+		order = append(order, e.Regarding.Namespace)
 	}
 	assert.Equal(t, []string{"evil", "bad", "honest", "evil", "bad", "honest"}, order, "We should take turns.")
 	for q.queue.Len() > 0 {

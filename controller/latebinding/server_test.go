@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +60,20 @@ func newClaimServer(t testing.TB) *claimServer {
 		events: map[string]*eventsv1.Event{}, patches: map[string]int{}, refuses: map[string]int{},
 		prunes: map[string]bool{},
 	}
-	s.Server = httptest.NewServer(s)
+	mux := http.NewServeMux()
+	const claims = "/apis/example.org/v1/namespaces/{namespace}/claims"
+	mux.HandleFunc("PATCH "+claims+"/{name}", s.patch)
+	mux.HandleFunc("POST /", s.create)
+	for _, path := range []string{"/apis/example.org/v1/claims", claims} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") != "" {
+				s.watch(w, r)
+			} else {
+				s.list(w, r)
+			}
+		})
+	}
+	s.Server = httptest.NewServer(mux)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -185,54 +197,16 @@ func (s *claimServer) refuse(verb string, code int) {
 	s.refuses[verb] = code
 }
 
-// ServeHTTP answers a request.
-func (s *claimServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	verb := map[string]string{http.MethodPatch: "patch", http.MethodPost: "create"}[r.Method]
-	q := r.URL.Query()
-	if verb == "" {
-		verb = "list"
-		if q.Get("watch") != "" {
-			verb = "watch"
-		}
-	}
+// refused answers a request that is to be refused, and reports whether it did. The message is an authorizer's.
+func (s *claimServer) refused(w http.ResponseWriter, verb, what string) bool {
 	s.mu.Lock()
 	code := s.refuses[verb]
-	if verb == "watch" && q.Get("sendInitialEvents") != "" && s.refuses["watchlist"] != 0 {
-		code = s.refuses["watchlist"]
-	}
-	delay := s.delay
 	s.mu.Unlock()
-	switch verb {
-	case "patch":
-		s.tries.Add(1)
-	case "create":
-		s.created.Add(1)
-	}
 	w.Header().Set("Content-Type", "application/json")
 	if code != 0 {
-		s.fail(w, code, refusal(verb, r.URL.Path))
-		return
+		s.fail(w, code, `claims.example.org `+what+`is forbidden: User "classbind" cannot `+verb+` resource "claims" in API group "example.org" at the cluster scope`)
 	}
-	switch verb {
-	case "patch":
-		time.Sleep(delay)
-		s.patch(w, r)
-	case "create":
-		s.create(w, r)
-	case "watch":
-		s.watch(w, r)
-	default:
-		s.list(w, r.URL.Path, q)
-	}
-}
-
-// refusal is the message of an authorizer that refuses a request.
-func refusal(verb, path string) string {
-	if verb != "patch" {
-		return fmt.Sprintf(`claims.example.org is forbidden: User "classbind" cannot %s resource "claims" in API group "example.org" at the cluster scope`, verb)
-	}
-	parts := strings.Split(path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
-	return fmt.Sprintf(`claims.example.org %q is forbidden: User "classbind" cannot patch resource "claims" in API group "example.org" in the namespace %q`, parts[7], parts[5])
+	return code != 0
 }
 
 func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
@@ -243,15 +217,18 @@ func (s *claimServer) fail(w http.ResponseWriter, code int, message string) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-func (s *claimServer) list(w http.ResponseWriter, path string, q url.Values) {
+func (s *claimServer) list(w http.ResponseWriter, r *http.Request) {
+	if s.refused(w, "list", "") {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	q := r.URL.Query()
 	limit, from := q.Get("limit"), q.Get("continue")
 	names := slices.Sorted(maps.Keys(s.claims))
 	if name, one := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name="); one {
 		s.reads++
-		claim := strings.Split(path, "/")[5] + "/" + name // /apis/example.org/v1/namespaces/NS/claims
-		names = slices.DeleteFunc(names, func(n string) bool { return n != claim })
+		names = slices.DeleteFunc(names, func(n string) bool { return n != r.PathValue("namespace")+"/"+name })
 	} else {
 		s.pages++
 	}
@@ -269,9 +246,13 @@ func (s *claimServer) list(w http.ResponseWriter, path string, q url.Values) {
 }
 
 func (s *claimServer) watch(w http.ResponseWriter, r *http.Request) {
+	lists := r.URL.Query().Get("sendInitialEvents") == "true"
+	if lists && s.refused(w, "watchlist", "") || s.refused(w, "watch", "") {
+		return
+	}
 	events := make(chan map[string]any, 100_000)
 	s.mu.Lock()
-	if r.URL.Query().Get("sendInitialEvents") == "true" {
+	if lists {
 		for _, u := range s.claims {
 			events <- map[string]any{"type": "ADDED", "object": u.Object}
 		}
@@ -304,19 +285,22 @@ func (s *claimServer) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
+	s.tries.Add(1)
+	namespace, name := r.PathValue("namespace"), r.PathValue("name")
+	if s.refused(w, "patch", strconv.Quote(name)+" ") {
+		return
+	}
+	time.Sleep(s.delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	parts := strings.Split(r.URL.Path, "/") // /apis/example.org/v1/namespaces/NS/claims/NAME
-	claim := parts[5] + "/" + parts[7]
+	claim := namespace + "/" + name
 	before := s.claims[claim]
-	if before != nil { // As kube-apiserver answers, with the other webhook's code.
-		if code := s.refuses["patch "+before.GetNamespace()]; code != 0 {
-			s.fail(w, code, `admission webhook "other" denied the request`)
-			return
-		}
-	}
 	if before == nil {
 		s.fail(w, http.StatusNotFound, "not found")
+		return
+	}
+	if code := s.refuses["patch "+namespace]; code != 0 { // As kube-apiserver answers, with the other webhook's code.
+		s.fail(w, code, `admission webhook "other" denied the request`)
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
@@ -344,6 +328,10 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *claimServer) create(w http.ResponseWriter, r *http.Request) {
+	s.created.Add(1)
+	if s.refused(w, "create", "") {
+		return
+	}
 	e := &eventsv1.Event{}
 	if err := json.NewDecoder(r.Body).Decode(e); err != nil {
 		s.fail(w, http.StatusBadRequest, err.Error())

@@ -5,54 +5,35 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
-	"github.com/classbind/classbind/selector/claim"
 )
 
-// claimState is what a watch knows of the claims of one kind. It holds only what is
-// needed: of a waiting claim, what binding reads; of a bound claim, the counts that it
-// is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
+// claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
+// bound claim, the counts that it is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
 type claimState struct {
-	synced  bool
-	bound   boundClaims
-	waiting map[types.UID]*waitingClaim
-	room    room
-	usages  *usages
-	// selected is how many claims wait, without those of namespaces that are not selected.
-	selected int
+	synced   bool
+	bound    boundClaims
+	waiting  map[types.UID]*waitingClaim
+	room     room
+	usages   *usages
+	selected int // how many claims wait, without those of namespaces that are not selected
 
-	// binder of the waiting claims, nil if there is none. The fields below are for it.
-	binder *Binder
-	view   *selector.View
-	// dirty says that claims may be due though the view is the same.
-	dirty bool
-	// refusal is why a claim could not be written. No other is tried until paused.
-	refusal error
+	binder  *Binder // of the waiting claims, nil if there is none: the fields below are for it
+	view    *selector.View
+	dirty   bool  // Claims may be due though the view is the same.
+	refusal error // why a claim could not be written: no other is tried until paused
 	paused  time.Time
 	// removed says that the last claim that was written, removedOf, lost its reference.
 	// Others are tried: a policy may be for some claims alone.
-	removed   error
-	removedOf types.UID
-	// unwritable says why claims can be watched but not written.
-	unwritable error
-	// namespaceErr says why namespaces cannot be checked.
-	namespaceErr error
+	removed      error
+	removedOf    types.UID
+	unwritable   error // why claims can be watched but not written
+	namespaceErr error // why namespaces cannot be checked
 }
 
-func newClaimState(namespaces *claim.Namespaces, kind *selector.ClaimKind) *claimState {
-	return &claimState{
-		bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{},
-		room:   room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
-		usages: newUsages(kind),
-	}
-}
-
-// replace has these claims take the place of all others.
 func (s *claimState) replace(all []*claimSeen) {
 	there := make(map[types.UID]struct{}, len(all))
-	// Count the listed claims before the others are taken off, so that no concurrent
-	// choice sees an empty class.
+	// Count the listed claims before the others are taken off, so that no concurrent choice sees an empty class.
 	for _, seen := range all {
 		there[seen.uid] = struct{}{}
 		s.put(seen)
@@ -84,9 +65,8 @@ func (s *claimState) replace(all []*claimSeen) {
 	s.synced, s.dirty = true, true
 }
 
-// put stores a claim as bound or as waiting.
 func (s *claimState) put(seen *claimSeen) {
-	s.usages.put(seen)
+	s.usages.put(seen.uid, seen.uses)
 	if seen.bound {
 		s.bound.put(seen)
 		s.unwait(seen.uid)
@@ -103,7 +83,7 @@ func (s *claimState) put(seen *claimSeen) {
 	}
 	n := s.room.namespaceOf(seen.namespace)
 	if c == nil {
-		c = &waitingClaim{uid: seen.uid, name: seen.name, namespace: n}
+		c = &waitingClaim{namespace: n}
 		s.count(n, 1)
 		s.waiting[seen.uid] = c
 		if s.binder != nil {
@@ -111,19 +91,17 @@ func (s *claimState) put(seen *claimSeen) {
 		}
 	}
 	s.join(c, s.groupOf(n, seen))
-	c.version, c.parents, c.annotated, c.written = seen.version, seen.parents, seen.annotated, false
+	c.seenVersion, c.written = seen.seenVersion, false
 	s.offer(c)
 }
 
-// remove forgets a claim.
 func (s *claimState) remove(uid types.UID, version string) {
 	s.bound.remove(uid)
 	s.unwait(uid)
 	s.usages.remove(uid, parseVersion(version))
 }
 
-// groupOf returns the group for a claim that was read. Its own may have been forgotten
-// since.
+// groupOf returns the group for a claim that was read. Its own may have been forgotten since.
 func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
 	switch g := seen.group; {
 	case g.dropped || g == g.namespace.overflow:
@@ -135,7 +113,6 @@ func (s *claimState) groupOf(n *namespace, seen *claimSeen) *group {
 	}
 }
 
-// join moves a claim into a group.
 func (s *claimState) join(c *waitingClaim, g *group) {
 	if c.group != nil {
 		delete(c.group.claims, c)
@@ -147,7 +124,6 @@ func (s *claimState) join(c *waitingClaim, g *group) {
 	g.claims[c] = struct{}{}
 }
 
-// offer queues a claim for the binder, if there is one.
 func (s *claimState) offer(c *waitingClaim) {
 	if s.binder == nil {
 		return
@@ -160,7 +136,6 @@ func (s *claimState) offer(c *waitingClaim) {
 	s.dirty = true
 }
 
-// unwait forgets a waiting claim.
 func (s *claimState) unwait(uid types.UID) {
 	c := s.waiting[uid]
 	if c == nil {
@@ -177,7 +152,6 @@ func (s *claimState) unwait(uid types.UID) {
 	s.room.vacate(c.namespace)
 }
 
-// count adds to the claims that wait in a namespace.
 func (s *claimState) count(n *namespace, more int) {
 	n.waiting += more
 	if n.selected || !n.checked {
@@ -185,7 +159,6 @@ func (s *claimState) count(n *namespace, more int) {
 	}
 }
 
-// resize sets the room for selectors, in bytes.
 func (s *claimState) resize(bytes int64) {
 	s.room.resize(bytes)
 	s.dirty = true
@@ -203,7 +176,6 @@ type classCounts struct {
 	usage int64
 }
 
-// put counts a bound claim.
 func (b boundClaims) put(seen *claimSeen) {
 	before, known := b.counts[seen.uid]
 	counts := classCounts{usage: seen.usage}
@@ -218,7 +190,6 @@ func (b boundClaims) put(seen *claimSeen) {
 	b.counts[seen.uid] = counts
 }
 
-// remove takes a claim off the counts.
 func (b boundClaims) remove(uid types.UID) {
 	b.unbind(b.counts[uid], true)
 	delete(b.counts, uid)
@@ -235,9 +206,8 @@ func (b boundClaims) unbind(counts classCounts, frees bool) {
 	}
 }
 
-// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet,
-// or, with again or after an error, all whose labels matter. A namespace that cannot be read keeps its
-// last result until the next round. admits reads a cache, which takes microseconds, and
+// checkNamespaces checks which namespaces the ClaimKind selects: those not checked yet, or, with again or after an error, all whose labels
+// matter. A namespace that cannot be read keeps its last result until the next round. admits reads a cache, which takes microseconds, and
 // only admins create namespaces.
 func (w *claimWatch) checkNamespaces(again bool, admits func(string) (bool, error)) {
 	var names []string

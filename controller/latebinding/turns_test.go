@@ -39,8 +39,7 @@ func patched(r *http.Request) *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
 }
 
-// bubble is a late binder without a network, for synctest. Its kinds are
-// claims.example.org and others.example.org.
+// bubble is a late binder without a network, for synctest. Its kinds are claims.example.org and others.example.org.
 func bubble(t *testing.T, transport patches) (b *Binder, claims, others *claimWatch) {
 	t.Helper()
 	config, reader := &rest.Config{Host: "http://none", QPS: -1, Transport: transport}, &controllertest.Cached{}
@@ -114,8 +113,7 @@ func TestKindsDoNotStarve(t *testing.T) {
 	})
 }
 
-// TestTurns makes many claims of one namespace due, then one of another namespace, and
-// one of another kind.
+// TestTurns makes many claims of one namespace due, then one of another namespace, and one of another kind.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mu, order := sync.Mutex{}, []string{}
@@ -229,7 +227,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 		e.notifyWaiting(t.Context(), w, broken, later)
 		require.Equal(t, 1, e.queue.queue.Len())
 		event, _ := e.queue.pop(t.Context())
-		assert.Equal(t, panicText, event.note)
+		assert.Equal(t, panicText, event.Note)
 	})
 	t.Run("Reading", func(t *testing.T) {
 		w := newLateWatch(t)

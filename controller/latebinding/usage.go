@@ -16,12 +16,10 @@ import (
 // usages are how much the claims of one kind use of each class, and what the watch has seen of each claim: for kinds whose
 // classes have a capacity with enforcement Hard. Nil keeps nothing.
 type usages struct {
-	// version is the highest resourceVersion that was seen.
-	version uint64
-	claims  map[types.UID]claimUsage
-	classes map[uint64]*classUsage // as claims refer to them
-	// gone are claims that were deleted, and goneBefore others, which come first to be forgotten.
-	gone, goneBefore map[types.UID]struct{}
+	version          uint64 // the highest resourceVersion that was seen
+	claims           map[types.UID]claimUsage
+	classes          map[uint64]map[string]int64 // by the class, as claims refer to it, and by the namespace of the claims
+	gone, goneBefore map[types.UID]struct{}      // claims that were deleted; the latter are forgotten first
 }
 
 // claimUsage is what one claim uses of the class that it names.
@@ -32,11 +30,6 @@ type claimUsage struct {
 	amount    int64
 }
 
-type classUsage struct {
-	used       int64
-	namespaces map[string]int64
-}
-
 // maxGone is how many deleted claims are remembered, twice at most.
 const maxGone = 10_000
 
@@ -44,10 +37,9 @@ func newUsages(kind *selector.ClaimKind) *usages {
 	if !kind.Hard {
 		return nil
 	}
-	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]*classUsage{}, gone: map[types.UID]struct{}{}}
+	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]map[string]int64{}, gone: map[types.UID]struct{}{}}
 }
 
-// newClaimUsage of a claim that is stored.
 func newClaimUsage(kind *selector.ClaimKind, namespace, version string, object map[string]any) (u claimUsage) {
 	u.version, u.namespace = parseVersion(version), namespace
 	to, has := kind.RefersTo(object)
@@ -64,14 +56,14 @@ func parseVersion(version string) uint64 {
 	return n
 }
 
-func (u *usages) put(seen *claimSeen) {
+func (u *usages) put(uid types.UID, uses claimUsage) {
 	if u == nil {
 		return
 	}
-	u.version = max(u.version, seen.uses.version)
-	u.add(u.claims[seen.uid], -1)
-	u.claims[seen.uid] = seen.uses
-	u.add(seen.uses, 1)
+	u.version = max(u.version, uses.version)
+	u.add(u.claims[uid], -1)
+	u.claims[uid] = uses
+	u.add(uses, 1)
 }
 
 func (u *usages) add(c claimUsage, sign int64) {
@@ -81,20 +73,18 @@ func (u *usages) add(c claimUsage, sign int64) {
 		}
 		of := u.classes[class]
 		if of == nil {
-			of = &classUsage{namespaces: map[string]int64{}}
+			of = map[string]int64{}
 			u.classes[class] = of
 		}
-		of.used += sign * c.amount
-		if of.namespaces[c.namespace] += sign * c.amount; of.namespaces[c.namespace] == 0 {
-			delete(of.namespaces, c.namespace)
+		if of[c.namespace] += sign * c.amount; of[c.namespace] == 0 {
+			delete(of, c.namespace)
 		}
-		if len(of.namespaces) == 0 {
+		if len(of) == 0 {
 			delete(u.classes, class)
 		}
 	}
 }
 
-// remove a claim that was deleted, at this version.
 func (u *usages) remove(uid types.UID, version uint64) {
 	if u == nil {
 		return
@@ -119,14 +109,9 @@ func (u *usages) shows(w selector.Write) bool {
 	return gone || goneBefore
 }
 
-// addTo a usage that of a class.
 func (u *usages) addTo(usage *selector.Usage, class uint64) {
-	of := u.classes[class]
-	if of == nil {
-		return
-	}
-	usage.Used += of.used
-	for namespace, used := range of.namespaces {
+	for namespace, used := range u.classes[class] {
+		usage.Used += used
 		usage.Namespaces[namespace] += used
 	}
 }
@@ -204,7 +189,7 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 				return err
 			}
 			m := head.Metadata
-			all.put(&claimSeen{uid: m.UID, uses: newClaimUsage(w.kind, m.Namespace, m.ResourceVersion, object)})
+			all.put(m.UID, newClaimUsage(w.kind, m.Namespace, m.ResourceVersion, object))
 			return nil
 		})
 		if err != nil {

@@ -13,81 +13,68 @@ import (
 const (
 	// groupBytes is what each distinct selector of a namespace takes beside its text:
 	// the group, its place in the map of its namespace, and its set of claims.
-	groupBytes = 384
-	// namespaceShare: one namespace gets at most 1/namespaceShare of the memory for selectors.
-	namespaceShare = 4
+	groupBytes     = 384
+	namespaceShare = 4 // One namespace gets at most this part of the memory for selectors.
 )
+
+// seenVersion is what a write needs to know of a claim, as it was seen.
+type seenVersion struct {
+	uid           types.UID
+	name, version string
+	parents       int8 // how many fields that lead to the class reference it has
+	annotated     bool // It has annotations.
+}
 
 // waitingClaim is a claim without a class that could have one.
 type waitingClaim struct {
+	seenVersion
 	namespace *namespace
 	group     *group
-	uid       types.UID
-	name      string
-	version   string
-	// since is when it began to wait for its event, in ns since 1970.
-	since int64
-	// in says which lines of its namespace it stands in.
-	in [lines]bool
-	// parents is how many fields that lead to the class reference it has.
-	parents int8
-	// annotated says that it has annotations.
-	annotated bool
-	// written says that this version of it was bound, notified that it got its event or
-	// is about to, and gone that it does not wait any more.
-	written, notified, gone bool
+	since     int64       // when it began to wait for its event, in ns since 1970
+	in        [lines]bool // in which lines of its namespace it stands
+	written   bool        // This version was bound.
+	notified  bool        // It got its event, or is about to.
+	gone      bool        // It does not wait any more.
 }
 
-// group has the claims of a namespace that have the same candidates. It holds the text
-// of their selector, and parses it when needed: parsed, it takes up to thirty times as
-// much.
+// group has the claims of a namespace that have the same candidates. It holds the text of their selector, and parses it when needed:
+// parsed, it takes up to thirty times as much.
 type group struct {
 	namespace *namespace
 	ask       claim.Ask
 	claims    map[*waitingClaim]struct{}
-	// matched reports whether they had a candidate in the view.
-	matched bool
-	// notYet says that claims.when was false for them in the view, so nobody is told that they wait.
-	notYet bool
-	// full says that classes had no room for them in the view.
-	full bool
-	view *selector.View
-	// failed says that its selector caused a panic: it is not asked about again.
-	failed bool
-	// held says that it is in its namespace's groups, and dropped that its text was given up.
-	held, dropped bool
+	view      *selector.View
+	matched   bool // They had a candidate in the view.
+	notYet    bool // claims.when was false for them in the view, so nobody is told that they wait.
+	full      bool // Classes had no room for them in the view.
+	failed    bool // Its selector caused a panic: it is not asked about again.
+	held      bool // It is in its namespace's groups.
+	dropped   bool // Its text was given up.
 }
 
-// groupCost is what a group counts for, in bytes: between one and two times the memory
-// that it takes.
+// groupCost is what a group counts for, in bytes: between one and two times the memory that it takes.
 func groupCost(ask claim.Ask) int64 { return groupBytes + int64(len(ask)) + int64(len(ask))/4 }
 
 // line is a queue of a namespace's claims. A claim stands in each at most once.
 type line int
 
 const (
-	// lineFresh has new claims, and claims whose group matches now. They have yet to be given out to be bound.
-	lineFresh line = iota
-	// lineUnnotified has claims that wait for the event that there is no class.
-	lineUnnotified
-	// lineUnread has claims whose selector is not held, and that have yet to be read under the present view.
-	lineUnread
+	lineFresh      line = iota // new claims, and claims whose group matches now, which have yet to be given out to be bound
+	lineUnnotified             // claims that wait for the event that there is no class
+	lineUnread                 // claims whose selector is not held, and that have yet to be read under the present view
 
 	lines = 3
 )
 
 // namespace has the waiting claims of one namespace.
 type namespace struct {
-	name    string
-	waiting int
-	// selected reports whether the ClaimKind selects it, once checked is true.
-	selected, checked bool
+	name              string
+	waiting           int
+	selected, checked bool // by the ClaimKind, once checked is true
 	groups            map[claim.Ask]*group
-	// bytes that the groups count for.
-	bytes int64
-	// overflow has the claims whose selectors are not held.
-	overflow *group
-	lines    [lines][]*waitingClaim
+	bytes             int64  // that the groups count for
+	overflow          *group // the claims whose selectors are not held
+	lines             [lines][]*waitingClaim
 }
 
 // enqueue adds a claim, unless it stands in the line already. A line has at most about twice
@@ -103,7 +90,6 @@ func (n *namespace) enqueue(l line, c *waitingClaim) {
 	n.lines[l] = append(n.lines[l], c)
 }
 
-// first returns the first claim in a line, nil if there is none.
 func (n *namespace) first(l line) *waitingClaim {
 	for len(n.lines[l]) > 0 {
 		if c := n.lines[l][0]; !c.gone {
@@ -116,7 +102,6 @@ func (n *namespace) first(l line) *waitingClaim {
 	return nil
 }
 
-// dequeue removes and returns the first claim in a line, nil if there is none.
 func (n *namespace) dequeue(l line) *waitingClaim {
 	c := n.first(l)
 	if c != nil {
@@ -127,7 +112,6 @@ func (n *namespace) dequeue(l line) *waitingClaim {
 	return c
 }
 
-// clear empties a line.
 func (n *namespace) clear(l line) {
 	for _, c := range n.lines[l] {
 		c.in[l] = false
@@ -135,7 +119,6 @@ func (n *namespace) clear(l line) {
 	n.lines[l] = nil
 }
 
-// each visits every claim of a namespace.
 func (n *namespace) each(visit func(*waitingClaim)) {
 	for _, g := range n.groups {
 		for c := range g.claims {
@@ -151,14 +134,11 @@ func (n *namespace) each(visit func(*waitingClaim)) {
 // whose selector finds no room waits without it, and is read again when its turn comes.
 type room struct {
 	limit, used int64
-	// selects are the namespaces that the ClaimKind selects.
-	selects    *claim.Namespaces
-	namespaces map[string]*namespace
-	// freed is Snapshot.Freed when the claims that wait for room in a class were last asked about.
-	freed uint64
+	selects     *claim.Namespaces // the namespaces that the ClaimKind selects
+	namespaces  map[string]*namespace
+	freed       uint64 // Snapshot.Freed when the claims that wait for room in a class were last asked about
 }
 
-// namespaceOf returns the namespace of a waiting claim.
 func (r *room) namespaceOf(name string) *namespace {
 	n := r.namespaces[name]
 	if n == nil {
@@ -170,8 +150,7 @@ func (r *room) namespaceOf(name string) *namespace {
 	return n
 }
 
-// unchecked returns the namespaces whose labels matter and are not checked yet, or, with
-// again, all whose labels matter.
+// unchecked returns the namespaces whose labels matter and are not checked yet, or, with again, all whose labels matter.
 func (r *room) unchecked(again bool) (names []string) {
 	for name, n := range r.namespaces {
 		if _, known := r.selects.Known(name); !known && (again || !n.checked) {
@@ -190,10 +169,6 @@ func (r *room) group(n *namespace, ask claim.Ask) *group {
 	if n.checked && !n.selected || !r.makeRoom(n, groupCost(ask)) {
 		return n.overflow
 	}
-	return r.hold(n, ask)
-}
-
-func (r *room) hold(n *namespace, ask claim.Ask) *group {
 	g := &group{namespace: n, ask: ask, claims: map[*waitingClaim]struct{}{}, held: true}
 	n.groups[ask] = g
 	n.bytes += groupCost(ask)
@@ -201,8 +176,7 @@ func (r *room) hold(n *namespace, ask claim.Ask) *group {
 	return g
 }
 
-// makeRoom reports whether a namespace below its share can have more bytes. If none are
-// left, namespaces with more give up some of theirs.
+// makeRoom reports whether a namespace below its share can have more bytes. If none are left, namespaces with more give up some of theirs.
 func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	if n.bytes+bytes > r.limit/namespaceShare {
 		return false
@@ -222,12 +196,6 @@ func (r *room) makeRoom(n *namespace, bytes int64) bool {
 	return true
 }
 
-// spare reports whether there is room without taking it from others.
-func (r *room) spare(n *namespace, bytes int64) bool {
-	return n.bytes+bytes <= r.limit/namespaceShare && r.used+bytes <= r.limit
-}
-
-// resize sets the limit for all namespaces together.
 func (r *room) resize(limit int64) {
 	r.limit = limit
 	for _, n := range r.namespaces {
@@ -257,7 +225,6 @@ func (r *room) shrink(n *namespace, to int64) {
 	}
 }
 
-// forget takes a group out of its namespace.
 func (r *room) forget(g *group) {
 	g.held = false
 	delete(g.namespace.groups, g.ask)
@@ -265,14 +232,12 @@ func (r *room) forget(g *group) {
 	r.used -= groupCost(g.ask)
 }
 
-// disband forgets a group that has no claims.
 func (r *room) disband(g *group) {
 	if g.held && len(g.claims) == 0 {
 		r.forget(g)
 	}
 }
 
-// vacate forgets a namespace that has no claims any more.
 func (r *room) vacate(n *namespace) {
 	if n.waiting == 0 && len(n.groups) == 0 && r.namespaces[n.name] == n {
 		delete(r.namespaces, n.name)

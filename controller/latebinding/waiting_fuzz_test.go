@@ -142,8 +142,7 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 	}
 }
 
-// odd reports whether no API server sends such metadata: it has no resourceVersion, or
-// something else in place of a text.
+// odd reports whether no API server sends such metadata: it has no resourceVersion, or something else in place of a text.
 func odd(metadata any) bool {
 	m, _ := metadata.(map[string]any)
 	for _, name := range []string{"uid", "namespace", "name", "generateName", "resourceVersion"} {

@@ -2,6 +2,7 @@ package latebinding
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -9,107 +10,76 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
-// claimWatch follows the claims of one kind. Like the watch of classes, it is a
-// cluster.Keeper. One goroutine, the owner, makes all changes to what it knows of the
-// claims, one by one: those of the Reflector, and those of late binding. What others
-// read is published after each change, so they wait for none.
+// claimWatch follows the claims of one kind. Like the watch of classes, it is a cluster.Keeper. All changes to what it
+// knows of the claims are made one by one: those of the Reflector, and those of late binding. What others read is published after each
+// change, so they wait for none.
 type claimWatch struct {
-	kind     *selector.ClaimKind
-	resource schema.GroupVersionResource
-	// objectKind is the kind of a claim object.
-	objectKind string
+	kind       *selector.ClaimKind
+	resource   schema.GroupVersionResource
+	objectKind string // the kind of a claim object
 	namespaces *claim.Namespaces
 	changed    func()
-	// metrics count panics. Nil counts none.
-	metrics *Metrics
-	stopped context.Context
-	stop    context.CancelFunc
+	metrics    *Metrics // of panics; nil counts none
+	stopped    context.Context
+	stop       context.CancelFunc
 	cluster.Health
 
-	changes   chan claimChange
 	published atomic.Pointer[claimSummary]
-	// ended is closed when the owner has ended, after the watch was stopped.
-	ended chan struct{}
-
-	// Only the owner uses the fields below. After it has ended, withdraw does.
-
-	state *claimState
-	// before is the watch that this one replaces. Its counts stay until this one has synced.
-	before *claimWatch
+	// owner has room for the one who owns the fields below. It is no mutex, because nobody waits for it once the watch is stopped.
+	owner  chan struct{}
+	state  *claimState
+	before *claimWatch // the watch that this one replaces, whose counts stay until this one has synced
 }
 
-// claimChange is a change for the owner. It sends the error of a panic to done, or nil.
-type claimChange struct {
-	do   func(*claimState)
-	done chan error
-}
-
-// newClaimWatch returns a watch with an owner, which ends when the watch is stopped.
 func newClaimWatch(
 	ctx context.Context, kind *selector.ClaimKind, of cluster.Resource, namespaces *claim.Namespaces, changed func(),
 ) *claimWatch {
 	w := &claimWatch{
 		kind: kind, resource: of.GroupVersion().WithResource(kind.Resource.Resource), objectKind: of.Kind,
-		namespaces: namespaces, changed: changed,
-		changes: make(chan claimChange), ended: make(chan struct{}), state: newClaimState(namespaces, kind),
+		namespaces: namespaces, changed: changed, owner: make(chan struct{}, 1), state: &claimState{
+			bound: boundClaims{kind, map[types.UID]classCounts{}}, waiting: map[types.UID]*waitingClaim{}, usages: newUsages(kind),
+			room: room{limit: v1beta1.DefaultLateMemory, selects: namespaces, namespaces: map[string]*namespace{}},
+		},
 	}
 	w.stopped, w.stop = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the reconciliation.
 	w.published.Store(w.state.summary())
-	go w.run()
 	return w
 }
 
-// run is the owner.
-func (w *claimWatch) run() {
-	defer close(w.ended)
-	for {
-		select {
-		case <-w.stopped.Done():
-			return
-		case change := <-w.changes:
-			if w.stopped.Err() != nil { // Both were ready.
-				change.done <- nil
-				return
-			}
-			err := loop.Recovered(func() error { change.do(w.state); return nil })
-			w.published.Store(w.state.summary())
-			change.done <- err
-		}
-	}
-}
-
-// own has the owner make a change, and waits until it is made. It does nothing once the
-// watch is stopped. A panic ends this change alone, and goes on in the caller. A change
-// must not call own, for the owner would wait for itself.
+// own makes a change, alone. It does nothing once the watch is stopped. A change must not call own, for it would wait for itself.
 func (w *claimWatch) own(change func(*claimState)) {
-	done := make(chan error, 1)
 	select {
 	case <-w.stopped.Done():
 		return
-	case w.changes <- claimChange{change, done}:
+	case w.owner <- struct{}{}:
 	}
-	if err := <-done; err != nil {
-		panic(err)
+	defer func() { <-w.owner }()
+	if w.stopped.Err() != nil { // Both were ready.
+		return
 	}
+	defer func() { w.published.Store(w.state.summary()) }() // After a panic, too.
+	change(w.state)
 }
 
-// start follows the claims until the watch is stopped.
 func (w *claimWatch) start(client Client, answered func(error)) {
 	cluster.Follow(w.stopped, cluster.Objects{
 		Name: w.kind.Name, Client: client, Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			return client.watch(ctx, w.resource, o, w.readEvent)
 		},
-		// Every list is paged and consistent. If it asked for any version, or for a
-		// full list after the pages expired, the API server would send everything in
-		// one answer. Each page has a deadline, the whole list has none.
+		// Every list is paged and consistent. If it asked for any version, or for a full list after the pages expired, the API server would
+		// send everything in one answer. Each page has a deadline, the whole list has none.
 		List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			list := &internalversion.List{}
 			var err error
@@ -161,21 +131,147 @@ func (w *claimWatch) withdraw() {
 		return
 	}
 	w.stop()
-	<-w.ended
+	w.owner <- struct{}{} // The last change has ended.
+	defer func() { <-w.owner }()
 	for uid := range w.state.bound.counts {
 		w.state.bound.remove(uid)
 	}
 	w.before.withdraw()
 }
 
-// setUnwritable sets why claims cannot be written, nil if they can.
-func (w *claimWatch) setUnwritable(why error) {
-	news := false
-	w.own(func(s *claimState) {
-		news = (s.unwritable == nil) != (why == nil)
-		s.unwritable = why
-	})
-	if news {
-		w.changed()
+// claimSeen is what read takes from a claim for the store.
+type claimSeen struct {
+	seenVersion
+	namespace    string
+	bound        bool
+	classes      [2]uint64
+	usage        int64
+	generateName string
+	group        *group     // nil if the claim is left alone
+	uses         claimUsage // where classes have a capacity with enforcement Hard
+	endsList     bool       // It is not a claim: the API server sends it after the last one.
+}
+
+// GetObjectKind makes it a runtime.Object, as does DeepCopyObject.
+func (*claimSeen) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the same object, because no caller changes it.
+func (s *claimSeen) DeepCopyObject() runtime.Object { return s }
+
+// GetObjectMeta is for the Reflector. It makes the metadata on demand: held, it would take more memory than all else.
+func (s *claimSeen) GetObjectMeta() metav1.Object {
+	m := &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, ResourceVersion: s.version}
+	if s.endsList {
+		m.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	}
+	return m
+}
+
+// readEvent reads an event of a watch. Of a deleted claim, and of an object that is not a claim, it reads only the metadata.
+func (w *claimWatch) readEvent(event apiwatch.EventType, raw []byte) (runtime.Object, error) {
+	if event == apiwatch.Added || event == apiwatch.Modified {
+		return w.read(raw)
+	}
+	head, err := readHead(raw)
+	return head.seen(), err
+}
+
+func (h claimHead) seen() *claimSeen {
+	m := h.Metadata
+	return &claimSeen{
+		seenVersion: seenVersion{uid: m.UID, name: m.Name, version: m.ResourceVersion},
+		namespace:   m.Namespace, generateName: m.GenerateName, usage: 1, endsList: m.Annotations.InitialEventsEnd == "true",
+	}
+}
+
+// read returns the few fields of a claim that are held, and its group.
+func (w *claimWatch) read(raw []byte) (*claimSeen, error) {
+	head, err := readHead(raw)
+	if err != nil {
+		return nil, err
+	}
+	seen := head.seen()
+	ask, waits := judge(w.kind, raw, seen)
+	if waits {
+		// At once, so that a list holds each selector once while it is read.
+		w.own(func(s *claimState) { seen.group = s.room.group(s.room.namespaceOf(seen.namespace), ask) })
+	}
+	return seen, nil
+}
+
+// Stored is a claim as it was read once, for whoever binds it then.
+type Stored struct {
+	UID     types.UID
+	Version string
+	// Bound claims name a class, and count for Classes. What they ask for is not read.
+	Bound   bool
+	Classes [2]uint64
+	claim.Intake
+}
+
+// ReadStored reads a claim of a list. What it returns with an error has the name of the claim.
+func ReadStored(kind *selector.ClaimKind, raw []byte) (s Stored, err error) {
+	head, err := readHead(raw)
+	m := head.Metadata
+	s = Stored{UID: m.UID, Version: m.ResourceVersion, Intake: claim.Intake{Claim: claim.Claim{Namespace: m.Namespace, Name: m.Name}}}
+	if err != nil {
+		return s, err
+	}
+	object, err := kind.DecodeValid(raw)
+	if err != nil {
+		return s, fmt.Errorf("cannot read the claim: %w", err)
+	}
+	s.Classes, s.Bound = kind.BoundTo(m.Namespace, object)
+	// A reference that claims.when lets us replace is a default of the schema while the claim is created. On one that
+	// is stored, it may be in use.
+	if s.Bound = s.Bound || kind.NamesClass(object); !s.Bound {
+		s.Intake = kind.Read(m.Namespace, m.Name, object)
+	}
+	return s, nil
+}
+
+// usageOf a stored claim is known in any case.
+func usageOf(kind *selector.ClaimKind, object map[string]any) int64 {
+	usage, _ := kind.UsageOf(object, &expression.Budget{Left: v1beta1.MaxExpressionCost})
+	return usage
+}
+
+// judge reports whether a claim waits for a class, and returns what it asks for. A
+// claim that cannot be read waits, and an event tells its author.
+func judge(kind *selector.ClaimKind, raw []byte, seen *claimSeen) (ask claim.Ask, waits bool) {
+	err := loop.Recovered(func() error {
+		object, err := kind.DecodeValid(raw) // It is, as its head was read.
+		if err != nil {
+			return err
+		}
+		if kind.Hard {
+			seen.uses = newClaimUsage(kind, seen.namespace, seen.version, object)
+		}
+		if seen.classes, seen.bound = kind.BoundTo(seen.namespace, object); seen.bound || !kind.BindLater {
+			seen.usage = usageOf(kind, object)
+			return nil
+		}
+		claim := kind.Read(seen.namespace, seen.name, object)
+		if waits = claim.LeftAlone == ""; waits {
+			seen.parents = int8(claim.Parents) //nolint:gosec // A path has ten names at most.
+			seen.annotated = claim.Annotated
+			ask = kind.Ask(claim)
+		}
+		return nil
+	})
+	if err != nil {
+		return claim.AskWith(textFor(err)), kind.BindLater
+	}
+	return ask, waits
+}
+
+// panicText tells an author about a panic. The details are in our log.
+const panicText = "classbind failed because of a bug: see its log"
+
+// textFor is the text of an error for the author of a claim.
+func textFor(err error) string {
+	if errors.Is(err, loop.ErrPanic) {
+		return panicText
+	}
+	return truncate.String(truncate.Error(err).Error(), v1beta1.MaxMessageBytes)
 }

@@ -102,21 +102,17 @@ func (l *lateWriter) work(ctx context.Context) bool {
 	return true
 }
 
-// bind binds a claim if it still waits and still has a class. With an error, or an
-// again above zero, the claim is tried again; again says after how long. Without an
-// outcome, nothing was tried.
+// bind binds a claim if it still waits and still has a class. With an error, or an again above zero, the claim is tried again; again says
+// after how long. Without an outcome, nothing was tried.
 func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string, again time.Duration, err error) {
 	w := l.watch
-	if paused := w.pause(time.Now()); paused > 0 {
-		return "", paused, nil
-	}
-	if _, ok := w.waits(item.uid); !ok {
-		return "", 0, nil
+	if _, ok, paused := w.waits(item.uid); paused > 0 || !ok {
+		return "", max(paused, 0), nil
 	}
 	if l.binder.limiter.Wait(ctx) != nil {
 		return "", 0, nil //nolint:nilerr // The term is over.
 	}
-	claim, ok := w.waits(item.uid)
+	claim, ok, _ := w.waits(item.uid)
 	if ok && claim.unread {
 		claim, ok, err = l.reread(ctx, claim)
 	}
@@ -131,8 +127,12 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 		return lateFailed, 0, err
 	}
 	switch {
+	case decision.Class == nil && len(decision.Refused) > 0: // By gates. No watch shows when that changes.
+		l.binder.Events.warnOnce(w, claim, v1beta1.EventNoMatchingClass, decision.Warning())
+		return "", registry.RetryAfter, nil
 	case decision.Class == nil:
-		return "", l.unmatched(claim, &decision), nil
+		w.own(func(s *claimState) { s.missed(claim) })
+		return "", 0, nil
 	case decision.Given():
 		w.own(func(s *claimState) { s.wrote(claim) })
 		return "", 0, nil
@@ -144,45 +144,30 @@ func (l *lateWriter) bind(ctx context.Context, item waitingItem) (outcome string
 	case err == nil:
 		_, settled := kind.BoundTo(claim.namespace, object)
 		w.own(func(s *claimState) {
-			if s.wrote(claim); !settled {
-				s.rebound(claim, version)
+			s.wrote(claim)
+			// Where claims.when is still true for its new version, it is not bound again until somebody else changes it.
+			if c := s.waiting[claim.uid]; c != nil && !settled && (c.written || c.version == version) {
+				c.version, c.written = version, true
 			}
 		})
 		log.Info("Bound a waiting claim", "class", decision.Class.String(), "reason", decision.Reason(),
 			"strategy", kind.Strategy.Name, "candidates", decision.Candidates, "dropped", decision.DroppedText())
-		claim.ask = "" // It may be long, and an event does not need it.
 		l.binder.Events.bound(w, claim, version, &decision)
 		return lateBound, 0, nil
 	case IsOutdated(err):
 		return lateChanged, 0, err
 	case errors.Is(err, ErrReferenceRemoved):
 		w.update(func(s *claimState) { s.removed, s.removedOf = ErrReferenceRemoved, claim.uid })
-		l.binder.Events.removed(w, claim)
+		l.binder.Events.warnOnce(w, claim, v1beta1.EventReferenceRemoved, "bound to no class: "+ErrReferenceRemoved.Error())
 		return lateFailed, 0, err
 	case IsUnauthorized(err):
 		log.Info("Cannot bind waiting claims", "because", err.Error())
-		l.refuse()
+		// Readers of a ClaimKind must not learn the names of claims and namespaces.
+		refusal, until := apierrors.NewForbidden(w.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
+		w.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
 		return lateFailed, registry.RetryAfter, nil
 	}
 	return lateFailed, 0, err
-}
-
-// refuse pauses the writes of the kind's claims. Readers of a ClaimKind must not learn the
-// names of claims and namespaces.
-func (l *lateWriter) refuse() {
-	refusal, until := apierrors.NewForbidden(l.watch.resource.GroupResource(), "", errNoPatch), time.Now().Add(registry.RetryAfter)
-	l.watch.update(func(s *claimState) { s.refusal, s.paused = refusal, until })
-}
-
-// unmatched records that a claim has no class. If gates refused those that match, no
-// watch shows when that changes, so the claim is tried again.
-func (l *lateWriter) unmatched(claim waitingAttempt, d *selector.Decision) (again time.Duration) {
-	if len(d.Refused) == 0 {
-		l.watch.own(func(s *claimState) { s.missed(claim) })
-		return 0
-	}
-	l.binder.Events.refused(l.watch, claim, d)
-	return registry.RetryAfter
 }
 
 // decide chooses a class for a claim, none while the classes are not known.
@@ -195,7 +180,7 @@ func (l *lateWriter) decide(ctx context.Context, a waitingAttempt) (selector.Dec
 	if err != nil {
 		return selector.Decision{}, err
 	}
-	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: a.parents, Annotated: a.annotated}, selector.Later)
+	return l.binder.Decider.Decide(ctx, view, claim.Intake{Claim: c, Parents: int(a.parents), Annotated: a.annotated}, selector.Later)
 }
 
 // reread reads a claim whose selector is not held. It is false if the claim has
@@ -214,7 +199,7 @@ func (l *lateWriter) reread(ctx context.Context, a waitingAttempt) (waitingAttem
 	if seen.uid != a.uid || !waits || ask.Problem() != "" {
 		return a, false, nil
 	}
-	a.version, a.parents, a.annotated, a.ask = seen.version, int(seen.parents), seen.annotated, ask
+	a.seenVersion, a.ask = seen.seenVersion, ask
 	return a, true, nil
 }
 
@@ -226,10 +211,9 @@ var ErrReferenceRemoved error = &inventory.Fault{
 		"or another webhook or policy removes it: correct spec.reference.path of the ClaimKind, the schema, or the other",
 }
 
-// IsOutdated reports that the claim has probably changed since it was seen, as the watch
-// is about to show. When the test of a JSON Patch fails, the API server says only that
-// the patch is at fault. When the claim would be invalid, it names the claim. Another
-// webhook may deny the claim in the same words, so it is tried again.
+// IsOutdated reports that the claim has probably changed since it was seen, as the watch is about to show. When the test of a JSON Patch
+// fails, the API server says only that the patch is at fault. When the claim would be invalid, it names the claim. Another webhook may deny
+// the claim in the same words, so it is tried again.
 func IsOutdated(err error) bool {
 	if apierrors.IsNotFound(err) {
 		return true

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,60 +28,51 @@ var faultsOfClaims = []string{
 	v1beta1.ReasonReferencePruned, v1beta1.ReasonPathsInvalid, v1beta1.ReasonUnknownValue,
 }
 
-// describeClaims writes what is known of a kind's claims into its status.
-func (s *Writer) describeClaims(k *v1beta1.ClaimKind, counted bool) {
-	status := &k.Status
-	later := k.Spec.WhenUnmatched == v1beta1.BindLater
+// describeClaims writes the numbers of a kind's claims into its status, and returns whether they are bound later, and counted.
+func (s *Writer) describeClaims(k *v1beta1.ClaimKind, counted bool, ready metav1.Condition) (later, counts metav1.Condition) {
+	status, bindsLater := &k.Status, k.Spec.WhenUnmatched == v1beta1.BindLater
 	if n, known := s.Claims.CountsOf(k.Name); known { // Until then, the numbers of the last leader stay.
 		status.BoundClaims, status.WaitingClaims = new(int32(n.Bound)), new(int32(n.Waiting)) //nolint:gosec // No API server holds two thousand million claims.
 	}
-	if !later && !counted {
-		status.BoundClaims = nil
-	}
-	if !later { // No claim waits.
+	if !bindsLater { // No claim waits.
 		status.WaitingClaims = nil
 	}
-	describe := func(applies bool, problem func(string) error, condition func(error) metav1.Condition) {
-		var err error
-		if applies {
-			err = problem(k.Name)
+	settle := func(err error, c metav1.Condition) metav1.Condition {
+		if before := last(status.Conditions, c.Type); latebinding.NotYet(err) && before.Type != "" {
+			return before // It is the last leader's, and stays while this watch begins.
 		}
-		c := condition(err)
-		switch {
-		case !applies:
-			meta.RemoveStatusCondition(&status.Conditions, c.Type)
-		case latebinding.NotYet(err) && meta.FindStatusCondition(status.Conditions, c.Type) != nil:
-			// The last leader's condition stays while this watch begins.
-		default:
-			setCondition(&status.Conditions, c, k.Generation)
-		}
+		return c
 	}
-	late := func(name string) error {
-		ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
-		if ready != nil && slices.Contains(faultsOfClaims, ready.Reason) {
-			return &inventory.Fault{Reason: ready.Reason, Text: ready.Message}
+	if bindsLater {
+		err := s.Claims.LateProblem(k.Name)
+		if slices.Contains(faultsOfClaims, ready.Reason) {
+			err = &inventory.Fault{Reason: ready.Reason, Text: ready.Message}
 		}
-		return s.Claims.LateProblem(name)
+		later = settle(err, lateBinding(err))
 	}
-	describe(later, late, lateBinding)
-	describe(counted, s.Claims.Problem, claimsCounted)
+	if counted {
+		err := s.Claims.Problem(k.Name)
+		counts = settle(err, claimsCounted(err))
+	} else if !bindsLater {
+		status.BoundClaims = nil
+	}
+	return later, counts
 }
 
 // lateBinding is the condition of a kind with BindLater, by why its claims cannot be bound later.
 func lateBinding(err error) metav1.Condition {
-	return condition(err, v1beta1.ConditionLateBinding,
+	return ofWatch(err, v1beta1.ConditionLateBinding,
 		"claims without a class are bound when there is one for them", "claims without a class are not bound later")
 }
 
 // claimsCounted is the condition of a kind whose claims are to be counted, by why they cannot be.
 func claimsCounted(err error) metav1.Condition {
-	return condition(err, v1beta1.ConditionClaimsCounted, "the claims of each class are counted",
+	return ofWatch(err, v1beta1.ConditionClaimsCounted, "the claims of each class are counted",
 		"the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class "+
 			"is deleted whose ClassKind has spec.onDelete Deny")
 }
 
-// countClaims writes how many claims have a class of a kind, nil classes if those are not
-// known.
+// countClaims writes how many claims have a class of a kind, nil classes if those are not known.
 func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *inventory.Classes) {
 	if classes == nil {
 		k.Status.Claims = nil
@@ -96,9 +88,8 @@ func (s *Writer) countClaims(k *v1beta1.ClassKind, classes *inventory.Classes) {
 	}
 }
 
-// onClassCounts calls a function with each class kind that serves a claim kind whose
-// claims were described, until the context ends. So claims that change one by one ask for
-// many class kinds no more often than for one claim kind.
+// onClassCounts calls a function with each class kind that serves a claim kind whose claims were described, until the context ends. So
+// claims that change one by one ask for many class kinds no more often than for one claim kind.
 func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string)) {
 	s.counted.Add(ctx, func(claimKind string) {
 		if view := s.Snapshot()[claimKind]; view != nil {
@@ -109,34 +100,31 @@ func (s *Writer) onClassCounts(ctx context.Context, call func(classKind string))
 	})
 }
 
-// condition has the message without an error, and unmet with one.
-func condition(err error, conditionType, message, unmet string) metav1.Condition {
+// ofWatch has the message without an error, and unmet with one.
+func ofWatch(err error, conditionType, message, unmet string) metav1.Condition {
+	c := met(conditionType, v1beta1.ReasonWatched, message)
 	if err == nil {
-		return met(conditionType, v1beta1.ReasonWatched, message)
+		return c
 	}
-	result := metav1.Condition{
-		Type: conditionType, Status: metav1.ConditionFalse,
-		Reason: registry.ReasonFor(err), Message: fmt.Sprintf("%s: %v", unmet, err),
-	}
+	c = failed(c, registry.ReasonFor(err), "%s: %v", unmet, err)
 	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) {
-		result.Reason = fault.Reason
+		c.Reason = fault.Reason
 	}
 	if apierrors.IsForbidden(err) {
-		result.Reason = v1beta1.ReasonNotPermitted
-		result.Message += fmt.Sprintf(": label a ClusterRole that allows list, watch and, for BindLater, patch with %s=true",
-			v1beta1.AggregateLabel)
+		c.Reason = v1beta1.ReasonNotPermitted
+		c.Message += ": label a ClusterRole that allows list, watch and, for BindLater, patch with " + v1beta1.AggregateLabel + "=true"
 	}
-	return result
+	return c
 }
 
-// describeClassKinds reports whether the classes of every class kind that serves a claim kind are
-// known, and what lets classbind read them, and whether those that it names are registered.
-func (s *Writer) describeClassKinds(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) error {
+// classKindsKnown reports whether the classes of every class kind that serves a claim kind are known, and what lets classbind read them,
+// and whether those that it names are registered.
+func (s *Writer) classKindsKnown(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (metav1.Condition, error) {
 	var missing []string
 	for _, named := range k.Spec.Classes.Kinds {
 		err := s.Client.Get(ctx, client.ObjectKey{Name: named.Name}, &v1beta1.ClassKind{})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cannot get class kind %q: %w", named.Name, err)
+			return metav1.Condition{}, fmt.Errorf("cannot get class kind %q: %w", named.Name, err)
 		}
 		if err != nil {
 			missing = append(missing, named.Name)
@@ -144,11 +132,9 @@ func (s *Writer) describeClassKinds(ctx context.Context, k *v1beta1.ClaimKind, v
 	}
 	c := classKindsRead(view.Unread, func(name string) string { return s.Registration.State(name).Message })
 	if c.Status == metav1.ConditionTrue && len(missing) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotRegistered
-		c.Message = unregistered("spec.classes.kinds", "ClassKind", missing)
+		c = failed(c, v1beta1.ReasonNotRegistered, "%s", unregistered("spec.classes.kinds", "ClassKind", missing))
 	}
-	setCondition(&k.Status.Conditions, c, k.Generation)
-	return nil
+	return c, nil
 }
 
 // classKindsRead is the condition of a claim kind, by the class kinds that are not read, with the message of each.
@@ -156,71 +142,67 @@ func classKindsRead(unread []selector.UnreadKind, message func(classKind string)
 	c := met(v1beta1.ConditionClassKindsRead, v1beta1.ReasonClassKindsRead,
 		"the classes of every installed class kind that serves it are known")
 	if len(unread) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, unread[0].Reason
-		c.Message = "claims are decided on without the classes of " + selector.ListFunc(unread, func(u selector.UnreadKind) string {
-			return fmt.Sprintf("%q: %s", u.Name, message(u.Name))
-		})
+		why := func(u selector.UnreadKind) string { return fmt.Sprintf("%q: %s", u.Name, message(u.Name)) }
+		c = failed(c, unread[0].Reason, "claims are decided on without the classes of %s", selector.ListFunc(unread, why))
 	}
 	return c
 }
 
-// describeExpressions writes whether the expressions of a claim kind compile, and whether the
-// objects that its claims name are known.
-func (s *Writer) describeExpressions(k *v1beta1.ClaimKind, view *selector.View) {
-	mistyped, known := s.claimTypes.of(k)
+// claimExpressions reports whether the expressions of a claim kind compile, if it has any.
+func (s *Writer) claimExpressions(k *v1beta1.ClaimKind, view *selector.View) (c metav1.Condition) {
 	if k.Spec.HasExpressions() {
-		setExpressionsValid(&k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions(), mistyped), known, k.Generation)
-	} else {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionExpressionsValid)
+		mistyped, known := s.claimTypes.of(k)
+		c = untilTyped(k.Status.Conditions, expressionsValid(view.Kind.InvalidExpressions(), mistyped), known)
 	}
-	related := s.Registration.RelatedState(k.Name)
-	if related.Reason == "" {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionRelatedKnown)
-		return
-	}
-	c := met(v1beta1.ConditionRelatedKnown, related.Reason, related.Message)
-	if !related.Known {
-		c.Status = metav1.ConditionFalse
-	}
-	setCondition(&k.Status.Conditions, c, k.Generation)
+	return c
 }
 
-// describeDefaulting writes whether the API server itself gives the default class, for a kind
-// that asks for it. Until the leader knows, the condition of the last one stays.
-func (s *Writer) describeDefaulting(k *v1beta1.ClaimKind) {
+// relatedKnown reports whether the objects that the claims of a kind name are known, if they name any.
+func (s *Writer) relatedKnown(claimKind string) (c metav1.Condition) {
+	related := s.Registration.RelatedState(claimKind)
+	switch {
+	case related.Reason == "":
+		return c
+	case related.Known:
+		return met(v1beta1.ConditionRelatedKnown, related.Reason, related.Message)
+	}
+	return failed(metav1.Condition{Type: v1beta1.ConditionRelatedKnown}, related.Reason, "%s", related.Message)
+}
+
+// defaulting reports whether the API server itself gives the default class, for a kind that asks for it.
+func (s *Writer) defaulting(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
-		return
+		return c
 	}
-	if outcome, known := s.Defaults.Outcome(k.Name); known {
-		setCondition(&k.Status.Conditions, ofPolicy(outcome, met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
-			fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class)),
-			"claims without a selector come to classbind"), k.Generation)
+	outcome, known := s.Defaults.Outcome(k.Name)
+	if !known { // Until the leader knows, the condition of the last one stays.
+		return last(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy)
 	}
+	return ofPolicy(outcome, met(v1beta1.ConditionDefaultedByPolicy, v1beta1.ReasonConfigured,
+		fmt.Sprintf("the API server itself gives the default class %s to claims without a selector", outcome.Class)),
+		"claims without a selector come to classbind")
 }
 
-// describeUse does the same for whether the API server itself checks who may use a class.
-func (s *Writer) describeUse(k *v1beta1.ClaimKind) {
+// use does the same for whether the API server itself checks who may use a class.
+func (s *Writer) use(k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if k.Spec.Classes.Use == nil {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionUseEnforced)
-		return
+		return c
 	}
 	outcome, known := s.Uses.Outcome(k.Name)
+	if c = last(k.Status.Conditions, v1beta1.ConditionUseEnforced); !known && c.Type != "" {
+		return c
+	}
 	if !known {
-		if meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionUseEnforced) != nil {
-			return
-		}
 		outcome.Fault = &inventory.Fault{Reason: v1beta1.ReasonNotConfigured, Text: "the classes of the kind are not known yet"}
 	}
-	setCondition(&k.Status.Conditions, ofPolicy(outcome, met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced,
-		"the API server itself checks who may use the class that a claim names"),
-		"who may use a class is not checked as registered"), k.Generation)
+	return ofPolicy(outcome, met(v1beta1.ConditionUseEnforced, v1beta1.ReasonEnforced,
+		"the API server itself checks who may use the class that a claim names"), "who may use a class is not checked as registered")
 }
 
 // ofPolicy is the condition without a fault, and unmet with one.
 func ofPolicy(outcome webhookconfig.PolicyOutcome, c metav1.Condition, unmet string) metav1.Condition {
 	if fault := outcome.Fault; fault != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, fault.Reason, unmet+": "+fault.Text
+		c = failed(c, fault.Reason, "%s: %s", unmet, fault.Text)
 		if fault.Reason == v1beta1.ReasonNotConfigured { // It is a matter of seconds.
 			c.Status = metav1.ConditionUnknown
 		}
@@ -228,18 +210,16 @@ func ofPolicy(outcome webhookconfig.PolicyOutcome, c metav1.Condition, unmet str
 	return c
 }
 
-// describeStorage says of PersistentVolumeClaims whether their selectors are heeded. It
-// is false for other claims. Nothing tells of a change, so it is to be asked again.
-func (s *Writer) describeStorage(ctx context.Context, k *v1beta1.ClaimKind) bool {
+// storage says of PersistentVolumeClaims whether their selectors are heeded, and of other claims nothing. Nothing tells of a change, so it
+// is to be asked again.
+func (s *Writer) storage(ctx context.Context, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if !cluster.GetsStorageClass(k) {
-		meta.RemoveStatusCondition(&k.Status.Conditions, v1beta1.ConditionSelectorsHeeded)
-		return false
+		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
 	defer cancel()
 	defaults, err := cluster.DefaultStorageClasses(ctx, s.Live)
-	setCondition(&k.Status.Conditions, selectorsHeeded(defaults, truncate.Error(err)), k.Generation)
-	return true
+	return selectorsHeeded(defaults, truncate.Error(err))
 }
 
 func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.Condition {
@@ -247,28 +227,138 @@ func selectorsHeeded(defaults []metav1.PartialObjectMetadata, err error) metav1.
 		"no StorageClass is the default, so claims without one are bound")
 	switch {
 	case err != nil:
-		c.Status, c.Reason = metav1.ConditionUnknown, v1beta1.ReasonNotSynced
+		c = failed(c, v1beta1.ReasonNotSynced, "cannot tell whether there is a default StorageClass: %v", err)
+		c.Status = metav1.ConditionUnknown
 		if apierrors.IsForbidden(err) {
 			c.Reason = v1beta1.ReasonNotPermitted
 		}
-		c.Message = fmt.Sprintf("cannot tell whether there is a default StorageClass: %v", err)
 	case len(defaults) > 0:
 		of := ""
 		if len(defaults) > 1 {
 			of = fmt.Sprintf(" the newest of %d,", len(defaults))
 		}
-		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonDefaultStorageClass
-		c.Message = fmt.Sprintf("the API server gives every claim without a StorageClass the default one, %q,%s before classbind is "+
-			"asked, so its class selector does nothing: %s", defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
+		c = failed(c, v1beta1.ReasonDefaultStorageClass, "the API server gives every claim without a StorageClass the default one, %q,%s "+
+			"before classbind is asked, so its class selector does nothing: %s",
+			defaults[0].Name, of, cluster.UnmarkStorageClasses(defaults))
 	}
 	return c
 }
 
-// describePaths writes into the status whether the paths are valid, and what the schema requires. Until
-// they are compared, that of the last leader stays.
-func (s *Writer) describePaths(k *v1beta1.ClaimKind, view *selector.View) {
-	if paths, known := s.Registration.PathsOf(k); known {
-		k.Status.Required, k.Status.SelectorAbsent = paths.Check.Required, paths.Check.SelectorAbsent
-		setCondition(&k.Status.Conditions, paths.Condition(view), k.Generation)
+// describePaths writes into the status what the schema requires, and returns whether the paths are valid. Until they are compared, that of
+// the last leader stays.
+func (s *Writer) describePaths(k *v1beta1.ClaimKind, view *selector.View) metav1.Condition {
+	paths, known := s.Registration.PathsOf(k)
+	if !known {
+		return last(k.Status.Conditions, v1beta1.ConditionPathsValid)
 	}
+	k.Status.Required, k.Status.SelectorAbsent = paths.Check.Required, paths.Check.SelectorAbsent
+	return paths.Condition(view)
+}
+
+// setDefaults writes the default classes of all seats into the status, and returns whether each seat has one at most.
+func setDefaults(k *v1beta1.ClaimKind, view *selector.View) metav1.Condition {
+	const most = 16 // in the schema
+	of := view.DefaultsBySeat()
+	ofAll, counts := of[inventory.Seat{ClaimKind: k.Name}], count{}
+	k.Status.Defaults, k.Status.DefaultCount = nil, int32(len(ofAll)) //nolint:gosec // No API server holds two thousand million classes.
+	for _, c := range ofAll[:min(len(ofAll), most)] {
+		k.Status.Defaults = append(k.Status.Defaults, v1beta1.DefaultClass{
+			Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name, Cordoned: c.Cordoned,
+		})
+	}
+	for seat := range of {
+		counts.add(seat)
+	}
+	k.Status.NamespaceDefaults, k.Status.PartitionDefaults = counts.namespaces, counts.partitions
+	return singleDefault(k.Name, of)
+}
+
+// count of the seats that have a default: that of all namespaces and partitions together, and those that have one of their own.
+type count struct{ all, namespaces, partitions int32 }
+
+func (c *count) add(s inventory.Seat) {
+	switch {
+	case s.Partition != "":
+		c.partitions++
+	case s.Namespace != "":
+		c.namespaces++
+	default:
+		c.all++
+	}
+}
+
+func singleDefault(claimKind string, of map[inventory.Seat][]*inventory.Class) metav1.Condition {
+	seats := slices.SortedFunc(maps.Keys(of), inventory.Seat.Compare) // That of all comes first.
+	crowded := slices.DeleteFunc(slices.Clone(seats), func(s inventory.Seat) bool { return len(of[s]) < 2 })
+	if len(crowded) > 0 {
+		first := of[crowded[0]]
+		message := fmt.Sprintf("a claim%s without a selector gets one of %d classes; leave the mark on one of %s",
+			crowded[0].In(), len(first), named(first))
+		also, which := crowded, ""
+		if crowded[0].In() == "" {
+			also, which = crowded[1:], " that have defaults of their own"
+		}
+		if len(crowded) > 1 {
+			places := selector.ListFunc(also, func(s inventory.Seat) string { return "(" + strings.TrimPrefix(s.In(), " in ") + ")" })
+			message += fmt.Sprintf("; so it is in %d places%s: %s", len(also), which, places)
+		}
+		return failed(metav1.Condition{Type: v1beta1.ConditionSingleDefault}, v1beta1.ReasonSeveralDefaults, "%s", message)
+	}
+	var cordoned []*inventory.Class
+	offered := count{}
+	for _, seat := range seats {
+		if c := of[seat][0]; c.Cordoned {
+			cordoned = append(cordoned, c)
+		} else {
+			offered.add(seat)
+		}
+	}
+	condition := met(v1beta1.ConditionSingleDefault, v1beta1.ReasonOneDefault, whoGetsDefault(offered))
+	switch {
+	case len(cordoned) == 1:
+		condition.Message += fmt.Sprintf("; the default class %s is cordoned", cordoned[0])
+	case len(cordoned) > 1:
+		condition.Message += fmt.Sprintf("; %d default classes are cordoned: %s; of the first", len(cordoned), named(cordoned))
+	case len(seats) == 0:
+		condition.Reason = v1beta1.ReasonNoDefault
+	}
+	if len(cordoned) > 0 {
+		condition.Reason = v1beta1.ReasonDefaultCordoned
+		condition.Message += ": " + cordoned[0].Uncordon(claimKind)
+	}
+	return condition
+}
+
+// whoGetsDefault says what becomes of claims without a selector, if so many defaults are offered.
+func whoGetsDefault(offered count) string {
+	var places []string
+	if offered.namespaces > 0 {
+		places = append(places, "its own namespace, which "+have(offered.namespaces, "namespace"))
+	}
+	if offered.partitions > 0 {
+		places = append(places, "its partition, which "+have(offered.partitions, "partition"))
+	}
+	switch {
+	case len(places) == 0 && offered.all == 0:
+		return "a claim without a selector finds no class"
+	case len(places) == 0:
+		return "a claim without a selector gets the default class"
+	}
+	text := "a claim without a selector gets the default class of " + strings.Join(places, ", or of ")
+	if offered.all == 0 {
+		return text + ", or finds no class"
+	}
+	return text + ", or that of all"
+}
+
+func have(n int32, what string) string {
+	if n == 1 {
+		return "1 " + what + " has"
+	}
+	return fmt.Sprintf("%d %ss have", n, what)
+}
+
+// named lists a few of the classes, and says how many more there are.
+func named(classes []*inventory.Class) string {
+	return selector.ListFunc(classes, (*inventory.Class).String)
 }

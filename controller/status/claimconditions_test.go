@@ -1,8 +1,10 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,11 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/controller/latebinding"
+	"github.com/classbind/classbind/controller/webhookconfig"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
 )
@@ -24,8 +28,7 @@ type watched struct {
 	*latebinding.Claims
 	counts    *latebinding.ClaimCounts
 	err, late error
-	// ofClasses are the claims of all classes, nil if they are not watched. listing says that
-	// they are not known yet.
+	// ofClasses are the claims of all classes, nil if they are not watched. listing says that they are not known yet.
 	ofClasses *int32
 	listing   bool
 }
@@ -94,120 +97,261 @@ func TestOnClassCounts(t *testing.T) {
 }
 
 func TestDescribeClaims(t *testing.T) {
-	const later, counted = v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted
-	const bound, known = "claims without a class are bound when there is one for them", "the claims of each class are counted"
+	const bound, known = "True/Watched: claims without a class are bound when there is one for them", "True/Watched: the claims of each class are counted"
 	const unbound, unknown = "claims without a class are not bound later: ", "the claims of each class are not counted, so only those bound in the last 40 seconds count, and no class is deleted whose ClassKind has spec.onDelete Deny: "
-	const permit = ": label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
-	condition := func(conditionType string, met metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: conditionType, Status: met, Reason: reason, Message: message}
-	}
-	well := []metav1.Condition{
-		condition(later, metav1.ConditionTrue, v1beta1.ReasonWatched, bound), condition(counted, metav1.ConditionTrue, v1beta1.ReasonWatched, known),
-	}
+	const permit = "claims.example.org is forbidden: no rule: label a ClusterRole that allows list, watch and, for BindLater, patch with classbind.io/aggregate-to-classbind=true"
+	well := []metav1.Condition{lateBinding(nil), claimsCounted(nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "example.org", Resource: "claims"}, "", errors.New("no rule"))
 	notWatched := (&latebinding.Claims{}).Problem("claims.example.org")
 	unsuitable := fmt.Errorf("%w: no patch", cluster.ErrUnsuitable)
-	pruned := condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, "no field")
+	pruned := failed(metav1.Condition{Type: v1beta1.ConditionReady}, v1beta1.ReasonReferencePruned, "no field")
+	type numbers struct{ bound, waiting *int32 }
 	two, three, seven := new(int32(2)), new(int32(3)), new(int32(7))
-	type args struct {
-		admit, random  bool // instead of BindLater and LeastClaims
-		denied         bool // A ClassKind has onDelete Deny.
-		before         []metav1.Condition
-		bound, waiting *int32 // before
-		claims         watched
-	}
-	type want struct {
-		conditions     []metav1.Condition
-		bound, waiting *int32
-	}
+	counts := &latebinding.ClaimCounts{Bound: 2, Waiting: 3}
 	for name, tc := range map[string]struct {
-		reason string
-		args   args
-		want   want
+		reason           string
+		admit, uncounted bool // instead of BindLater and LeastClaims
+		before           []metav1.Condition
+		written          numbers // before
+		claims           watched
+		later, counted   string // as conditionText has them
+		want             numbers
 	}{
-		"Watched": {
-			reason: "We should say that all is well, and the numbers.",
-			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}}},
-			want:   want{well, two, three},
-		},
-		"DeletionsDenied": {
-			reason: "We should say what the deletion of a class depends on.",
-			args:   args{admit: true, random: true, denied: true, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},
-			want:   want{conditions: well[1:], bound: two},
-		},
+		"Watched": {reason: "We should say that all is well, and the numbers.", claims: watched{counts: counts}, later: bound, counted: known, want: numbers{two, three}},
 		"ReferencePruned": {
-			reason: "We should not say that claims are bound whose reference would be removed.",
-			args:   args{random: true, before: []metav1.Condition{pruned}},
-			want: want{conditions: []metav1.Condition{
-				pruned, condition(later, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, unbound+"no field"),
-			}},
+			reason: "We should not say that claims are bound whose reference would be removed.", uncounted: true, before: []metav1.Condition{pruned},
+			later: "False/ReferencePruned: " + unbound + "no field",
 		},
 		"ReferenceRemoved": {
-			reason: "We should say that claims lose what is written.",
-			args:   args{random: true, claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonReferencePruned, unbound+"cannot write: "+latebinding.ErrReferenceRemoved.Error()),
-			}},
+			reason: "We should say that claims lose what is written.", uncounted: true,
+			claims: watched{late: fmt.Errorf("cannot write: %w", latebinding.ErrReferenceRemoved)},
+			later:  "False/ReferencePruned: " + unbound + "cannot write: " + latebinding.ErrReferenceRemoved.Error(),
 		},
 		"NotWatchedYet": {
-			reason: "We should say that we do not watch yet.",
-			args:   args{claims: watched{err: notWatched, late: notWatched}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonNotSynced, unbound+"they are not watched yet"),
-				condition(counted, metav1.ConditionFalse, v1beta1.ReasonNotSynced, unknown+"they are not watched yet"),
-			}},
+			reason: "We should say that we do not watch yet.", claims: watched{err: notWatched, late: notWatched},
+			later: "False/NotSynced: " + unbound + "they are not watched yet", counted: "False/NotSynced: " + unknown + "they are not watched yet",
 		},
 		"NotWatchedYetByThisLeader": {
-			reason: "We should let stand what another leader wrote until we know better.",
-			args:   args{before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}},
-			want:   want{well, seven, three},
+			reason: "We should let stand what another leader wrote until we know better.", before: well, written: numbers{seven, three},
+			claims: watched{err: notWatched, late: notWatched}, later: bound, counted: known, want: numbers{seven, three},
 		},
 		"Forbidden": {
-			reason: "We should say that we may not, and how to permit it.",
-			args:   args{before: well, claims: watched{err: forbidden, late: forbidden}},
-			want: want{conditions: []metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonNotPermitted, unbound+"claims.example.org is forbidden: no rule"+permit),
-				condition(counted, metav1.ConditionFalse, v1beta1.ReasonNotPermitted, unknown+"claims.example.org is forbidden: no rule"+permit),
-			}},
+			reason: "We should say that we may not, and how to permit it.", before: well, claims: watched{err: forbidden, late: forbidden},
+			later: "False/NotPermitted: " + unbound + permit, counted: "False/NotPermitted: " + unknown + permit,
 		},
 		"CountedThoughNotWritable": {
-			reason: "We should say of each condition what concerns it.",
-			args:   args{claims: watched{counts: &latebinding.ClaimCounts{Bound: 2, Waiting: 3}, late: unsuitable}},
-			want: want{[]metav1.Condition{
-				condition(later, metav1.ConditionFalse, v1beta1.ReasonUnsuitable, unbound+unsuitable.Error()), well[1],
-			}, two, three},
+			reason: "We should say of each condition what concerns it.", claims: watched{counts: counts, late: unsuitable},
+			later: "False/Unsuitable: " + unbound + unsuitable.Error(), counted: known, want: numbers{two, three},
 		},
 		"Admit": {
-			reason: "We should not say that claims wait for what does not come.",
-			args:   args{admit: true, before: well, waiting: three, claims: watched{counts: &latebinding.ClaimCounts{Bound: 2}}},
-			want:   want{conditions: well[1:], bound: two},
+			reason: "We should not say that claims wait for what does not come.", admit: true, before: well, written: numbers{nil, three},
+			claims: watched{counts: counts}, counted: known, want: numbers{two, nil},
 		},
 		"NeitherApplies": {
-			reason: "We should say nothing of what does not apply.",
-			args:   args{admit: true, random: true, before: well, bound: seven, waiting: three, claims: watched{err: notWatched, late: notWatched}},
+			reason: "We should say nothing of what does not apply.", admit: true, uncounted: true, before: well, written: numbers{seven, three},
+			claims: watched{err: notWatched, late: notWatched},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
-			k.Spec.WhenUnmatched, k.Spec.Choice.Strategy = v1beta1.BindLater, v1beta1.LeastClaims
-			if tc.args.admit {
+			k.Spec.WhenUnmatched = v1beta1.BindLater
+			if tc.admit {
 				k.Spec.WhenUnmatched = v1beta1.Admit
 			}
-			if tc.args.random {
-				k.Spec.Choice.Strategy = v1beta1.WeightedRandom
+			k.Status.Conditions, k.Status.BoundClaims, k.Status.WaitingClaims = tc.before, tc.written.bound, tc.written.waiting
+			later, counted := (&Writer{Claims: tc.claims}).describeClaims(k, !tc.uncounted, last(tc.before, v1beta1.ConditionReady))
+			assert.Equal(t, [2]string{tc.later, tc.counted}, [2]string{conditionText(&later), conditionText(&counted)}, tc.reason)
+			assert.Equal(t, tc.want, numbers{k.Status.BoundClaims, k.Status.WaitingClaims}, tc.reason)
+		})
+	}
+}
+
+func TestSelectorsHeeded(t *testing.T) {
+	named := func(names ...string) (classes []metav1.PartialObjectMetadata) {
+		for _, name := range names {
+			classes = append(classes, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return classes
+	}
+	const before = `before classbind is asked, so its class selector does nothing: kubectl annotate storageclass `
+	for name, tc := range map[string]struct {
+		reason   string
+		defaults []metav1.PartialObjectMetadata
+		err      error
+		want     string // as conditionText has it
+	}{
+		"Default": {
+			reason: "We should say who gives the claims their class, and what would help.", defaults: named("standard"),
+			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "standard", ` + before +
+				`standard storageclass.kubernetes.io/is-default-class-`,
+		},
+		"Defaults": {
+			reason: "We should name the newest of several, and take the marks from all.", defaults: named("new", "old"),
+			want: `False/DefaultStorageClass: the API server gives every claim without a StorageClass the default one, "new", the newest of 2, ` + before +
+				`new old storageclass.kubernetes.io/is-default-class-`,
+		},
+		"NoDefault": {reason: "We should say that claims are ours to bind.", want: "True/NoDefaultStorageClass: no StorageClass is the default, so claims without one are bound"},
+		"NotPermitted": {
+			reason: "We should not say what we may not look at.",
+			err:    apierrors.NewForbidden(schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, "", errors.New("no")),
+			want:   `Unknown/NotPermitted: cannot tell whether there is a default StorageClass: storageclasses.storage.k8s.io is forbidden: no`,
+		},
+		"NoAnswer": {
+			reason: "We should not say what we could not read.", err: errors.New("connection refused"),
+			want: `Unknown/NotSynced: cannot tell whether there is a default StorageClass: connection refused`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := selectorsHeeded(tc.defaults, tc.err)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
+		})
+	}
+}
+
+// twoPages of one default StorageClass each.
+type twoPages struct{ client.Reader }
+
+func (twoPages) List(_ context.Context, l client.ObjectList, options ...client.ListOption) error {
+	o := &client.ListOptions{}
+	o.ApplyOptions(options)
+	class := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "class" + o.Continue}}
+	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	l.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{class}
+	l.SetContinue(map[string]string{"": "-2"}[o.Continue])
+	return nil
+}
+
+func TestStorage(t *testing.T) {
+	k := controllertest.NewClaimKind("persistentvolumeclaims")
+	k.Spec.Reference.Path = ".spec.storageClassName"
+	assert.Contains(t, (&Writer{Live: twoPages{}}).storage(t.Context(), k).Message, "storageclass class class-2 ", "We should read all pages.")
+}
+
+func TestStorageOfOthers(t *testing.T) {
+	for claimKind, path := range map[string]v1beta1.FieldPath{
+		"persistentvolumeclaims": ".spec.volumeAttributesClassName", "claims.example.org": ".spec.storageClassName",
+	} {
+		k := controllertest.NewClaimKind(claimKind)
+		k.Spec.Reference.Path = path
+		assert.Zero(t, (&Writer{}).storage(t.Context(), k), "We should say nothing of other claims, or of another field of them.")
+	}
+}
+
+// decided are the outcomes of policies, by claim kind.
+type decided map[string]webhookconfig.PolicyOutcome
+
+func (d decided) Outcome(claimKind string) (webhookconfig.PolicyOutcome, bool) {
+	o, known := d[claimKind]
+	return o, known
+}
+
+func (decided) OnChange(context.Context, func(string)) {}
+
+// TestPolicyConditions has what became of the policies of a claim kind, for the default class and for the use of classes.
+func TestPolicyConditions(t *testing.T) {
+	const name, was = "claims.example.org", "True/Old: as it was"
+	const toUs, unchecked = "claims without a selector come to classbind: ", "who may use a class is not checked as registered: "
+	byPolicy := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingPolicy}}
+	byWebhook := v1beta1.ClaimKindSpec{Admission: v1beta1.Admission{Defaulting: v1beta1.DefaultingWebhook}}
+	checked := v1beta1.ClaimKindSpec{Classes: v1beta1.Classes{Use: &v1beta1.Use{Subject: v1beta1.UseByNamespace}}}
+	defaulting := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Defaults: o}).defaulting(k) }
+	use := func(o decided, k *v1beta1.ClaimKind) metav1.Condition { return (&Writer{Uses: o}).use(k) }
+	faulty := func(reason, text string) decided {
+		return decided{name: {Fault: &inventory.Fault{Reason: reason, Text: text}}}
+	}
+	for test, tc := range map[string]struct {
+		reason  string
+		of      func(decided, *v1beta1.ClaimKind) metav1.Condition
+		spec    v1beta1.ClaimKindSpec
+		isNew   bool // There is no condition yet.
+		decided decided
+		want    string // as conditionText has it
+	}{
+		"Webhook":        {reason: "We should say nothing of a policy that nobody asked for.", of: defaulting, spec: byWebhook},
+		"Unsaid":         {reason: "We should take what is not said for Webhook.", of: defaulting},
+		"NotKnownYet":    {reason: "We should leave what the last leader said.", of: defaulting, spec: byPolicy, want: was},
+		"UseNotKnownYet": {reason: "We should leave what the last leader said.", of: use, spec: checked, want: was},
+		"Everybody":      {reason: "We should say nothing where everybody may use every class.", of: use},
+		"Given": {
+			reason: "We should say what the API server gives.", of: defaulting, spec: byPolicy, decided: decided{name: {Class: "Gold/gold"}},
+			want: "True/Configured: the API server itself gives the default class Gold/gold to claims without a selector",
+		},
+		"NotGiven": {
+			reason: "We should say why it gives none.", of: defaulting, spec: byPolicy, decided: faulty(v1beta1.ReasonNoDefault, "no class is marked default"),
+			want: "False/NoDefault: " + toUs + "no class is marked default",
+		},
+		"TooEarly": {
+			reason: "We should not call a failure what takes a moment.", of: defaulting, spec: byPolicy, decided: faulty(v1beta1.ReasonNotConfigured, "the CRD is new"),
+			want: "Unknown/NotConfigured: " + toUs + "the CRD is new",
+		},
+		"NeverKnown": {
+			reason: "We should not be silent about what is not checked yet.", of: use, spec: checked, isNew: true,
+			want: "Unknown/NotConfigured: " + unchecked + "the classes of the kind are not known yet",
+		},
+		"Checked": {
+			reason: "We should say that it is checked.", of: use, spec: checked, decided: decided{name: {}},
+			want: "True/Enforced: the API server itself checks who may use the class that a claim names",
+		},
+		"NotPermitted": {
+			reason: "We should say what mends it.", of: use, spec: checked, decided: faulty(v1beta1.ReasonNotPermitted, "no: apply deploy/ of this release"),
+			want: "False/NotPermitted: " + unchecked + "no: apply deploy/ of this release",
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tc.spec}
+			for _, of := range []string{v1beta1.ConditionDefaultedByPolicy, v1beta1.ConditionUseEnforced} {
+				if !tc.isNew {
+					k.Status.Conditions = append(k.Status.Conditions, met(of, "Old", "as it was"))
+				}
 			}
-			status := &k.Status
-			status.BoundClaims, status.WaitingClaims = tc.args.bound, tc.args.waiting
-			for _, c := range tc.args.before {
-				setCondition(&status.Conditions, c, 0)
-			}
-			(&Writer{Claims: tc.args.claims}).describeClaims(k, tc.args.denied || !tc.args.random)
-			for i := range status.Conditions {
-				status.Conditions[i].LastTransitionTime = metav1.Time{}
-			}
-			assert.ElementsMatch(t, tc.want.conditions, status.Conditions, tc.reason)
-			assert.Equal(t, tc.want.bound, status.BoundClaims, tc.reason)
-			assert.Equal(t, tc.want.waiting, status.WaitingClaims, tc.reason)
+			got := tc.of(tc.decided, k)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
+		})
+	}
+}
+
+func TestCapacityEnforced(t *testing.T) {
+	kind := inventory.NewClassKind(&v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{
+		Capacity: &v1beta1.Capacity{Total: v1beta1.Source{Annotation: "capacity"}, Enforcement: v1beta1.Hard},
+	}}, schema.GroupVersionKind{Kind: "Gold"}, false)
+	five := []string{"capacity", "5"}
+	classes := controllertest.NewClasses(kind, map[string][]string{"a": five, "b": five})
+	hard := &v1beta1.Capacity{Enforcement: v1beta1.Hard}
+	for test, tc := range map[string]struct {
+		reason   string
+		capacity *v1beta1.Capacity
+		classes  *inventory.Classes
+		open     string
+		used     int64
+		notAsked bool
+		want     string // as conditionText has it
+	}{
+		"Soft":    {reason: "We should say nothing where no ledger decides.", capacity: &v1beta1.Capacity{}, classes: classes},
+		"Unknown": {reason: "We should say nothing of classes that are not known.", capacity: hard},
+		"Open":    {reason: "We should say that it is enforced.", capacity: hard, classes: classes, open: "ab", want: "True/Enforced: no class is given more claims than it holds"},
+		"Full": {
+			reason: "We should say which classes are full.", capacity: hard, classes: classes, open: "ab", used: 5,
+			want: "True/Full: no class is given more claims than it holds; 2 classes are full: Gold/a, Gold/b",
+		},
+		"NotAsked": {
+			reason: "We should not say that it is enforced while claims pass us.", capacity: hard, classes: classes, open: "ab", notAsked: true,
+			want: "False/NotConfigured: classes may be given more claims than they hold: the API server does not ask classbind about all claims yet",
+		},
+		"Closed": {
+			reason: "We should say which class no claim gets.", capacity: hard, classes: classes, open: "b",
+			want: "False/NotCounted: 1 class is given to no claim until claims are counted, after all writes that are in flight: Gold/a",
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			k := &v1beta1.ClassKind{Spec: v1beta1.ClassKindSpec{Capacity: tc.capacity}}
+			got := capacityEnforced(k, tc.classes, !tc.notAsked, func(_ string, c *inventory.Class) (r selector.Room) {
+				if !strings.Contains(tc.open, c.Name) {
+					r.Closed = "closed"
+				}
+				r.Used = tc.used
+				return r
+			})
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,9 +20,6 @@ import (
 )
 
 func TestDescribeExpressions(t *testing.T) {
-	before := []metav1.Condition{
-		{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse}, {Type: v1beta1.ConditionRelatedKnown, Status: metav1.ConditionFalse},
-	}
 	many := make([]v1beta1.Fit, v1beta1.MaxErrors+2)
 	for n := range many {
 		many[n] = v1beta1.Fit{Name: fmt.Sprintf("F%d", n), Expression: "class"}
@@ -59,24 +54,21 @@ func TestDescribeExpressions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
-			k.Spec, k.Generation = tc.spec, 7
-			status := &k.Status
-			status.Conditions = append([]metav1.Condition{}, before...)
+			k.Spec = tc.spec
 			w := &Writer{Registration: fixed{related: tc.related}}
 			w.claimTypes.checked(k, registry.Types{})
-			w.describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
 			var got []string
-			for _, c := range status.Conditions {
-				assert.EqualValues(t, 7, c.ObservedGeneration)
-				got = append(got, c.Type+"="+conditionText(&c))
+			for _, c := range []metav1.Condition{w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), w.relatedKnown(k.Name)} {
+				if c.Type != "" {
+					got = append(got, c.Type+"="+conditionText(&c))
+				}
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
 		})
 	}
 	k := controllertest.NewClaimKind("claims.example.org")
 	k.Spec.Classes.Fits = many
-	(&Writer{Registration: fixed{}}).describeExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
-	c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionExpressionsValid)
+	c := (&Writer{}).claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil))
 	assert.Equal(t, v1beta1.MaxErrors, strings.Count(c.Message, "name a field of class"), "We should not write errors without end.")
 	assert.True(t, strings.HasSuffix(c.Message, "; and 2 more"), c.Message)
 }
@@ -132,34 +124,26 @@ func TestDescribeClassExpressions(t *testing.T) {
 		reason   string
 		kind     *v1beta1.ClassKind
 		classes  *inventory.Classes
-		want     string
-		status   metav1.ConditionStatus
+		want     string // as conditionText has it
 		mistyped []rules.Invalid
 	}{
-		"None":       {"We should say nothing of expressions that are not there.", plain, inventory.NewClasses(compiled, nil), "", "", nil},
-		"Valid":      {"We should say that all is well.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
-		"NotServed":  {"We should know without classes that an expression compiles.", k, nil, v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
-		"Invalid":    {"We should say what is wrong, and where.", invalid, nil, v1beta1.ReasonInvalidExpression + ": spec.offerWhen: line 1, column 15: mismatched input '<EOF>'", metav1.ConditionFalse, nil},
-		"FailsOne":   {"We should name the class for which it fails.", k, inventory.NewClasses(compiled, []*inventory.Class{ready, class("a", nil)}), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/a; the first: no such key: ready", metav1.ConditionFalse, nil},
-		"FailsMany":  {"We should name a few of the classes, whoever makes how many of them.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), v1beta1.ReasonExpressionFailed + ": 6 classes are offered to no claim, because the expression spec.offerWhen fails: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", metav1.ConditionFalse, nil},
-		"NoLonger":   {"We should forget a class that is mended.", k, inventory.NewClasses(compiled, []*inventory.Class{class("ready", nil)}).With(ready), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
-		"FromNowOn":  {"We should hear of a class that is broken.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}).With(class("ready", nil)), v1beta1.ReasonExpressionFailed + ": 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/ready; the first: no such key: ready", metav1.ConditionFalse, nil},
-		"Mistyped":   {"We should name the field, and not the class that fails for it.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil)}), v1beta1.ReasonMistypedExpression + ": spec.offerWhen: line 1, column 6: the schema has no field class.ready", metav1.ConditionFalse, wrong},
-		"Unread":     {"We should name the field before there are classes.", k, nil, v1beta1.ReasonMistypedExpression + ": spec.offerWhen: line 1, column 6: the schema has no field class.ready", metav1.ConditionFalse, wrong},
-		"NotOffered": {"We should not complain of a class that is not to be offered.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", map[string]any{"ready": false})}), v1beta1.ReasonExpressionsValid + ": every expression compiles", metav1.ConditionTrue, nil},
+		"None":       {"We should say nothing of expressions that are not there.", plain, inventory.NewClasses(compiled, nil), "", nil},
+		"Valid":      {"We should say that all is well.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}), "True/ExpressionsValid: every expression compiles", nil},
+		"NotServed":  {"We should know without classes that an expression compiles.", k, nil, "True/ExpressionsValid: every expression compiles", nil},
+		"Invalid":    {"We should say what is wrong, and where.", invalid, nil, "False/InvalidExpression: spec.offerWhen: line 1, column 15: mismatched input '<EOF>'", nil},
+		"FailsOne":   {"We should name the class for which it fails.", k, inventory.NewClasses(compiled, []*inventory.Class{ready, class("a", nil)}), "False/ExpressionFailed: 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/a; the first: no such key: ready", nil},
+		"FailsMany":  {"We should name a few of the classes, whoever makes how many of them.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil), class("b", nil), class("c", nil), class("d", nil), class("e", nil), class("f", nil)}), "False/ExpressionFailed: 6 classes are offered to no claim, because the expression spec.offerWhen fails: Gold/a, Gold/b, Gold/c, Gold/d and 2 more; the first: no such key: ready", nil},
+		"NoLonger":   {"We should forget a class that is mended.", k, inventory.NewClasses(compiled, []*inventory.Class{class("ready", nil)}).With(ready), "True/ExpressionsValid: every expression compiles", nil},
+		"FromNowOn":  {"We should hear of a class that is broken.", k, inventory.NewClasses(compiled, []*inventory.Class{ready}).With(class("ready", nil)), "False/ExpressionFailed: 1 class is offered to no claim, because the expression spec.offerWhen fails: Gold/ready; the first: no such key: ready", nil},
+		"Mistyped":   {"We should name the field, and not the class that fails for it.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", nil)}), "False/MistypedExpression: spec.offerWhen: line 1, column 6: the schema has no field class.ready", wrong},
+		"Unread":     {"We should name the field before there are classes.", k, nil, "False/MistypedExpression: spec.offerWhen: line 1, column 6: the schema has no field class.ready", wrong},
+		"NotOffered": {"We should not complain of a class that is not to be offered.", k, inventory.NewClasses(compiled, []*inventory.Class{class("a", map[string]any{"ready": false})}), "True/ExpressionsValid: every expression compiles", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.kind.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionExpressionsValid, Status: metav1.ConditionFalse}}
-			describeClasses(tc.kind, tc.classes, tc.mistyped, true)
-			c := meta.FindStatusCondition(tc.kind.Status.Conditions, v1beta1.ConditionExpressionsValid)
-			if tc.want == "" {
-				assert.Nil(t, c, tc.reason)
-				return
-			}
-			require.NotNil(t, c)
-			assert.Equal(t, tc.want, c.Reason+": "+c.Message, tc.reason)
-			assert.Equal(t, tc.status, c.Status, tc.reason)
-			assert.EqualValues(t, 7, c.ObservedGeneration)
+			w := &Writer{}
+			w.classTypes.checked(tc.kind, registry.Types{Mistyped: tc.mistyped})
+			got := last(w.classConditions(tc.kind, tc.classes), v1beta1.ConditionExpressionsValid)
+			assert.Equal(t, tc.want, conditionText(&got), tc.reason)
 		})
 	}
 }

@@ -1,13 +1,13 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -42,51 +42,35 @@ func TestPathsValid(t *testing.T) {
 		allButSelector = "the schema of the claims has the fields of every path, but for the defaults .spec.classSelector, which no claim needs"
 		notCompared    = "the paths cannot be compared with the schema of the claims: "
 	)
-	type want struct {
-		status        metav1.ConditionStatus
-		reason, ready string // of the conditions
-		message       string
-		required      []v1beta1.FieldPath
-	}
 	for tcName, tc := range map[string]struct {
-		reason string
-		schema string // the last that was read
-		err    error
-		spec   v1beta1.FieldPath
-		want   want
+		reason   string
+		schema   string // the last that was read
+		err      error
+		spec     v1beta1.FieldPath
+		want     string // of PathsValid, as conditionText has it
+		ready    string // the reason; by default, claims are served
+		required []v1beta1.FieldPath
 	}{
-		"Fits": {
-			reason: "We should say that all is there, but for what no claim needs.", schema: fitting,
-			want: want{metav1.ConditionTrue, v1beta1.ReasonPathsValid, v1beta1.ReasonServed, allButSelector, nil},
-		},
-		"Pruned": {
-			reason: "We should not be ready where no claim would keep its reference.", schema: empty,
-			want: want{metav1.ConditionFalse, v1beta1.ReasonReferencePruned, v1beta1.ReasonReferencePruned, pruned, nil},
-		},
-		"Required": {
-			reason: "We should tell what no claim may be stored without.", schema: requires,
-			want: want{metav1.ConditionTrue, v1beta1.ReasonPathsValid, v1beta1.ReasonServed, allButSelector, []v1beta1.FieldPath{".spec.class"}},
-		},
+		"Fits":     {reason: "We should say that all is there, but for what no claim needs.", schema: fitting, want: "True/PathsValid: " + allButSelector},
+		"Pruned":   {reason: "We should not be ready where no claim would keep its reference.", schema: empty, want: "False/ReferencePruned: " + pruned, ready: v1beta1.ReasonReferencePruned},
+		"Required": {reason: "We should tell what no claim may be stored without.", schema: requires, want: "True/PathsValid: " + allButSelector, required: []v1beta1.FieldPath{".spec.class"}},
 		"RequiredBefore": {
 			reason: "We should not forget it because the API server does not answer.", schema: requires, err: errors.New("connection refused"),
-			want: want{metav1.ConditionUnknown, v1beta1.ReasonNotSynced, v1beta1.ReasonServed, notCompared + "connection refused", []v1beta1.FieldPath{".spec.class"}},
+			want: "Unknown/NotSynced: " + notCompared + "connection refused", required: []v1beta1.FieldPath{".spec.class"},
 		},
 		"Invalid": {
 			reason: "We should not be ready where a path leads nowhere.", schema: fitting, spec: ".spec.ckass",
-			want: want{metav1.ConditionFalse, v1beta1.ReasonPathsInvalid, v1beta1.ReasonPathsInvalid, "no claim is bound: selector.path: the schema has no field .spec.ckass (did you mean .spec.class?): correct the ClaimKind, or the schema", nil},
+			want: "False/PathsInvalid: no claim is bound: selector.path: the schema has no field .spec.ckass (did you mean .spec.class?): correct the ClaimKind, or the schema", ready: v1beta1.ReasonPathsInvalid,
 		},
 		"Open": {
 			reason: "We should not know of what may be anything.", schema: `{"x-kubernetes-preserve-unknown-fields":true}`,
-			want: want{metav1.ConditionUnknown, v1beta1.ReasonSchemaUnknown, v1beta1.ReasonServed, "reference.path: the schema does not say what may be in .spec", nil},
+			want: "Unknown/SchemaUnknown: reference.path: the schema does not say what may be in .spec",
 		},
 		"NoAnswerAnyMore": {
 			reason: "We should not bind claims whose reference was removed, until we see another schema.", schema: empty, err: errors.New("connection refused"),
-			want: want{metav1.ConditionFalse, v1beta1.ReasonReferencePruned, v1beta1.ReasonReferencePruned, pruned, nil},
+			want: "False/ReferencePruned: " + pruned, ready: v1beta1.ReasonReferencePruned,
 		},
-		"NoSchema": {
-			reason: "We should bind claims of a kind for which there is no schema.", err: openapi.ErrNoSchema,
-			want: want{metav1.ConditionUnknown, v1beta1.ReasonSchemaUnknown, v1beta1.ReasonServed, notCompared + "there is no schema for it", nil},
-		},
+		"NoSchema": {reason: "We should bind claims of a kind for which there is no schema.", err: openapi.ErrNoSchema, want: "Unknown/SchemaUnknown: " + notCompared + "there is no schema for it"},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := controllertest.NewClaimKind(name)
@@ -113,10 +97,11 @@ func TestPathsValid(t *testing.T) {
 			require.NoError(t, err, tc.reason)
 			require.Len(t, c.Updated, 1, tc.reason)
 			status := c.Updated[0].(*v1beta1.ClaimKind).Status
-			valid, ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionPathsValid), meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
-			require.NotNil(t, valid, tc.reason)
-			assert.Equal(t, tc.want, want{valid.Status, valid.Reason, ready.Reason, valid.Message, status.Required}, tc.reason)
-			assert.Equal(t, tc.want.ready == v1beta1.ReasonServed, ready.Status == metav1.ConditionTrue, tc.reason)
+			valid, ready := last(status.Conditions, v1beta1.ConditionPathsValid), last(status.Conditions, v1beta1.ConditionReady)
+			assert.Equal(t, tc.want, conditionText(&valid), tc.reason)
+			assert.Equal(t, cmp.Or(tc.ready, v1beta1.ReasonServed), ready.Reason, tc.reason)
+			assert.Equal(t, tc.ready == "", ready.Status == metav1.ConditionTrue, tc.reason)
+			assert.Equal(t, tc.required, status.Required, tc.reason)
 			assert.Equal(t, paths.Check.SelectorAbsent, status.SelectorAbsent, tc.reason)
 		})
 	}

@@ -24,8 +24,7 @@ const maxProbed = 4
 // ClassKind is the next document of the same file.
 type Preview struct {
 	Registration *registry.Registration
-	// Cache has the registrations, and Live reads those from the API server that the cache may not have yet.
-	Cache, Live client.Reader
+	Cache, Live  client.Reader // of registrations, some of which the cache may not have yet
 }
 
 // ClaimKind returns what is wrong with a ClaimKind, the gravest first.

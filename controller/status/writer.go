@@ -1,5 +1,4 @@
-// Package status writes the status of registrations, for admins. It runs on the leader, and
-// asks all other controllers what they know.
+// Package status writes the status of registrations, for admins. It runs on the leader, and asks all other controllers what they know.
 package status
 
 import (
@@ -33,8 +32,7 @@ import (
 // statusDelay gathers the changes within it into one write.
 const statusDelay = 200 * time.Millisecond
 
-// repairDelay is how long what others write into a status stays, so that two who disagree do not
-// write all the time.
+// repairDelay is how long what others write into a status stays, so that two who disagree do not write all the time.
 const repairDelay = 5 * time.Second
 
 // countsDelay does the same for the numbers of claims, which change more often, and
@@ -46,26 +44,20 @@ const (
 
 // Writer writes the status of registrations.
 type Writer struct {
-	// Snapshot returns what is known now; nil means nothing yet.
-	Snapshot func() selector.Snapshot
-	// Registration is a *registry.Registration, and Claims are a *latebinding.Claims.
-	Registration registration
-	Claims       claims
-	// ClaimEntries and ClassEntries are those of a webhookconfig.Configurator.
-	ClaimEntries, ClassEntries entries
-	// Defaults and Uses are the webhookconfig.Policies of these two kinds.
-	Defaults, Uses policies
+	Snapshot                   func() selector.Snapshot // what is known now; nil means nothing yet
+	Registration               registration             // a *registry.Registration
+	Claims                     claims                   // a *latebinding.Claims
+	ClaimEntries, ClassEntries entries                  // of a webhookconfig.Configurator
+	Defaults, Uses             policies                 // the webhookconfig.Policies of these two kinds
 	// Room of a class whose capacity is enforced, for a claim of a namespace.
 	Room func(namespace string, c *inventory.Class) selector.Room
 	// Asked reports whether API servers ask about all claims that use more of the classes of such a kind.
 	Asked  func(context.Context, *inventory.ClassKind) (bool, error)
 	Client client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	Live   client.Reader // from the API server itself
 
 	claimTypes, classTypes typeChecks
-	// counted listen for the names of claim kinds whose claims were described.
-	counted loop.Listeners[string]
+	counted                loop.Listeners[string] // for the names of claim kinds whose claims were described
 }
 
 // registration knows the registered kinds.
@@ -161,7 +153,6 @@ func (s *Writer) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// changes is a source of requests for the objects that a changed class kind touches.
 func (s *Writer) changes(touched func(*inventory.ClassKind) []string) source.Source {
 	return loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
 		s.Registration.OnChange(ctx, func(k *inventory.ClassKind) {
@@ -194,26 +185,20 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
 	before := k.DeepCopy()
-	k.Status.Conditions = slices.DeleteFunc(k.Status.Conditions, isForeign(conditionsOfClasses))
 	s.countClaims(k, state.Classes)
 	k.Status.Classes = 0
-	ready := metav1.Condition{
-		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message,
-	}
+	ready := failed(metav1.Condition{Type: v1beta1.ConditionReady}, state.Reason, "%s", state.Message)
 	if state.Classes != nil {
 		k.Status.Classes = int32(state.Classes.Len()) //nolint:gosec // No API server holds two thousand million classes.
 		ready.Status = metav1.ConditionTrue
 		named.qualify(&ready)
 	}
-	mistyped, known := s.classTypes.of(k)
-	describeClasses(k, state.Classes, mistyped, known)
 	asked := false
 	if k.IsHard() && state.Classes != nil {
 		if asked, err = s.Asked(ctx, state.Classes.Kind); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	describeEnforced(k, state.Classes, asked, s.Room)
 	if k.Status.Served = served; served && state.Classes == nil {
 		ready.Message += "; no claim of its claim kinds is bound until then, because its classes were offered to them before"
 	}
@@ -221,9 +206,8 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for _, c := range []metav1.Condition{ready, named.registered(), guarded} {
-		setCondition(&k.Status.Conditions, c, k.Generation)
-	}
+	setConditions(&k.Status.Conditions, k.Generation, append(s.classConditions(k, state.Classes),
+		ready, named.registered(), guarded, capacityEnforced(k, state.Classes, asked, s.Room))...)
 	result := ctrl.Result{}
 	switch {
 	case k.IsHard():
@@ -234,7 +218,6 @@ func (s *Writer) reconcileClassKind(ctx context.Context, name string) (ctrl.Resu
 	return s.update(ctx, before, k, result)
 }
 
-// guarded reports whether the API server asks us before it stores a default class.
 func (s *Writer) guarded(ctx context.Context, k *v1beta1.ClassKind) (metav1.Condition, error) {
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, v1beta1.ClassConfiguration)
 	if err != nil {
@@ -242,15 +225,13 @@ func (s *Writer) guarded(ctx context.Context, k *v1beta1.ClassKind) (metav1.Cond
 	}
 	c := met(v1beta1.ConditionGuarded, v1beta1.ReasonConfigured, "a second default class, or a malformed weight, is refused")
 	if configurations.ClassEntry(k.Name) == nil {
-		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonNotConfigured
-		c.Message = "the webhook configuration has no entry for it yet; it gets one once it is ready"
+		c = failed(c, v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet; it gets one once it is ready")
 	}
 	problem := s.ClassEntries.Problem()
 	tooLarge, notDenied := s.ClassEntries.TooLarge(k.Name), s.ClassEntries.TooLarge(k.Name+v1beta1.DeletionSuffix)
 	switch {
 	case notDenied != "" && k.Spec.OnDelete.Denies() && c.Status == metav1.ConditionTrue:
-		c.Status, c.Reason = metav1.ConditionFalse, v1beta1.ReasonTooLarge
-		c.Message = "the deletion of a class that claims have is not refused: " + notDenied
+		c = failed(c, v1beta1.ReasonTooLarge, "the deletion of a class that claims have is not refused: %s", notDenied)
 	case tooLarge != "" && c.Status == metav1.ConditionFalse:
 		c.Reason, c.Message = v1beta1.ReasonTooLarge, "a second default class is not refused: "+tooLarge
 	case problem != "" && c.Status == metav1.ConditionTrue:
@@ -275,34 +256,30 @@ func (s *Writer) reconcileClaimKind(ctx context.Context, name string) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: statusDelay}, nil // The inventory is about to be updated.
 	}
 	before := k.DeepCopy()
-	k.Status.Conditions = slices.DeleteFunc(k.Status.Conditions, isForeign(conditionsOfClaims))
 	if known, _ := s.Registration.PathsOf(k); known.Version != "" {
 		k.Status.Version = known.Version
 	}
 	k.Status.Classes = int32(view.Len()) //nolint:gosec // No API server holds two thousand million classes.
-	setDefaults(k, view)
-	s.describePaths(k, view)
-	if err := s.describeClassKinds(ctx, k, view); err != nil {
+	read, err := s.classKindsKnown(ctx, k, view)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	s.describeExpressions(k, view)
 	ready, err := s.claimsReady(ctx, k, view)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	setCondition(&k.Status.Conditions, ready, k.Generation)
-	s.describeClaims(k, view.Kind.Counted)
-	s.describeDefaulting(k)
-	s.describeUse(k)
+	storage := s.storage(ctx, k)
+	late, counted := s.describeClaims(k, view.Kind.Counted, ready)
+	setConditions(&k.Status.Conditions, k.Generation, ready, setDefaults(k, view), s.describePaths(k, view), read,
+		s.claimExpressions(k, view), s.relatedKnown(name), late, counted, s.defaulting(k), s.use(k), storage)
 	s.counted.Notify(name)
 	result := ctrl.Result{}
-	if s.describeStorage(ctx, k) || ready.Status == metav1.ConditionFalse {
+	if storage.Type != "" || ready.Status == metav1.ConditionFalse {
 		result.RequeueAfter = registry.RetryAfter
 	}
 	return s.update(ctx, before, k, result)
 }
 
-// claimsReady is the condition that reports whether claims of a kind are bound.
 func (s *Writer) claimsReady(ctx context.Context, k *v1beta1.ClaimKind, view *selector.View) (ready metav1.Condition, err error) {
 	ready = metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse}
 	configurations, err := webhookconfig.ReadConfigurations(ctx, s.Client, webhookconfig.ClaimConfigurations...)
@@ -346,47 +323,49 @@ func (s *Writer) describeCheck(k *v1beta1.ClaimKind, ready *metav1.Condition) {
 		return
 	}
 	if why := s.ClassEntries.TooLarge(k.Name + v1beta1.CheckSuffix); why != "" {
-		ready.Status, ready.Reason = metav1.ConditionFalse, v1beta1.ReasonTooLarge
-		ready.Message = "claims are bound, but the classes that they name are not checked: " + why
+		*ready = failed(*ready, v1beta1.ReasonTooLarge, "claims are bound, but the classes that they name are not checked: %s", why)
 	} else if problem := s.ClassEntries.Problem(); problem != "" {
 		ready.Message += "; the classes that claims name may not be checked: " + problem
 	}
 }
 
-// conditionsOfClaims and conditionsOfClasses are the types that the status of a ClaimKind and of a
-// ClassKind may have.
-var (
-	conditionsOfClaims = []string{
-		v1beta1.ConditionReady, v1beta1.ConditionSingleDefault, v1beta1.ConditionPathsValid, v1beta1.ConditionClassKindsRead,
-		v1beta1.ConditionLateBinding, v1beta1.ConditionClaimsCounted, v1beta1.ConditionSelectorsHeeded,
-		v1beta1.ConditionExpressionsValid, v1beta1.ConditionRelatedKnown, v1beta1.ConditionDefaultedByPolicy,
-		v1beta1.ConditionUseEnforced,
-	}
-	conditionsOfClasses = []string{
-		v1beta1.ConditionReady, v1beta1.ConditionClaimKindsRegistered, v1beta1.ConditionGuarded, v1beta1.ConditionWeightsValid,
-		v1beta1.ConditionLabelsHeld, v1beta1.ConditionMarksValid, v1beta1.ConditionExpressionsValid, v1beta1.ConditionCapacitiesValid,
-		v1beta1.ConditionCapacityEnforced,
-	}
-)
-
-// isForeign reports whether a condition is not one of ours: a column would show it.
-func isForeign(ours []string) func(metav1.Condition) bool {
-	return func(c metav1.Condition) bool { return !slices.Contains(ours, c.Type) }
+func met(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64) {
+// failed is the condition when it is not met.
+func failed(c metav1.Condition, reason, format string, args ...any) metav1.Condition {
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)
+	return c
+}
+
+// last is the condition of this type that was written last, by this leader or another, or zero if there is none.
+func last(conditions []metav1.Condition, conditionType string) (c metav1.Condition) {
+	if found := meta.FindStatusCondition(conditions, conditionType); found != nil {
+		c = *found
+	}
+	return c
+}
+
+// setConditions makes these the only conditions of a registration: a column would show others. Those without a type do not apply, and those
+// that were written before stay as they are.
+func setConditions(conditions *[]metav1.Condition, generation int64, all ...metav1.Condition) {
 	const longest = 32768 // of a condition's message, in the schema of metav1.Condition
-	c.Message = truncate.String(c.Message, longest)
-	c.ObservedGeneration = generation
-	meta.SetStatusCondition(conditions, c)
-	// A column shows the first condition that is not met: this order puts those that say why
-	// claims are not watched before all others.
+	for _, c := range all {
+		if c.Type != "" && c.LastTransitionTime.IsZero() {
+			c.Message, c.ObservedGeneration = truncate.String(c.Message, longest), generation
+			meta.SetStatusCondition(conditions, c)
+		}
+	}
+	*conditions = slices.DeleteFunc(*conditions, func(c metav1.Condition) bool {
+		return !slices.ContainsFunc(all, func(ours metav1.Condition) bool { return ours.Type == c.Type })
+	})
+	// A column shows the first condition that is not met: this order puts those that say why claims are not watched before all others.
 	slices.SortFunc(*conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }
 
-// update writes a status that is not as before, with the resourceVersion that was read, so that a
-// leader that lost its Lease unknowingly overwrites nothing. A conflict is not an error: the cache
-// is about to have the next version.
+// update writes a status that is not as before, with the resourceVersion that was read, so that a leader that lost its Lease unknowingly
+// overwrites nothing. A conflict is not an error: the cache is about to have the next version.
 func (s *Writer) update(ctx context.Context, before, now client.Object, result ctrl.Result) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(before, now) {
 		return result, nil

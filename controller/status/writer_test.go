@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -36,115 +36,92 @@ import (
 // TestSetDefaults has classes that are marked default. Each is written KIND/NAME or KIND/NAMESPACE/NAME, where the claim
 // kind has partitions with @PARTITION, and maybe with "cordoned" or "plain", without the mark.
 func TestSetDefaults(t *testing.T) {
-	type want struct {
-		status                            metav1.ConditionStatus
-		reason, message                   string
-		defaults                          []v1beta1.DefaultClass
-		count, ofNamespaces, ofPartitions int32
-	}
 	gold := func(names string) (all []v1beta1.DefaultClass) {
 		for _, name := range names {
 			all = append(all, v1beta1.DefaultClass{Kind: "Gold", Name: string(name)})
 		}
 		return all
 	}
-	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
-	const one, several, cordoned = v1beta1.ReasonOneDefault, v1beta1.ReasonSeveralDefaults, v1beta1.ReasonDefaultCordoned
 	for name, tc := range map[string]struct {
-		reason  string
-		classes []string
-		want    want
+		reason   string
+		classes  []string
+		want     string // as conditionText has it
+		defaults []v1beta1.DefaultClass
+		counts   [3]int32 // of all, and of the seats of namespaces and partitions that have any
 	}{
 		"None": {
-			"We should say what becomes of a claim without a selector where there is no default.",
-			[]string{"Gold/a plain"},
-			want{isTrue, v1beta1.ReasonNoDefault, "a claim without a selector finds no class", nil, 0, 0, 0},
+			reason: "We should say what becomes of a claim without a selector where there is no default.", classes: []string{"Gold/a plain"},
+			want: "True/NoDefault: a claim without a selector finds no class",
 		},
 		"One": {
-			"We should name the default class.",
-			[]string{"Gold/a", "Gold/b plain"},
-			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
+			reason: "We should name the default class.", classes: []string{"Gold/a", "Gold/b plain"},
+			want: "True/OneDefault: a claim without a selector gets the default class", defaults: gold("a"), counts: [3]int32{1, 0, 0},
 		},
 		"Several": {
-			"We should name the default classes of all kinds in their order, and say what would help.",
-			[]string{"Silver/a", "Gold/b", "Gold/a"},
-			want{isFalse, several, "a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), 3, 0, 0},
+			reason: "We should name the default classes of all kinds in their order, and say what would help.", classes: []string{"Silver/a", "Gold/b", "Gold/a"},
+			want: "False/SeveralDefaults: a claim without a selector gets one of 3 classes; leave the mark on one of Gold/a, Gold/b, Silver/a", defaults: append(gold("ab"), v1beta1.DefaultClass{Kind: "Silver", Name: "a"}), counts: [3]int32{3, 0, 0},
 		},
 		"Many": {
-			"We should list the first, and count all.",
-			strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
-			want{isFalse, several, "a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more", gold("abcdefghijklmnop"), 18, 0, 0},
+			reason: "We should list the first, and count all.", classes: strings.Fields("Gold/a Gold/b Gold/c Gold/d Gold/e Gold/f Gold/g Gold/h Gold/i Gold/j Gold/k Gold/l Gold/m Gold/n Gold/o Gold/p Gold/q Silver/a"),
+			want: "False/SeveralDefaults: a claim without a selector gets one of 18 classes; leave the mark on one of Gold/a, Gold/b, Gold/c, Gold/d and 14 more", defaults: gold("abcdefghijklmnop"), counts: [3]int32{18, 0, 0},
 		},
 		"OfNamespaces": {
-			"We should count the namespaces that have a default of their own, and take none of these for a second default.",
-			[]string{"Gold/a", "Near/one/a", "Near/two/a"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", gold("a"), 1, 2, 0},
+			reason: "We should count the namespaces that have a default of their own, and take none of these for a second default.", classes: []string{"Gold/a", "Near/one/a", "Near/two/a"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its own namespace, which 2 namespaces have, or that of all", defaults: gold("a"), counts: [3]int32{1, 2, 0},
 		},
 		"OfNamespacesAlone": {
-			"We should say what becomes of the claims of the other namespaces.",
-			[]string{"Near/one/a"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", nil, 0, 1, 0},
+			reason: "We should say what becomes of the claims of the other namespaces.", classes: []string{"Near/one/a"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its own namespace, which 1 namespace has, or finds no class", counts: [3]int32{0, 1, 0},
 		},
 		"SeveralOfNamespaces": {
-			"We should name the namespaces that have several, and the classes of one.",
-			[]string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
-			want{isFalse, several, `a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
-				`so it is in 2 places: (namespace "three"), (namespace "two")`, nil, 0, 3, 0},
+			reason: "We should name the namespaces that have several, and the classes of one.", classes: []string{"Near/one/a", "Near/two/a", "Near/two/b", "Near/three/a", "Near/three/b"},
+			want: `False/SeveralDefaults: a claim in namespace "three" without a selector gets one of 2 classes; leave the mark on one of Near/three/a, Near/three/b; ` +
+				`so it is in 2 places: (namespace "three"), (namespace "two")`, counts: [3]int32{0, 3, 0},
 		},
 		"Cordoned": {
-			"We should say that the default class is cordoned, and what would help.",
-			[]string{"Gold/a cordoned"},
-			want{isTrue, cordoned, "a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
-				"or move the default: classbind set-default CLASS --for claims.example.org", []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, 1, 0, 0},
+			reason: "We should say that the default class is cordoned, and what would help.", classes: []string{"Gold/a cordoned"},
+			want: "True/DefaultCordoned: a claim without a selector finds no class; the default class Gold/a is cordoned: offer it again: kubectl annotate golds.example.org a classbind.io/cordoned-, " +
+				"or move the default: classbind set-default CLASS --for claims.example.org", defaults: []v1beta1.DefaultClass{{Kind: "Gold", Name: "a", Cordoned: true}}, counts: [3]int32{1, 0, 0},
 		},
 		"CordonedOfNamespaces": {
-			"We should name those of namespaces, whose claims get the default of all instead.",
-			[]string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
-			want{isTrue, cordoned, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
-				"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", gold("a"), 1, 3, 0},
+			reason: "We should name those of namespaces, whose claims get the default of all instead.", classes: []string{"Gold/a", "Near/one/b cordoned", "Near/two/c cordoned", "Near/three/d"},
+			want: "True/DefaultCordoned: a claim without a selector gets the default class of its own namespace, which 1 namespace has, or that of all; 2 default classes are cordoned: Near/one/b, Near/two/c; of the first: " +
+				"offer it again: kubectl annotate nears.example.org b --namespace one classbind.io/cordoned-, or move the default: classbind set-default CLASS --for claims.example.org", defaults: gold("a"), counts: [3]int32{1, 3, 0},
 		},
 		"SeveralOfAllAndOfNamespaces": {
-			"We should tell of both.",
-			[]string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
-			want{isFalse, several, `a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
-				`so it is in 1 places that have defaults of their own: (namespace "one")`, gold("ab"), 2, 1, 0},
+			reason: "We should tell of both.", classes: []string{"Gold/a", "Gold/b", "Near/one/a", "Near/one/b"},
+			want: `False/SeveralDefaults: a claim without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b; ` +
+				`so it is in 1 places that have defaults of their own: (namespace "one")`, defaults: gold("ab"), counts: [3]int32{2, 1, 0},
 		},
 		"OneOfEachPartition": {
-			"We should count the partitions, and take none of their defaults for a second one.",
-			[]string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
-			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", gold("a"), 1, 0, 2},
+			reason: "We should count the partitions, and take none of their defaults for a second one.", classes: []string{"Gold/a@", "Gold/b@east", "Gold/c@west"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its partition, which 2 partitions have, or that of all", defaults: gold("a"), counts: [3]int32{1, 0, 2},
 		},
 		"OnlyOfAPartition": {
-			"We should say what becomes of other claims.",
-			[]string{"Gold/b@east"},
-			want{isTrue, one, "a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", nil, 0, 0, 1},
+			reason: "We should say what becomes of other claims.", classes: []string{"Gold/b@east"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its partition, which 1 partition has, or finds no class", counts: [3]int32{0, 0, 1},
 		},
 		"SeveralOfAPartition": {
-			"We should name a partition that has two.",
-			[]string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
-			want{isFalse, several, `a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, nil, 0, 0, 2},
+			reason: "We should name a partition that has two.", classes: []string{"Gold/a@east", "Gold/b@east", "Gold/c@west"},
+			want: `False/SeveralDefaults: a claim in partition "east" without a selector gets one of 2 classes; leave the mark on one of Gold/a, Gold/b`, counts: [3]int32{0, 0, 2},
 		},
 		"PartitionsInNamespaces": {
-			"We should count namespaces and partitions apart.",
-			[]string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
-			want{isTrue, one, "a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
-				"or of its partition, which 2 partitions have, or that of all", gold("a"), 1, 1, 2},
+			reason: "We should count namespaces and partitions apart.", classes: []string{"Gold/a@", "Near/team/b@", "Near/team/c@east", "Near/other/d@east"},
+			want: "True/OneDefault: a claim without a selector gets the default class of its own namespace, which 1 namespace has, " +
+				"or of its partition, which 2 partitions have, or that of all", defaults: gold("a"), counts: [3]int32{1, 1, 2},
 		},
 		"SeveralOfPartitionsInNamespaces": {
-			"We should name both.",
-			[]string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
-			want{isFalse, several, `a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
-				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, nil, 0, 1, 1},
+			reason: "We should name both.", classes: []string{"Near/team/a@east", "Near/team/b@east", "Near/team/c@", "Near/team/d@"},
+			want: `False/SeveralDefaults: a claim in namespace "team" without a selector gets one of 2 classes; leave the mark on one of Near/team/c, Near/team/d; ` +
+				`so it is in 2 places: (namespace "team"), (namespace "team", partition "east")`, counts: [3]int32{0, 1, 1},
 		},
 		"UnknownPartition": {
-			"We should take a class of no known partition for no default.",
-			[]string{"Gold/a@", "Gold/b"},
-			want{isTrue, one, "a claim without a selector gets the default class", gold("a"), 1, 0, 0},
+			reason: "We should take a class of no known partition for no default.", classes: []string{"Gold/a@", "Gold/b"},
+			want: "True/OneDefault: a claim without a selector gets the default class", defaults: gold("a"), counts: [3]int32{1, 0, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controllertest.NewClaimKind("claims.example.org")
-			k.Generation = 7
 			if strings.Contains(tc.classes[0], "@") {
 				k.Spec.Classes.Partition = &v1beta1.Partition{Claim: "''", Class: "class.metadata.labels.zone"}
 			}
@@ -173,18 +150,18 @@ func TestSetDefaults(t *testing.T) {
 			for _, name := range []string{"Silver", "Near", "Gold"} { // In no order.
 				all = append(all, inventory.NewClasses(kinds[name], classes[name]))
 			}
-			setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
-			c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionSingleDefault)
-			require.NotNil(t, c)
-			assert.Equal(t, tc.want, want{c.Status, c.Reason, c.Message, k.Status.Defaults, k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}, tc.reason)
-			assert.EqualValues(t, 7, c.ObservedGeneration)
+			c := setDefaults(k, selector.NewView(selector.NewClaimKind(k), all))
+			assert.Equal(t, tc.want, conditionText(&c), tc.reason)
+			assert.Equal(t, tc.defaults, k.Status.Defaults, tc.reason)
+			counts := [3]int32{k.Status.DefaultCount, k.Status.NamespaceDefaults, k.Status.PartitionDefaults}
+			assert.Equal(t, tc.counts, counts, tc.reason)
 		})
 	}
 }
 
 // conditionText is STATUS/REASON: MESSAGE, and empty for no condition.
 func conditionText(c *metav1.Condition) string {
-	if c == nil {
+	if c == nil || c.Type == "" {
 		return ""
 	}
 	return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
@@ -204,18 +181,12 @@ func TestClassConditions(t *testing.T) {
 		classes   *inventory.Classes
 		want      string // its type, and then as conditionText has it
 	}{
-		"LabelsHeld": {
-			"We should complain of nothing where all labels are held.", labelsHeld, annotated(map[string][]string{"a": nil}),
-			"LabelsHeld=True/LabelsHeld: no class has too many labels",
-		},
+		"LabelsHeld": {"We should complain of nothing where all labels are held.", labelsHeld, annotated(map[string][]string{"a": nil}), "LabelsHeld=True/LabelsHeld: no class has too many labels"},
 		"TooManyLabels": {
 			"We should name a few of the classes, whoever makes how many of them.", labelsHeld, inventory.NewClasses(golds, over),
 			"LabelsHeld=False/TooManyLabels: 6 classes are offered to no claim, for more than 64 labels, or 8192 bytes of them: Gold/a, Gold/b, Gold/c, Gold/d and 2 more",
 		},
-		"NoWeights": {
-			"We should complain of nothing where there is nothing.", weightsValid, annotated(nil),
-			"WeightsValid=True/WeightsValid: every weight can be read",
-		},
+		"NoWeights": {"We should complain of nothing where there is nothing.", weightsValid, annotated(nil), "WeightsValid=True/WeightsValid: every weight can be read"},
 		"Weights": {
 			"We should take a weight that is absent for a valid one.", weightsValid, annotated(map[string][]string{"a": nil, "b": {"weight", "0"}, "c": {"weight", "1000000"}}),
 			"WeightsValid=True/WeightsValid: every weight can be read",
@@ -242,36 +213,36 @@ func TestClassConditions(t *testing.T) {
 	}
 }
 
-func TestSetCondition(t *testing.T) {
+func TestSetConditions(t *testing.T) {
 	var conditions []metav1.Condition
-	setCondition(&conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Served", Message: "well"}, 1)
+	setConditions(&conditions, 1, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Served", Message: "well"})
 	require.Len(t, conditions, 1)
 	since := conditions[0].LastTransitionTime
 	require.False(t, since.IsZero(), "We should say since when.")
 
-	setCondition(&conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "old"}, 2)
+	setConditions(&conditions, 2, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "old"})
 	assert.Equal(t, []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "old", ObservedGeneration: 2, LastTransitionTime: since},
 	}, conditions, "We should keep the time of the last transition, and say which generation we have seen.")
 
-	setCondition(&conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "x" + strings.Repeat("é", 20000)}, 2)
+	setConditions(&conditions, 2, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Stale", Message: "x" + strings.Repeat("é", 20000)})
 	message := conditions[0].Message
 	assert.LessOrEqual(t, utf8.RuneCountInString(message), 32768, "We should cut a message that the schema would refuse.")
 	assert.Greater(t, len(message), 32000, "We should cut no more than we have to.")
 	assert.True(t, utf8.ValidString(message), "We should not cut a character in two.")
+
+	setConditions(&conditions, 3, last(conditions, "Ready"), last(conditions, "Other"), met("New", "New", "new"))
+	require.Len(t, conditions, 2, "We should write nothing that does not apply.")
+	assert.Equal(t, [2]int64{3, 2}, [2]int64{conditions[0].ObservedGeneration, conditions[1].ObservedGeneration}, "We should keep what was written before.")
+	setConditions(&conditions, 3, met("New", "New", "new"))
+	assert.Len(t, conditions, 1, "We should remove what nobody writes any more.")
 }
 
-// statusOf is what was written: one condition, and the generation that it saw.
-type statusOf struct {
-	status     metav1.ConditionStatus
-	reason     string
-	generation int64
-}
-
-func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
+// writtenReady is the condition Ready that was written for generation 7, as STATUS/REASON, or empty if nothing was written.
+func writtenReady(t *testing.T, c *controllertest.Cached) string {
 	t.Helper()
 	if len(c.Updated) == 0 {
-		return nil
+		return ""
 	}
 	require.Len(t, c.Updated, 1, "We should write once.")
 	var conditions []metav1.Condition
@@ -281,18 +252,14 @@ func writtenReady(t *testing.T, c *controllertest.Cached) *statusOf {
 	case *v1beta1.ClaimKind:
 		conditions = o.Status.Conditions
 	}
-	for _, condition := range conditions {
-		if condition.Type == v1beta1.ConditionReady {
-			return &statusOf{condition.Status, condition.Reason, condition.ObservedGeneration}
-		}
-	}
-	require.Fail(t, "We should report whether it is ready.")
-	return nil
+	ready := last(conditions, v1beta1.ConditionReady)
+	assert.EqualValues(t, 7, ready.ObservedGeneration)
+	return string(ready.Status) + "/" + ready.Reason
 }
 
-// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource
-// can be created, and no more.
+// fixed is a registration with one state of all class kinds, and one of all related objects. Every resource can be created, and no more.
 type fixed struct {
+	registration
 	of      registry.State
 	related registry.State
 	paths   *registry.Paths // nil if they are not compared yet
@@ -316,24 +283,15 @@ func (f fixed) PathsOf(*v1beta1.ClaimKind) (paths registry.Paths, known bool) {
 	return ptr.Deref(f.paths, paths), f.paths != nil
 }
 
-func (fixed) OnRegistered(context.Context, func(string)) {}
-
-func (fixed) Types(context.Context, client.Object) registry.Types {
-	return registry.Types{}
-}
-
-func (fixed) OnRelatedChange(context.Context, func(string)) {}
-
-func (fixed) OnChange(context.Context, func(*inventory.ClassKind)) {}
-
 // said is what became of all entries.
-type said struct{ problem, tooLarge string }
+type said struct {
+	entries
+	problem, tooLarge string
+}
 
 func (s said) Problem() string { return s.problem }
 
 func (s said) TooLarge(string) string { return s.tooLarge }
-
-func (said) OnChange(context.Context, func(string)) {}
 
 // servedState is of golds.example.org, without classes.
 func servedState(uid types.UID, generation int64) registry.State {
@@ -357,56 +315,27 @@ func TestReconcileClassKindStatus(t *testing.T) {
 	}
 	notLookedUp := registry.State{Reason: v1beta1.ReasonNotSynced}
 	long := time.Now().Add(-2 * registry.RefusalGrace)
-	type want struct {
-		again   time.Duration
-		written *statusOf
-	}
 	for tcName, tc := range map[string]struct {
 		reason string
 		ready  bool // before
 		state  registry.State
-		want   want
+		again  time.Duration
+		want   string // as writtenReady has it
 	}{
-		"Watched": {
-			reason: "We should say what became of this generation.",
-			state:  servedState("5e1f", 7),
-			want:   want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}},
-		},
-		"OlderWatched": {
-			reason: "We should not say of this generation what is known of the one before, and look again.",
-			state:  servedState("5e1f", 6),
-			want:   want{again: registry.RetryCRDAfter},
-		},
-		"PredecessorWatched": {
-			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			state:  servedState("c0ffee", 7),
-			want:   want{again: registry.RetryCRDAfter},
-		},
+		"Watched":            {reason: "We should say what became of this generation.", state: servedState("5e1f", 7), want: "True/Served"},
+		"OlderWatched":       {reason: "We should not say of this generation what is known of the one before, and look again.", state: servedState("5e1f", 6), again: registry.RetryCRDAfter},
+		"PredecessorWatched": {reason: "We should not say of this object what is known of one that was deleted, and look again.", state: servedState("c0ffee", 7), again: registry.RetryCRDAfter},
 		"NotWatched": {
-			reason: "We should say why there is no watch, which has nothing to do with the generation.",
-			state:  registry.State{Reason: v1beta1.ReasonNotInstalled},
-			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotInstalled, 7}},
+			reason: "We should say why there is no watch, which has nothing to do with the generation.", state: registry.State{Reason: v1beta1.ReasonNotInstalled},
+			want: "False/NotInstalled",
 		},
-		"NotLookedUp": {
-			reason: "We should say that we have not looked at a new one yet.",
-			state:  notLookedUp,
-			want:   want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotSynced, 7}},
-		},
+		"NotLookedUp": {reason: "We should say that we have not looked at a new one yet.", state: notLookedUp, want: "False/NotSynced"},
 		"NotLookedUpYetReady": {
-			reason: "We should let the status stand while we do not know: others that start must wait for it, too.",
-			ready:  true, state: notLookedUp,
-			want: want{again: registry.RetryCRDAfter},
+			reason: "We should let the status stand while we do not know: others that start must wait for it, too.", ready: true, state: notLookedUp,
+			again: registry.RetryCRDAfter,
 		},
-		"JustRefused": {
-			reason: "We should let the status stand until we believe the refusal.",
-			ready:  true, state: refused(time.Now()),
-			want: want{again: registry.RetryCRDAfter},
-		},
-		"Refused": {
-			reason: "We should say that we may not list what we could list before.",
-			ready:  true, state: refused(long),
-			want: want{written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNotPermitted, 7}},
-		},
+		"JustRefused": {reason: "We should let the status stand until we believe the refusal.", ready: true, state: refused(time.Now()), again: registry.RetryCRDAfter},
+		"Refused":     {reason: "We should say that we may not list what we could list before.", ready: true, state: refused(long), want: "False/NotPermitted"},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			k := v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 7}}
@@ -416,8 +345,8 @@ func TestReconcileClassKindStatus(t *testing.T) {
 			c := &controllertest.Cached{ClassKinds: []v1beta1.ClassKind{k}}
 			result, err := reconcileClassKind(t, c, tc.state, "")
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Equal(t, tc.want, writtenReady(t, c), tc.reason)
 		})
 	}
 }
@@ -464,25 +393,15 @@ func TestGuarded(t *testing.T) {
 		problem       string
 		want          string // as conditionText has it
 	}{
-		"Guarded": {
-			reason:        "We should say that we are asked.",
-			configuration: entries("others.example.org", name),
-			want:          "True/Configured: " + guarded,
-		},
+		"Guarded": {reason: "We should say that we are asked.", configuration: entries("others.example.org", name), want: "True/Configured: " + guarded},
 		"GuardedSoFar": {
-			reason:        "We should say what is the matter, though we are asked.",
-			configuration: entries(name), problem: "this replica does not serve yet",
+			reason: "We should say what is the matter, though we are asked.", configuration: entries(name), problem: "this replica does not serve yet",
 			want: "True/Configured: " + guarded + "; a change of the registration may not be in force: this replica does not serve yet",
 		},
-		"NoEntry": {
-			reason:        "We should say that we are not asked about this kind.",
-			configuration: entries("others.example.org"),
-			want:          "False/NotConfigured: " + unguarded,
-		},
+		"NoEntry": {reason: "We should say that we are not asked about this kind.", configuration: entries("others.example.org"), want: "False/NotConfigured: " + unguarded},
 		"NoConfiguration": {
-			reason:  "We should say why we are not asked.",
-			problem: "there is none: kubectl apply -k deploy",
-			want:    "False/NotConfigured: " + unguarded + ": there is none: kubectl apply -k deploy",
+			reason: "We should say why we are not asked.", problem: "there is none: kubectl apply -k deploy",
+			want: "False/NotConfigured: " + unguarded + ": there is none: kubectl apply -k deploy",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
@@ -527,110 +446,58 @@ func (e entriesWithout) TooLarge(kind string) string {
 
 func TestReconcileClaimKindStatus(t *testing.T) {
 	const name = "claims.example.org"
-	revision := func(uid types.UID, generation int64) *inventory.Revision {
-		return &inventory.Revision{UID: uid, Generation: generation}
-	}
 	entry := []admissionregistrationv1.MutatingWebhook{{Name: name + v1beta1.BindSuffix}}
-	type want struct {
-		again   time.Duration
-		written *statusOf
-		message string // within that of Ready
-		unread  string // within that of ClassKindsRead
-	}
-	notReady := func(reason, message string) want {
-		return want{again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, reason, 7}, message: message}
-	}
 	objects := *controllertest.NewClaimKind(name)
 	objects.Spec.Reference, objects.Spec.Selector.Path = v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.ObjectReference}, ".spec.classSelector"
 	for tcName, tc := range map[string]struct {
 		reason  string
 		closed  bool
-		view    *inventory.Revision
+		view    string // UID and generation, if these are others; a dash is none
 		paths   *registry.Paths
 		classes bool // of golds.example.org are known
 		unread  bool // are those of silvers.example.org
 		entries []admissionregistrationv1.MutatingWebhook
 		said    said
-		want    want
+		again   time.Duration // while nothing is written
+		want    string        // as writtenReady has it
+		message string        // within that of Ready
 	}{
-		"Viewed": {
-			reason: "We should say what became of this generation.",
-			view:   revision("5e1f", 7), entries: entry,
-			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound"},
-		},
-		"Closed": {
-			reason: "We should say nothing before all is known, and look again.",
-			closed: true, view: revision("5e1f", 7), entries: entry,
-			want: want{again: registry.RetryCRDAfter},
-		},
-		"NotViewed": {
-			reason:  "We should say nothing of what we have not heard of, and look again.",
-			entries: entry,
-			want:    want{again: statusDelay},
-		},
-		"OlderViewed": {
-			reason: "We should not say of this generation what is known of the one before, and look again.",
-			view:   revision("5e1f", 6), entries: entry,
-			want: want{again: statusDelay},
-		},
-		"PredecessorViewed": {
-			reason: "We should not say of this object what is known of one that was deleted, and look again.",
-			view:   revision("c0ffee", 7), entries: entry,
-			want: want{again: statusDelay},
-		},
-		"NoClassKind": {
-			reason: "We should not have claims stopped for which there can be no class.",
-			view:   revision("5e1f", 7),
-			want:   notReady(v1beta1.ReasonNoClassKind, "claims are created as if it were not registered"),
-		},
+		"Viewed":            {reason: "We should say what became of this generation.", entries: entry, want: "True/Served", message: "claims are bound"},
+		"Closed":            {reason: "We should say nothing before all is known, and look again.", closed: true, entries: entry, again: registry.RetryCRDAfter},
+		"NotViewed":         {reason: "We should say nothing of what we have not heard of, and look again.", view: "-", entries: entry, again: statusDelay},
+		"OlderViewed":       {reason: "We should not say of this generation what is known of the one before, and look again.", view: "5e1f/6", entries: entry, again: statusDelay},
+		"PredecessorViewed": {reason: "We should not say of this object what is known of one that was deleted, and look again.", view: "c0ffee/7", entries: entry, again: statusDelay},
+		"NoClassKind":       {reason: "We should not have claims stopped for which there can be no class.", want: "False/NoClassKind", message: "claims are created as if it were not registered"},
 		"ClassKindUnread": {
-			reason: "We should say that the class kind cannot be read, and where the remedy stands.",
-			view:   revision("5e1f", 7), unread: true,
-			want: want{
-				again: registry.RetryAfter, written: &statusOf{metav1.ConditionFalse, v1beta1.ReasonNoClassKind, 7},
-				message: "see the condition ClassKindsRead", unread: `"silvers.example.org": `,
-			},
+			reason: "We should say that the class kind cannot be read, and where the remedy stands.", unread: true,
+			want: "False/NoClassKind", message: "see the condition ClassKindsRead",
 		},
-		"OneClassKindUnread": {
-			reason: "We should say so although claims are bound.",
-			view:   revision("5e1f", 7), entries: entry, classes: true, unread: true,
-			want: want{written: &statusOf{metav1.ConditionTrue, v1beta1.ReasonServed, 7}, message: "claims are bound", unread: `"silvers.example.org": `},
-		},
-		"NotCompared": {
-			reason: "We should not have claims stopped before the schema is known.",
-			view:   revision("5e1f", 7), classes: true,
-			want: notReady(v1beta1.ReasonNotSynced, "not compared with the schema"),
-		},
+		"OneClassKindUnread": {reason: "We should say so although claims are bound.", entries: entry, classes: true, unread: true, want: "True/Served", message: "claims are bound"},
+		"NotCompared":        {reason: "We should not have claims stopped before the schema is known.", classes: true, want: "False/NotSynced", message: "not compared with the schema"},
 		"SchemaUnread": {
-			reason: "We should not take a schema that cannot be read for one that does not exist.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
-			want: notReady(v1beta1.ReasonNotSynced, "it was never served"),
+			reason: "We should not take a schema that cannot be read for one that does not exist.", classes: true, paths: &registry.Paths{Err: errors.New("no answer")},
+			want: "False/NotSynced", message: "it was never served",
 		},
 		"AllReferencesRefused": {
-			reason: "We should not have the API server refuse claims for what we wrote into them.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)},
-			want: notReady(v1beta1.ReasonAllReferencesRefused, "it was never served"),
+			reason:  "We should not have the API server refuse claims for what we wrote into them.",
+			classes: true, paths: &registry.Paths{Check: checkOf(t, objects, refusing)}, want: "False/AllReferencesRefused", message: "it was never served",
 		},
 		"FaultNeverServed": {
-			reason: "We should say that the fault stops no claim.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
-			want: notReady(v1beta1.ReasonPathsInvalid, "it was never served"),
+			reason: "We should say that the fault stops no claim.", classes: true, paths: &registry.Paths{Check: selector.PathsCheck{Problems: []string{"no field"}}},
+			want: "False/PathsInvalid", message: "it was never served",
 		},
 		"NoSchema": {
-			reason: "We should serve a kind that has no schema.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
-			want: notReady(v1beta1.ReasonNotConfigured, "no entry for it yet"),
+			reason: "We should serve a kind that has no schema.", classes: true, paths: &registry.Paths{Err: openapi.ErrNoSchema},
+			want: "False/NotConfigured", message: "no entry for it yet",
 		},
 		"NoEntry": {
-			reason: "We should say why there is no entry, and look again.",
-			view:   revision("5e1f", 7), classes: true, paths: &registry.Paths{},
+			reason: "We should say why there is no entry, and look again.", classes: true, paths: &registry.Paths{},
 			said: said{problem: "this replica does not serve yet"},
-			want: notReady(v1beta1.ReasonNotConfigured, "the webhook configuration has no entry for it yet: this replica does not serve yet"),
+			want: "False/NotConfigured", message: "the webhook configuration has no entry for it yet: this replica does not serve yet",
 		},
 		"TooLarge": {
-			reason: "We should say that there is no room for an entry, and look again.",
-			view:   revision("5e1f", 7), said: said{tooLarge: "it would count as too many bytes"},
-			want: notReady(v1beta1.ReasonTooLarge, "claims are not bound: it would count as too many bytes"),
+			reason: "We should say that there is no room for an entry, and look again.", said: said{tooLarge: "it would count as too many bytes"},
+			want: "False/TooLarge", message: "claims are not bound: it would count as too many bytes",
 		},
 	} {
 		t.Run(tcName, func(t *testing.T) {
@@ -638,9 +505,10 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			k.UID, k.Generation = "5e1f", 7
 			c := &controllertest.Cached{ClaimKinds: []v1beta1.ClaimKind{*k}, Configuration: &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: tc.entries}}
 			inventory := selector.NewInventory()
-			if tc.view != nil {
+			if tc.view != "-" {
 				viewed := controllertest.NewClaimKind(name)
-				viewed.UID, viewed.Generation = tc.view.UID, tc.view.Generation
+				uid, generation, _ := strings.Cut(cmp.Or(tc.view, "5e1f/7"), "/")
+				viewed.UID, viewed.Generation = types.UID(uid), int64(generation[0]-'0')
 				viewed.Spec.Choice.Strategy, viewed.Spec.Reference.Form = v1beta1.WeightedRandom, v1beta1.ObjectReference
 				kind := selector.NewClaimKind(viewed)
 				if tc.paths != nil {
@@ -660,14 +528,17 @@ func TestReconcileClaimKindStatus(t *testing.T) {
 			s := &Writer{Snapshot: inventory.Snapshot, Registration: fixed{paths: tc.paths}, Claims: &latebinding.Claims{}, ClaimEntries: tc.said, Client: c}
 			result, err := s.reconcileClaimKind(t.Context(), name)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			assert.Equal(t, tc.want.written, writtenReady(t, c), tc.reason)
-			if tc.want.written != nil {
-				ready := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionReady)
-				assert.Contains(t, ready.Message, tc.want.message, tc.reason)
-				read := meta.FindStatusCondition(c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions, v1beta1.ConditionClassKindsRead)
-				assert.Equal(t, tc.want.unread == "", read.Status == metav1.ConditionTrue, tc.reason)
-				assert.Contains(t, read.Message, tc.want.unread, tc.reason)
+			if strings.HasPrefix(tc.want, "False") {
+				tc.again = registry.RetryAfter
+			}
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Equal(t, tc.want, writtenReady(t, c), tc.reason)
+			if tc.want != "" {
+				conditions := c.Updated[0].(*v1beta1.ClaimKind).Status.Conditions
+				assert.Contains(t, last(conditions, v1beta1.ConditionReady).Message, tc.message, tc.reason)
+				read := last(conditions, v1beta1.ConditionClassKindsRead)
+				assert.Equal(t, !tc.unread, read.Status == metav1.ConditionTrue, tc.reason)
+				assert.Equal(t, tc.unread, strings.Contains(read.Message, `"silvers.example.org": `), tc.reason)
 			}
 		})
 	}

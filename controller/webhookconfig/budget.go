@@ -2,6 +2,7 @@ package webhookconfig
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,8 +20,7 @@ const (
 	conditionFieldsBytes = 96
 )
 
-// sizeOf returns what an entry counts: the bytes that are stored, or what its match
-// conditions take to compile, if that is more.
+// sizeOf returns what an entry counts: the bytes that are stored, or what its match conditions take to compile, if that is more.
 func sizeOf(kind string, entry *Entry) (int, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -35,12 +35,10 @@ func sizeOf(kind string, entry *Entry) (int, error) {
 	return max(b.Len()+len(kind)+entryFieldsBytes+len(entry.MatchConditions)*conditionFieldsBytes, compiled), nil
 }
 
-// compiledBytes is what an expression counts at least. The time that an API server
-// takes to compile it depends on n, the number of its map look-ups, and not on the
-// length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the deepest
-// path of a claim (n = 100) and 180 ms for those of a class (n = 460). Counted like
-// this, 1 MiB takes about 5 s. An author of claims.when looks up by dots, too, and calls
-// functions.
+// compiledBytes is what an expression counts at least. The time that an API server takes to compile it depends on n, the number of its map
+// look-ups, and not on the length of the names: about 0.7 µs × n(n+100) of CPU, which is 14 ms for the deepest path of a claim (n = 100)
+// and 180 ms for those of a class (n = 460). Counted like this, 1 MiB takes about 5 s. An author of claims.when looks up by dots, too, and
+// calls functions.
 func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 	n := strings.Count(c.Expression, "[") // No name contains it.
 	if isBindWhen(c) {
@@ -52,16 +50,17 @@ func compiledBytes(c admissionregistrationv1.MatchCondition) int {
 // leftOut returns the kinds whose entries are too large, or do not fit into their
 // configuration beside those that are there and those of kinds that come first by name, each with the reason.
 func leftOut(due []dueEntry, current Configurations) (out map[string]string, err error) {
-	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
-		order := map[bool]int{false: -1, true: 1}
-		newA, newB := current.Entry(a.in, a.Name) == nil, current.Entry(b.in, b.Name) == nil
-		switch {
-		case a.optional != b.optional:
-			return order[a.optional]
-		case newA != newB: // Nobody takes the room of a kind that is served.
-			return order[newA]
+	rank := func(e dueEntry) (rank int) {
+		if e.optional {
+			rank += 2
 		}
-		return strings.Compare(a.kind, b.kind)
+		if current.Entry(e.in, e.Name) == nil { // It takes no room of a kind that is served.
+			rank++
+		}
+		return rank
+	}
+	due = slices.SortedFunc(slices.Values(due), func(a, b dueEntry) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.kind, b.kind))
 	})
 	out = map[string]string{}
 	totals := map[string]int{}

@@ -65,20 +65,14 @@ func TestLeftOut(t *testing.T) {
 		"Newcomer":     {reason: "We should take nothing out for one that was not there, though its name comes first.", entries: append(of(grown), sized("a-new", share)), present: true, want: []string{"a-new"}},
 		"TooLarge": {
 			reason:  "We should leave out alone what is too large by itself, though its name comes first.",
-			entries: []dueEntry{sized("large", most+1), sized("largest", most)},
-			want:    []string{"large"},
+			entries: []dueEntry{sized("large", most+1), sized("largest", most)}, want: []string{"large"},
 		},
 		"Grown": {
 			reason:  "We should not take out for a CA bundle what was there before, and have a limit for it.",
-			entries: []dueEntry{sized("grown", v1beta1.MaxGrownEntryBytes), sized("more", v1beta1.MaxGrownEntryBytes+1)},
-			present: true, want: []string{"more"},
+			entries: []dueEntry{sized("grown", v1beta1.MaxGrownEntryBytes), sized("more", v1beta1.MaxGrownEntryBytes+1)}, present: true, want: []string{"more"},
 		},
-		"Optional": {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
-		"SmallOneFits": {
-			reason:  "We should leave out no more than has to be.",
-			entries: append(of(fit-1), sized("large", share+1), sized("small", share)),
-			want:    []string{"large"},
-		},
+		"Optional":     {reason: "We should leave out what can be done without, though its name comes first.", entries: append(of(fit), optional), want: []string{"a-optional"}},
+		"SmallOneFits": {reason: "We should leave out no more than has to be.", entries: append(of(fit-1), sized("large", share+1), sized("small", share)), want: []string{"large"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current := Configurations{}
@@ -145,8 +139,7 @@ func TestTooManyEntries(t *testing.T) {
 	assert.Len(t, notified, 2*out)
 }
 
-// TestRulesInTime has more kinds whose API server does not answer than a round can look
-// up.
+// TestRulesInTime has more kinds whose API server does not answer than a round can look up.
 func TestRulesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, before := time.Now(), &rule{}
@@ -167,8 +160,7 @@ func TestRulesInTime(t *testing.T) {
 	})
 }
 
-// TestSizeOf compares our estimate for the fields of an entry with what an API server
-// records.
+// TestSizeOf compares our estimate for the fields of an entry with what an API server records.
 func TestSizeOf(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	w := Address{Namespace: "classbind-system", Service: "classbind"}

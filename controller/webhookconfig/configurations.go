@@ -21,22 +21,19 @@ import (
 	"github.com/classbind/classbind/controller/registry"
 )
 
-// ClaimConfigurations are the names of the MutatingWebhookConfigurations, which have the
-// entries of claim kinds.
+// ClaimConfigurations are the names of the MutatingWebhookConfigurations, which have the entries of claim kinds.
 var ClaimConfigurations = []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration}
 
 // allConfigurations are these, and the ValidatingWebhookConfiguration with the entries of class kinds.
 var allConfigurations = append(slices.Clip(ClaimConfigurations), v1beta1.ClassConfiguration)
 
-// Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for
-// the reinvocation policy.
+// Entry of either kind of configuration. A ValidatingWebhook has the same fields, but for the reinvocation policy.
 type Entry = admissionregistrationv1.MutatingWebhook
 
 // Configuration of webhooks, of either kind.
 type Configuration struct {
 	metav1.ObjectMeta
-	// Webhooks of a ValidatingWebhookConfiguration have only the name, the rules and the clientConfig.
-	Webhooks []Entry
+	Webhooks []Entry // Those that validate have only the name, the rules and the clientConfig.
 }
 
 // Configurations by name. One that does not exist is absent.
@@ -69,8 +66,7 @@ func ReadConfigurations(ctx context.Context, reader client.Reader, names ...stri
 	return all, nil
 }
 
-// ClaimEntry returns the entry of a claim kind, nil if there is none. While its order
-// changes, there may be two, which are alike.
+// ClaimEntry returns the entry of a claim kind, nil if there is none. While its order changes, there may be two, which are alike.
 func (all Configurations) ClaimEntry(claimKind string) *Entry {
 	name := claimKind + v1beta1.BindSuffix
 	return cmp.Or(all.Entry(v1beta1.FirstConfiguration, name), all.Entry(v1beta1.LastConfiguration, name))
@@ -81,23 +77,18 @@ func (all Configurations) ClaimEntryOf(k *v1beta1.ClaimKind) *Entry {
 	return all.Entry(k.Spec.Admission.Order.Configuration(), k.Name+v1beta1.BindSuffix)
 }
 
-// ClassEntry returns the entry of a class kind for its creations and updates, nil if
-// there is none.
+// ClassEntry returns the entry of a class kind for its creations and updates, nil if there is none.
 func (all Configurations) ClassEntry(classKind string) *Entry {
 	return all.Entry(v1beta1.ClassConfiguration, classKind+v1beta1.GuardSuffix)
 }
 
 // Entry returns the one with a name in one configuration, nil if there is none.
 func (all Configurations) Entry(configuration, name string) *Entry {
-	c := all[configuration]
-	if c == nil {
-		return nil
+	c := cmp.Or(all[configuration], &Configuration{})
+	if i := slices.IndexFunc(c.Webhooks, func(e Entry) bool { return e.Name == name }); i >= 0 {
+		return &c.Webhooks[i]
 	}
-	i := slices.IndexFunc(c.Webhooks, func(e Entry) bool { return e.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &c.Webhooks[i]
+	return nil
 }
 
 // Entries returns those of all configurations.
@@ -111,15 +102,13 @@ func (all Configurations) Entries() (entries []Entry) {
 // dueEntry is an entry that a configuration should have.
 type dueEntry struct {
 	Entry
-	in   string // the name of the configuration
-	kind string // the registered kind; of a deletion entry, the entry's name
-	// optional entries give way to all others.
-	optional bool
+	in       string // the name of the configuration
+	kind     string // the registered kind; of a deletion entry, the entry's name
+	optional bool   // It gives way to all others.
 }
 
-// write writes the entries that are due and have room into the configurations with these
-// names. Of two configurations, one that is not there, or cannot be written, does not keep
-// the other from being written. Otherwise, it returns why the entries are incomplete.
+// write writes the entries that are due and have room into the configurations with these names. Of two configurations, one that is not
+// there, or cannot be written, does not keep the other from being written. Otherwise, it returns why the entries are incomplete.
 func (w *Configurator) write(
 	ctx context.Context, e *Entries, current Configurations, names []string, due []dueEntry, incomplete error,
 ) error {
@@ -141,9 +130,8 @@ func (w *Configurator) write(
 	return cmp.Or(append(errs, incomplete)...)
 }
 
-// writeConfiguration writes the entries that are due in a configuration. It keeps one that
-// is due in the other configuration until that has it, so that claims are bound while the
-// order of their kind changes.
+// writeConfiguration writes the entries that are due in a configuration. It keeps one that is due in the other configuration until that has
+// it, so that claims are bound while the order of their kind changes.
 func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Configurations, due []dueEntry) error {
 	var entries []Entry
 	for _, e := range due {
@@ -154,24 +142,23 @@ func (w *Configurator) writeConfiguration(ctx context.Context, in string, all Co
 	current := all[in]
 	switch {
 	case current == nil && len(entries) > 0:
-		return notDeployed(in)
+		why := fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(in), in)
+		return &retryLater{why, registry.RetryAfter, false, false}
 	case current == nil, len(entries) == 0 && len(current.Webhooks) == 0:
 		return nil
 	}
 	if err := w.remove(ctx, current, entries); err != nil {
 		return written(err)
 	}
-	// With the uid and the version that were read, the API server refuses to recreate an
-	// object that was deleted meanwhile, as in an uninstallation, and to overwrite what
-	// another leader wrote.
+	// With the uid and the version that were read, the API server refuses to recreate an object that was deleted meanwhile, as in an
+	// uninstallation, and to overwrite what another leader wrote.
 	return w.withoutRefused(ctx, written(apply(ctx, w.Client, kindOf(in), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: in, UID: current.UID, ResourceVersion: current.ResourceVersion}, Webhooks: entries,
 	})), entries)
 }
 
-// remove deletes the entries that are not due. Applying only the others is not enough if
-// somebody else owns an entry, too, such as whoever restored a backup: it would stay, with an
-// old CA, and its kind would be refused for ever. It updates the resourceVersion.
+// remove deletes the entries that are not due. Applying only the others is not enough if somebody else owns an entry, too, such as whoever
+// restored a backup: it would stay, with an old CA, and its kind would be refused for ever. It updates the resourceVersion.
 func (w *Configurator) remove(ctx context.Context, current *Configuration, due []Entry) error {
 	var entries []map[string]string
 	for _, stored := range current.Webhooks {
@@ -216,11 +203,6 @@ func written(err error) error {
 		return &retryLater{"the webhook configuration has changed since it was read: " + err.Error(), 200 * time.Millisecond, false, true}
 	}
 	return fmt.Errorf("cannot write the webhook configuration: %w", err)
-}
-
-// notDeployed says that there is no configuration of this name.
-func notDeployed(name string) error {
-	return &retryLater{fmt.Sprintf("there is no %s %q: kubectl apply -k deploy", kindOf(name), name), registry.RetryAfter, false, false}
 }
 
 func kindOf(configuration string) string {

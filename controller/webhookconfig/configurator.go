@@ -25,26 +25,20 @@ import (
 )
 
 const (
-	// roundTimeout limits one round of the configurator. It is longer than an API
-	// server takes for the two writes of each configuration (34 s each): when one match
-	// condition changes, it compiles all of them, 5 s of CPU for as many as
-	// MaxEntriesBytes allows.
+	// roundTimeout limits one round of the configurator. It is longer than an API server takes for the two writes of each configuration (34
+	// s each): when one match condition changes, it compiles all of them, 5 s of CPU for as many as MaxEntriesBytes allows.
 	roundTimeout = 150 * time.Second
 	// rulesTimeout limits the look-ups within a round, so that entries, and their CA,
 	// are written even if the API servers of many kinds do not answer.
 	rulesTimeout = 10 * time.Second
 
-	// registeredDelay is how long the claim kinds gather that are compiled, before a round.
-	registeredDelay = 200 * time.Millisecond
-	// outdatedEvery is how often the entries are checked for an outdated bundle.
-	outdatedEvery = 15 * time.Second
+	registeredDelay = 200 * time.Millisecond // how long the claim kinds gather that are compiled, before a round
+	outdatedEvery   = 15 * time.Second       // how often the entries are checked for an outdated bundle
 )
 
-// Configurator keeps one entry per claim kind in one of the two
-// MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration one per class
-// kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the
-// CA for its calls, once the leader can serve it. It never creates the three objects:
-// they belong to whoever deploys classbind.
+// Configurator keeps one entry per claim kind in one of the two MutatingWebhookConfigurations, and in the ValidatingWebhookConfiguration
+// one per class kind, and another for its deletions where claims are watched. It runs on the leader. It writes an entry, with the CA for
+// its calls, once the leader can serve it. It never creates the three objects: they belong to whoever deploys classbind.
 type Configurator struct {
 	Registration *registry.Registration
 	// Servable reports whether the claims of a kind can be bound, and Offered whether the classes of one are
@@ -52,14 +46,11 @@ type Configurator struct {
 	Servable func(context.Context, *v1beta1.ClaimKind) bool
 	Offered  func(*v1beta1.ClassKind) bool
 	Client   client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	Live     client.Reader // from the API server itself
 	Address
-	// Serving is an error until this replica serves a certificate that the CA verifies.
-	Serving func(ctx context.Context, ca []byte) error
+	Serving func(ctx context.Context, ca []byte) error // an error until this replica serves a certificate that the CA verifies
 
-	// ServiceDelay is how long the Service takes to route to a replica that serves.
-	ServiceDelay time.Duration
+	ServiceDelay time.Duration // how long the Service takes to route to a replica that serves
 
 	claims, classes Entries
 	// refused are the conditions of claims.when that the API server did not take, by claim
@@ -72,9 +63,8 @@ type Configurator struct {
 // errNotRegisteredYet says that the claim kind is about to be registered on this replica.
 var errNotRegisteredYet = errors.New("it is not registered on this replica yet")
 
-// retryLater says that a round is tried again after a while, though nothing failed.
-// oneEntry says that this concerns single entries alone. passes says that it is not worth telling
-// unless it lasts.
+// retryLater says that a round is tried again after a while, though nothing failed. oneEntry says that this concerns single entries alone.
+// passes says that it is not worth telling unless it lasts.
 type retryLater struct {
 	why              string
 	after            time.Duration
@@ -86,20 +76,16 @@ func (w *retryLater) Error() string { return w.why }
 // SetupWithManager adds the controllers of the configurations of claims and of classes.
 func (w *Configurator) SetupWithManager(mgr ctrl.Manager) error {
 	return errors.Join(
-		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims,
-			&admissionregistrationv1.MutatingWebhookConfiguration{},
-			registrations{&v1beta1.ClaimKind{}: builder.WithPredicates(readyChanged)}),
-		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses,
-			&admissionregistrationv1.ValidatingWebhookConfiguration{},
-			registrations{
-				&v1beta1.ClassKind{}: builder.WithPredicates(readyChanged), &v1beta1.ClaimKind{}: loop.RevisionChanged,
-				// Claims are checked by the rule of the entry that binds them.
-				&admissionregistrationv1.MutatingWebhookConfiguration{}: builder.WithPredicates(),
-			}))
+		w.setUp(mgr, "webhook-configuration-of-claims", &w.claims, w.writeClaims, watches{
+			&admissionregistrationv1.MutatingWebhookConfiguration{}: nil, &v1beta1.ClaimKind{}: {builder.WithPredicates(readyChanged)},
+		}),
+		w.setUp(mgr, "webhook-configuration-of-classes", &w.classes, w.writeClasses, watches{
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: nil,
+			// Claims are checked by the rule of the entry that binds them.
+			&admissionregistrationv1.MutatingWebhookConfiguration{}: nil,
+			&v1beta1.ClassKind{}: {builder.WithPredicates(readyChanged)}, &v1beta1.ClaimKind{}: {loop.RevisionChanged},
+		}))
 }
-
-// registrations on which a configuration depends, and which of their changes matter.
-type registrations map[client.Object]builder.Predicates
 
 // ClaimEntries are those of claim kinds, in the MutatingWebhookConfigurations.
 func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
@@ -108,37 +94,47 @@ func (w *Configurator) ClaimEntries() *Entries { return &w.claims }
 func (w *Configurator) ClassEntries() *Entries { return &w.classes }
 
 func (w *Configurator) setUp(
-	mgr ctrl.Manager, name string, e *Entries, write func(context.Context, *round) error,
-	configuration client.Object, on registrations,
+	mgr ctrl.Manager, name string, e *Entries, write func(context.Context, *round) error, on watches,
+) error {
+	on[&corev1.Secret{}], on[cluster.CRD()] = []builder.WatchesOption{builder.OnlyMetadata}, []builder.WatchesOption{builder.OnlyMetadata}
+	listen := func(ctx context.Context, request func(time.Duration)) {
+		w.Registration.OnRegistered(ctx, func(string) { request(registeredDelay) })
+		go wait.UntilWithContext(ctx, func(ctx context.Context) {
+			_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
+				if w.outdated(ctx) {
+					request(0)
+				}
+				return nil
+			})
+		}, outdatedEvery)
+	}
+	return setUpRounds(mgr, name, on, listen, func(ctx context.Context) (ctrl.Result, error) { return w.reconcile(ctx, e, write) })
+}
+
+// watches are the objects on which what a controller writes depends, and which of their changes matter.
+type watches map[client.Object][]builder.WatchesOption
+
+// setUpRounds adds a controller that writes all that it writes in one round, after a change of an object, or a request by what listens.
+func setUpRounds(
+	mgr ctrl.Manager, name string, on watches, listen func(ctx context.Context, request func(after time.Duration)),
+	round func(context.Context) (ctrl.Result, error),
 ) error {
 	toRound := loop.ForRound(name)
-	b := ctrl.NewControllerManagedBy(mgr).Named(name).Watches(configuration, toRound)
-	for registration, changed := range on {
-		b = b.Watches(registration, toRound, changed)
-	}
-	err := b.WatchesMetadata(&corev1.Secret{}, toRound).
-		WatchesMetadata(cluster.CRD(), toRound).
+	b := ctrl.NewControllerManagedBy(mgr).Named(name).
 		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			w.Registration.OnRegistered(ctx, func(string) { request(name, registeredDelay) })
-			go wait.UntilWithContext(ctx, func(ctx context.Context) {
-				_ = loop.Recovered(func() error { // A panic is logged; nothing else can fail.
-					if w.outdated(ctx) {
-						request(name, 0)
-					}
-					return nil
-				})
-			}, outdatedEvery)
-		})).
-		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return w.reconcile(ctx, e, write) }))
+			listen(ctx, func(after time.Duration) { request(name, after) })
+		}))
+	for object, options := range on {
+		b = b.Watches(object, toRound, options...)
+	}
+	err := b.Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return round(ctx) }))
 	if err != nil {
 		return fmt.Errorf("cannot set up the %s: %w", name, err)
 	}
 	return nil
 }
 
-func (w *Configurator) reconcile(
-	ctx context.Context, e *Entries, write func(context.Context, *round) error,
-) (ctrl.Result, error) {
+func (w *Configurator) reconcile(ctx context.Context, e *Entries, write func(context.Context, *round) error) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	r, err := w.round(ctx)
@@ -205,17 +201,12 @@ func (w *Configurator) dueCA(ctx context.Context, current Configurations) ([]byt
 	}
 	if len(carried) == 0 {
 		// These are the first entries: calls begin as soon as they are written.
-		if left := w.ServiceDelay - w.servingFor(time.Now()); left > 0 {
+		w.serving.CompareAndSwap(nil, new(time.Now()))
+		if left := w.ServiceDelay - time.Since(*w.serving.Load()); left > 0 {
 			return nil, &retryLater{"the Service does not lead to this replica yet", left, false, false}
 		}
 	}
 	return ca, nil
-}
-
-// servingFor is how long this replica is known to serve.
-func (w *Configurator) servingFor(now time.Time) time.Duration {
-	w.serving.CompareAndSwap(nil, &now)
-	return now.Sub(*w.serving.Load())
 }
 
 // Entries says what became of the entries of one webhook configuration in the last round.
@@ -224,8 +215,7 @@ type Entries struct {
 	problem string
 	since   time.Time
 	shared  atomic.Pointer[string]
-	// leftOut has the kinds for whose entry there is no room, with the reason.
-	leftOut loop.Published[string]
+	leftOut loop.Published[string] // the kinds for whose entry there is no room, with the reason
 }
 
 // Problem says why the configuration as a whole is not as it should be, empty if it is.
@@ -242,6 +232,5 @@ func (e *Entries) TooLarge(kind string) string {
 	return why
 }
 
-// OnChange calls a function with the name of each kind for which TooLarge changed, until
-// the context ends.
+// OnChange calls a function with the name of each kind for which TooLarge changed, until the context ends.
 func (e *Entries) OnChange(ctx context.Context, call func(kind string)) { e.leftOut.Add(ctx, call) }

@@ -27,9 +27,8 @@ import (
 	"github.com/classbind/classbind/selector"
 )
 
-// newConfigurator is for an API server with the resources a, b and c of example.org, of
-// which only c is not namespaced, and d, which cannot be watched. Nobody answers for
-// down.example.org. It has all claim kinds registered; those without a status may be served.
+// newConfigurator is for an API server with the resources a, b and c of example.org, of which only c is not namespaced, and d, which cannot
+// be watched. Nobody answers for down.example.org. It has all claim kinds registered; those without a status may be served.
 func newConfigurator(t *testing.T, c *controllertest.Cached, ca []byte, unregistered ...string) *Configurator {
 	t.Helper()
 	served := func(plural string, verbs ...string) metav1.APIResource {
@@ -143,11 +142,8 @@ func TestRounds(t *testing.T) {
 		claimKind("counted.example.org", func(k *v1beta1.ClaimKind) { k.Spec.Choice.Strategy = v1beta1.LeastClaims }),
 		claimKind("admitted.example.org", func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Admit }),
 	}
-	type want struct {
-		entries []string // that are applied, nil if nothing is
-		again   time.Duration
-		problem string // within it; empty, there is none
-	}
+	const boundA, boundB = "a.example.org" + bind + " v1 Namespaced", "b.example.org" + bind + " v1 Namespaced"
+	const guardedA, guardedB = "a.example.org" + guard + " v1 Namespaced", "b.example.org" + guard + " v1 Namespaced"
 	for name, tc := range map[string]struct {
 		reason       string
 		before       []string // entries; a nil list says that there is no configuration
@@ -157,133 +153,112 @@ func TestRounds(t *testing.T) {
 		unregistered string  // claim kind
 		secrets      secrets // nil, there is one with the CA
 		serving      error
-		want         want
+		want         []string // entries that are applied, nil if nothing is
+		again        time.Duration
+		problem      string // within it; empty, there is none
 	}{
 		"NoConfiguration": {
 			reason: "We should not make a configuration that nobody deployed.", claims: []v1beta1.ClaimKind{a},
-			want: want{again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`},
+			again: registry.RetryAfter, problem: `there is no MutatingWebhookConfiguration "zz-classbind": kubectl apply -k deploy`,
 		},
 		"NoConfigurationOfClasses": {
 			reason: "We should not make a configuration that nobody deployed.", classes: []v1beta1.ClassKind{},
-			want: want{again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`},
+			again: registry.RetryAfter, problem: `there is no ValidatingWebhookConfiguration "classbind": kubectl apply -k deploy`,
 		},
 		"NoCA": {
 			reason: "We should write no entry without its CA.", before: []string{}, claims: []v1beta1.ClaimKind{a}, secrets: secrets{},
-			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA"},
+			again: 200 * time.Millisecond, problem: "this replica does not serve yet: no CA",
 		},
 		"NotServing": {
 			reason: "We should write no entry, and take none out, before a call of it would reach us, and say what is the matter.",
 			before: []string{b.Name + bind}, claims: []v1beta1.ClaimKind{a}, serving: unavailable,
-			want: want{again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority"},
+			again: 200 * time.Millisecond, problem: "this replica does not serve yet: certificate signed by unknown authority",
 		},
-		"NoKinds":      {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: want{entries: []string{}}},
-		"NoClassKinds": {reason: "We should do the same for classes, and still be asked about registrations.", before: []string{a.Name + guard}, classes: []v1beta1.ClassKind{}, want: want{entries: []string{}}},
+		"NoKinds":      {reason: "We should take our entries out when nothing is registered any more.", before: []string{a.Name + bind}, want: []string{}},
+		"NoClassKinds": {reason: "We should do the same for classes, and still be asked about registrations.", before: []string{a.Name + guard}, classes: []v1beta1.ClassKind{}, want: []string{}},
 		"InOrder": {
 			reason: "We should write entries in the order of their names: the cache has none, and each new order would be a change, whose event would bring us back here.",
-			before: []string{}, claims: []v1beta1.ClaimKind{b, claimKind("c.example.org"), a},
-			want: want{entries: []string{a.Name + bind + " v1 Namespaced", b.Name + bind + " v1 Namespaced", "c.example.org" + bind + " v1 Cluster"}},
+			before: []string{}, claims: []v1beta1.ClaimKind{b, claimKind("c.example.org"), a}, want: []string{boundA, boundB, "c.example.org" + bind + " v1 Cluster"},
 		},
 		"ClassesInOrder": {
 			reason: "We should guard the kinds alone whose classes are offered to claims, in the order of their names.",
 			before: []string{}, classes: []v1beta1.ClassKind{classesB, classKind("c.example.org", isNot), classesA, classKind("d.example.org", "")},
-			want: want{entries: []string{a.Name + guard + " v1 Namespaced", b.Name + guard + " v1 Namespaced"}},
+			want: []string{guardedA, guardedB},
 		},
 		"ReadyNoMore": {
 			reason: "We should take the entry out of a kind whose classes are offered no more.",
-			before: []string{a.Name + guard, b.Name + guard}, classes: []v1beta1.ClassKind{classKind("a.example.org", isNot), classesB},
-			want: want{entries: []string{b.Name + guard + " v1 Namespaced"}},
+			before: []string{a.Name + guard, b.Name + guard}, classes: []v1beta1.ClassKind{classKind("a.example.org", isNot), classesB}, want: []string{guardedB},
 		},
 		"NotServable": {
-			reason: "We should not stop the claims of a kind that cannot be served, unless it was served before.",
-			before: []string{a.Name + bind},
+			reason: "We should not stop the claims of a kind that cannot be served, unless it was served before.", before: []string{a.Name + bind},
 			claims: []v1beta1.ClaimKind{claimKind("a.example.org", status(v1beta1.ReasonNoClassKind)), claimKind("b.example.org", status(v1beta1.ReasonNoClassKind))},
-			want:   want{entries: []string{a.Name + bind + " v1 Namespaced"}},
+			want:   []string{boundA},
 		},
 		"Uninstalled": {
 			reason: "We should leave out a kind that is not installed, take its entry out, and look again.",
 			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
-			want: want{
-				entries: []string{a.Name + bind + " v1 Namespaced"},
-				again:   registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
-			},
+			want: []string{boundA}, again: registry.RetryAfter, problem: `"claims.absent.example.org": ` + cluster.ErrNotInstalled.Error(),
 		},
 		"NotServed": {
 			reason: "We should keep the entry of a kind whose CRD is installed, leave out one that had none, and look again soon.",
 			before: []string{"claims.absent.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.absent.example.org"), claimKind("others.absent.example.org")},
-			crds: []string{"claims.absent.example.org", "others.absent.example.org"},
-			want: want{
-				entries: []string{a.Name + bind + " v1 Namespaced", "claims.absent.example.org" + bind + " v7 *"},
-				again:   registry.RetryCRDAfter, problem: `"claims.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
-			},
+			crds: []string{"claims.absent.example.org", "others.absent.example.org"}, want: []string{boundA, "claims.absent.example.org" + bind + " v7 *"},
+			again: registry.RetryCRDAfter, problem: `"claims.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 		},
 		"ClassesNotServed": {
-			reason: "We should do the same for classes, and keep both entries.",
-			before: []string{"golds.absent.example.org" + guard}, claims: watched,
+			reason: "We should do the same for classes, and keep both entries.", before: []string{"golds.absent.example.org" + guard}, claims: watched,
 			classes: []v1beta1.ClassKind{classKind("golds.absent.example.org", isReady, "later.example.org"), classKind("others.absent.example.org", isReady)},
 			crds:    []string{"golds.absent.example.org", "others.absent.example.org"},
-			want: want{
-				entries: []string{"golds.absent.example.org" + guard + " v7 *", "golds.absent.example.org" + deletion + " * *"},
-				again:   registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
-			},
+			want:    []string{"golds.absent.example.org" + guard + " v7 *", "golds.absent.example.org" + deletion + " * *"},
+			again:   registry.RetryCRDAfter, problem: `"golds.absent.example.org": ` + registry.ErrCRDNotServed.Error(),
 		},
 		"NotAnswered": {
 			reason: "We should keep the entry of a kind of which we cannot tell whether it is installed, leave out one that had none, and look again.",
 			before: []string{"claims.down.example.org" + bind}, claims: []v1beta1.ClaimKind{a, claimKind("claims.down.example.org"), claimKind("others.down.example.org")},
-			want: want{
-				entries: []string{a.Name + bind + " v1 Namespaced", "claims.down.example.org" + bind + " v7 *"},
-				again:   registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
-			},
+			want:  []string{boundA, "claims.down.example.org" + bind + " v7 *"},
+			again: registry.RetryAfter, problem: `"claims.down.example.org": cannot look up the API group "down.example.org": `,
 		},
 		"Resource": {
 			reason: "We should write two entries for a resource with two references.",
 			before: []string{}, claims: []v1beta1.ClaimKind{a, claimKind("tiers", ofResource("a.example.org", ".spec.tierRef"))},
-			want: want{entries: []string{a.Name + bind + " v1 Namespaced", "tiers" + bind + " v1 Namespaced"}},
+			want: []string{boundA, "tiers" + bind + " v1 Namespaced"},
 		},
 		"Conflict": {
 			reason: "We should write no entry for the second by name of two of one reference.",
-			before: []string{}, claims: []v1beta1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+			before: []string{}, claims: []v1beta1.ClaimKind{second, first}, want: []string{"y" + bind + " v1 Namespaced"},
 		},
 		"ConflictWithANewcomer": {
 			reason: "We should keep the entry of the second until that of the first is seen: meanwhile, claims would be created without a class.",
-			before: []string{"z" + bind}, claims: []v1beta1.ClaimKind{second, first},
-			want: want{entries: []string{"y" + bind + " v1 Namespaced", "z" + bind + " v1 Namespaced"}},
+			before: []string{"z" + bind}, claims: []v1beta1.ClaimKind{second, first}, want: []string{"y" + bind + " v1 Namespaced", "z" + bind + " v1 Namespaced"},
 		},
 		"ConflictWithWhatWasNeverServed": {
 			reason: "We should keep it where the first gets no entry.",
-			before: []string{"z" + bind}, claims: []v1beta1.ClaimKind{second, faulty}, want: want{entries: []string{"z" + bind + " v1 Namespaced"}},
+			before: []string{"z" + bind}, claims: []v1beta1.ClaimKind{second, faulty}, want: []string{"z" + bind + " v1 Namespaced"},
 		},
 		"ConflictIsOver": {
 			reason: "We should remove the entry of the second once that of the first is seen.",
-			before: []string{"y" + bind, "z" + bind}, claims: []v1beta1.ClaimKind{second, first}, want: want{entries: []string{"y" + bind + " v1 Namespaced"}},
+			before: []string{"y" + bind, "z" + bind}, claims: []v1beta1.ClaimKind{second, first}, want: []string{"y" + bind + " v1 Namespaced"},
 		},
 		"VersionNotServed": {
 			reason: "We should have claims of all versions answered where the one that we read is not served, and look again soon.",
 			before: []string{}, claims: []v1beta1.ClaimKind{claimKind("a.example.org", func(k *v1beta1.ClaimKind) { k.Spec.Claims.Version = "v1beta1" })},
-			want: want{
-				entries: []string{a.Name + bind + " * Namespaced"},
-				again:   registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
-			},
+			want:  []string{a.Name + bind + " * Namespaced"},
+			again: registry.RetryCRDAfter, problem: `"a.example.org": ` + cluster.ErrVersionNotServed.Error() + `, "v1beta1", but v1: `,
 		},
 		"Unsuitable": {
 			reason: "We should write no entry for what the API server decides before it asks us.",
 			before: []string{}, claims: []v1beta1.ClaimKind{claimKind("priorities", ofResource("pods", ".spec.priorityClassName"))},
-			want: want{again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error()},
+			again: registry.RetryAfter, problem: `"priorities": ` + cluster.ErrUnsuitable.Error(),
 		},
 		"UnsuitableClasses": {
 			reason: "We should take the entry out of a kind that cannot be watched any more: nobody would be offered its classes.",
-			before: []string{"d.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("d.example.org", isReady)},
-			want: want{
-				entries: []string{a.Name + guard + " v1 Namespaced"},
-				again:   registry.RetryAfter, problem: `"d.example.org": the resource cannot be used: the API server does not serve it with the verbs ["watch"]`,
-			},
+			before: []string{"d.example.org" + guard}, classes: []v1beta1.ClassKind{classesA, classKind("d.example.org", isReady)}, want: []string{guardedA},
+			again: registry.RetryAfter, problem: `"d.example.org": the resource cannot be used: the API server does not serve it with the verbs ["watch"]`,
 		},
 		"NotHeardOf": {
 			reason: "We should write no entry for a kind that this replica would not know, and look again soon.",
-			before: []string{}, claims: []v1beta1.ClaimKind{a, b}, unregistered: "b.example.org",
-			want: want{
-				entries: []string{a.Name + bind + " v1 Namespaced"},
-				again:   registry.RetryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
-			},
+			before: []string{}, claims: []v1beta1.ClaimKind{a, b}, unregistered: "b.example.org", want: []string{boundA},
+			again: registry.RetryCRDAfter, problem: `"b.example.org": it is not registered on this replica yet`,
 		},
 		"OnDelete": {
 			reason: "We should be asked as the class kind says, and about each whose claims are watched for another.",
@@ -292,10 +267,10 @@ func TestRounds(t *testing.T) {
 				onDelete(v1beta1.DenyDeletion, classKind("a.example.org", isReady, "admitted.example.org")), onDelete(v1beta1.AllowDeletion, classKind("b.example.org", isReady, "later.example.org")),
 				classKind("c.example.org", isReady, "admitted.example.org"),
 			},
-			want: want{entries: []string{
-				a.Name + guard + " v1 Namespaced", a.Name + deletion + " * Namespaced", b.Name + guard + " v1 Namespaced",
+			want: []string{
+				guardedA, a.Name + deletion + " * Namespaced", guardedB,
 				"c.example.org" + guard + " v1 Cluster", "c.example.org" + deletion + " * Cluster",
-			}},
+			},
 		},
 		"Deletions": {
 			reason: "We should be asked about the deletion of classes whose claims are watched, and of no others.",
@@ -304,10 +279,10 @@ func TestRounds(t *testing.T) {
 				classKind("a.example.org", isReady, "others.example.org", "later.example.org"), classKind("b.example.org", isReady, "counted.example.org"),
 				classKind("c.example.org", isReady, "admitted.example.org"),
 			},
-			want: want{entries: []string{
-				a.Name + guard + " v1 Namespaced", a.Name + deletion + " * Namespaced",
-				b.Name + guard + " v1 Namespaced", b.Name + deletion + " * Namespaced", "c.example.org" + guard + " v1 Cluster",
-			}},
+			want: []string{
+				guardedA, a.Name + deletion + " * Namespaced",
+				guardedB, b.Name + deletion + " * Namespaced", "c.example.org" + guard + " v1 Cluster",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,13 +307,13 @@ func TestRounds(t *testing.T) {
 			}
 			result, err := w.reconcile(t.Context(), e, write)
 			require.NoError(t, err, tc.reason)
-			assert.Equal(t, ctrl.Result{RequeueAfter: tc.want.again}, result, tc.reason)
-			assert.Contains(t, e.problem, tc.want.problem, "We should know what is the matter.")
-			assert.Equal(t, tc.want.problem == "", e.problem == "", "We should know whether anything is the matter.")
-			ofOneKind := strings.HasPrefix(tc.want.problem, `"`)
-			assert.Equal(t, ofOneKind || tc.want.problem == "", e.Problem() == "", "We should not lay one kind's problem at the door of the others.")
+			assert.Equal(t, ctrl.Result{RequeueAfter: tc.again}, result, tc.reason)
+			assert.Contains(t, e.problem, tc.problem, "We should know what is the matter.")
+			assert.Equal(t, tc.problem == "", e.problem == "", "We should know whether anything is the matter.")
+			ofOneKind := strings.HasPrefix(tc.problem, `"`)
+			assert.Equal(t, ofOneKind || tc.problem == "", e.Problem() == "", "We should not lay one kind's problem at the door of the others.")
 			assert.Empty(t, others.problem, "We should not lay it at the door of the other configuration.")
-			if tc.want.entries == nil {
+			if tc.want == nil {
 				assert.Empty(t, c.Applied, tc.reason)
 				return
 			}
@@ -359,9 +334,9 @@ func TestRounds(t *testing.T) {
 				removed = slices.DeleteFunc(removed, func(name string) bool { return name == e.Name })
 			}
 			if tc.classes != nil {
-				tc.want.entries = append([]string{v1beta1.RegistrationEntry + " v1beta1 Cluster"}, tc.want.entries...)
+				tc.want = append([]string{v1beta1.RegistrationEntry + " v1beta1 Cluster"}, tc.want...)
 			}
-			assert.Equal(t, tc.want.entries, got, tc.reason)
+			assert.Equal(t, tc.want, got, tc.reason)
 			assert.ElementsMatch(t, removed, c.Removed, "We should remove what we want no more, whoever owns it, and nothing else.")
 		})
 	}
@@ -384,18 +359,9 @@ func TestCAsOfEntries(t *testing.T) {
 			reason: "We should leave in the entries the CA by which we are verified, even when its time is over: our certificate of the next waits until all entries trust that one, too.",
 			entry:  old, served: old, want: both,
 		},
-		"NotServing": {
-			reason: "We should write nothing where neither what is due nor what is carried verifies us.",
-			entry:  next, served: newCA(t), again: 200 * time.Millisecond,
-		},
-		"FirstEntryBehindAService": {
-			reason: "We should give the Service the time to lead here before we write the first entry.",
-			served: next, delay: time.Hour, again: time.Hour,
-		},
-		"NextEntryBehindAService": {
-			reason: "We should not wait where there are entries: they are called already.",
-			entry:  next, served: next, delay: time.Hour, want: next,
-		},
+		"NotServing":               {reason: "We should write nothing where neither what is due nor what is carried verifies us.", entry: next, served: newCA(t), again: 200 * time.Millisecond},
+		"FirstEntryBehindAService": {reason: "We should give the Service the time to lead here before we write the first entry.", served: next, delay: time.Hour, again: time.Hour},
+		"NextEntryBehindAService":  {reason: "We should not wait where there are entries: they are called already.", entry: next, served: next, delay: time.Hour, want: next},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &controllertest.Cached{Configuration: configurationWith(v1beta1.LastConfiguration), ClaimKinds: []v1beta1.ClaimKind{claimKind("a.example.org")}}

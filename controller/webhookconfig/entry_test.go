@@ -17,23 +17,18 @@ import (
 
 // TestEntries compares all of an entry with what the API server gets.
 func TestEntries(t *testing.T) {
-	const always = `{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}`
-	const claim = `{
-		"name": "claims.example.org.bind.classbind.io",
-		"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/bind/claims.example.org", "port": 443}, "caBundle": "UEVN"},
-		"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["claims"], "scope": "Namespaced"}],
-		"failurePolicy": %q,
-		"matchPolicy": "Equivalent",
-		"namespaceSelector": {"matchLabels": {"env": "prod"}, "matchExpressions": [` + always + `, {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kube-system"]}]},
-		"matchConditions": [
-			{"name": "class-reference-is-not-set", "expression": %q},
-			{"name": "skip-if-set-0-is-not-set", "expression": %q},
-			{"name": "is-created-or-unbound", "expression": %q}],
-		"reinvocationPolicy": "Never",
-		"sideEffects": "None",
-		"timeoutSeconds": 3,
-		"admissionReviewVersions": ["v1"]
-	}`
+	// entry has these fields beside those that all have.
+	entry := func(name, path, rule, namespaces, more string) string {
+		return fmt.Sprintf(`{
+			"name": %q,
+			"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": %q, "port": 443}, "caBundle": "UEVN"},
+			"rules": [{%s}],
+			"matchPolicy": "Equivalent",
+			"namespaceSelector": {%s{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "classbind-system"]}`+namespaces+`]},
+			"admissionReviewVersions": ["v1"],
+			%s
+		}`, name, path, rule, map[bool]string{true: `"matchLabels": {"env": "prod"}, `}[namespaces != ""]+`"matchExpressions": [`, more)
+	}
 	const ( // They ask for the type of each parent last, after what most claims are told by.
 		noReference = `!("spec" in object) || !("classRef" in object["spec"]) || object["spec"]["classRef"] == null || type(object) != map || type(object["spec"]) != map` +
 			` || [object["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")` +
@@ -43,41 +38,22 @@ func TestEntries(t *testing.T) {
 			` && !(!("spec" in oldObject) || !("classRef" in oldObject["spec"]) || oldObject["spec"]["classRef"] == null || type(oldObject) != map || type(oldObject["spec"]) != map` +
 			` || [oldObject["spec"]["classRef"]].exists(r, type(r) == map && !(has(r.name) && type(r.name) == string && r.name != "")))`
 	)
-	const class = `{
-		"name": "golds.example.org.guard.classbind.io",
-		"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/guard", "port": 443}, "caBundle": "UEVN"},
-		"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["golds"], "scope": "Cluster"}],
-		"failurePolicy": "Fail",
-		"matchPolicy": "Equivalent",
-		"namespaceSelector": {"matchExpressions": [` + always + `]},
-		"matchConditions": %s,
-		"sideEffects": "NoneOnDryRun",
-		"timeoutSeconds": 3,
-		"admissionReviewVersions": ["v1"]
-	}`
-	const deletion = `{
-		"name": "golds.example.org.deletion.classbind.io",
-		"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/deletion", "port": 443}, "caBundle": "UEVN"},
-		"rules": [{"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["*"], "resources": ["golds"], "scope": "Cluster"}],
-		"matchConditions": [{"name": "is-not-by-a-controller", "expression": "!(request.userInfo.username in [\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\", \"system:kube-controller-manager\"])"}],
-		"failurePolicy": "Ignore",
-		"matchPolicy": "Equivalent",
-		"namespaceSelector": {"matchExpressions": [` + always + `]},
-		"sideEffects": "None",
-		"timeoutSeconds": 1,
-		"admissionReviewVersions": ["v1"]
-	}`
-	registration := `{
-		"name": "registrations.classbind.io",
-		"clientConfig": {"service": {"namespace": "classbind-system", "name": "classbind", "path": "/registration", "port": 443}, "caBundle": "UEVN"},
-		"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["classbind.io"], "apiVersions": ["v1beta1"], "resources": ["claimkinds", "classkinds"], "scope": "Cluster"}],
-		"failurePolicy": "Ignore",
-		"matchPolicy": "Equivalent",
-		"namespaceSelector": {"matchExpressions": [` + always + `]},
-		"sideEffects": "None",
-		"timeoutSeconds": 3,
-		"admissionReviewVersions": ["v1"]
-	}`
+	claim := func(failurePolicy admissionregistrationv1.FailurePolicyType) string {
+		return entry("claims.example.org.bind.classbind.io", "/bind/claims.example.org",
+			`"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["claims"], "scope": "Namespaced"`,
+			`, {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kube-system"]}`,
+			fmt.Sprintf(`"failurePolicy": %q, "reinvocationPolicy": "Never", "sideEffects": "None", "timeoutSeconds": 3, "matchConditions": [
+				{"name": "class-reference-is-not-set", "expression": %q},
+				{"name": "skip-if-set-0-is-not-set", "expression": %q},
+				{"name": "is-created-or-unbound", "expression": %q}]`, failurePolicy, noReference, noResource, loses))
+	}
+	deletion := entry("golds.example.org.deletion.classbind.io", "/deletion",
+		`"operations": ["DELETE"], "apiGroups": ["example.org"], "apiVersions": ["*"], "resources": ["golds"], "scope": "Cluster"`, "",
+		`"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 1, "matchConditions": [{"name": "is-not-by-a-controller", "expression": "!(request.userInfo.username in [`+
+			`\"system:serviceaccount:kube-system:namespace-controller\", \"system:serviceaccount:kube-system:generic-garbage-collector\", \"system:kube-controller-manager\"])"}]`)
+	registration := entry("registrations.classbind.io", "/registration",
+		`"operations": ["CREATE", "UPDATE"], "apiGroups": ["classbind.io"], "apiVersions": ["v1beta1"], "resources": ["claimkinds", "classkinds"], "scope": "Cluster"`, "",
+		`"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 3`)
 	a, pem := Address{Namespace: "classbind-system", Service: "classbind"}, []byte("PEM")
 	check := func(want string, e Entry, reason string) {
 		t.Helper()
@@ -97,7 +73,7 @@ func TestEntries(t *testing.T) {
 				},
 			}
 		})
-		check(fmt.Sprintf(claim, want, noReference, noResource, loses), a.claimEntry(&k, *servedRule(k.Name, found), pem, ""),
+		check(claim(want), a.claimEntry(&k, *servedRule(k.Name, found), pem, ""),
 			"We should take over the failure policy, unless it is of another release and would spoil the configuration, which all share.")
 	}
 
@@ -113,7 +89,10 @@ func TestEntries(t *testing.T) {
 	golds.Spec.Default, golds.Spec.Weight = v1beta1.Source{Annotation: "default"}, v1beta1.Source{Annotation: "weight"}
 	conditions, err := json.Marshal(classConditions(&golds, nil))
 	require.NoError(t, err)
-	check(fmt.Sprintf(class, conditions), a.classEntry(&golds, nil, *rule, pem), "We should have two defaults refused, even while we do not answer.")
+	class := entry("golds.example.org.guard.classbind.io", "/guard",
+		`"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.org"], "apiVersions": ["v1"], "resources": ["golds"], "scope": "Cluster"`, "",
+		`"failurePolicy": "Fail", "sideEffects": "NoneOnDryRun", "timeoutSeconds": 3, "matchConditions": `+string(conditions))
+	check(class, a.classEntry(&golds, nil, *rule, pem), "We should have two defaults refused, even while we do not answer.")
 
 	const longest = 230 // of the name of a ClassKind: see its schema
 	assert.LessOrEqual(t, longest+len(v1beta1.DeletionSuffix), 253, "We should have room for the name of the longest kind.")

@@ -30,30 +30,23 @@ type Memory struct {
 
 // SetupWithManager adds the controller.
 func (m *Memory) SetupWithManager(mgr ctrl.Manager) error {
-	const name = "memory"
-	toRound := loop.ForRound(name)
-	err := ctrl.NewControllerManagedBy(mgr).Named(name).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toRound).
-		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
-		Watches(&v1beta1.ClassKind{}, toRound, loop.RevisionChanged).
-		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			m.Registration.OnRegistered(ctx, func(string) { request(name, memoryDelay) })
-			m.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(name, memoryDelay) })
-		})).
-		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) {
-			err := m.write(ctx)
-			if apierrors.IsConflict(err) { // The cache is about to have the next version.
-				return ctrl.Result{RequeueAfter: memoryDelay}, nil
-			}
-			return ctrl.Result{}, client.IgnoreNotFound(err)
-		}))
-	if err != nil {
-		return fmt.Errorf("cannot set up the %s: %w", name, err)
+	listen := func(ctx context.Context, request func(time.Duration)) {
+		m.Registration.OnRegistered(ctx, func(string) { request(memoryDelay) })
+		m.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(memoryDelay) })
 	}
-	return nil
+	on := watches{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: nil,
+		&v1beta1.ClaimKind{}: {loop.RevisionChanged}, &v1beta1.ClassKind{}: {loop.RevisionChanged},
+	}
+	return setUpRounds(mgr, "memory", on, listen, func(ctx context.Context) (ctrl.Result, error) {
+		err := m.write(ctx)
+		if apierrors.IsConflict(err) { // The cache is about to have the next version.
+			return ctrl.Result{RequeueAfter: memoryDelay}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	})
 }
 
-// write what is served now, if that is not what is remembered.
 func (m *Memory) write(ctx context.Context) error {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := m.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {

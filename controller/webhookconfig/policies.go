@@ -23,14 +23,12 @@ import (
 )
 
 const (
-	// policyDelay gathers the changes of classes within it into one round.
-	policyDelay = 200 * time.Millisecond
+	policyDelay = 200 * time.Millisecond // gathers the changes of classes within it into one round
 	// policyCheckEvery is how often the policies are compared with those that are due. They
 	// are not watched, because many API servers do not serve them.
 	policyCheckEvery = 15 * time.Second
-	// crdSettles is how long after the creation of a CRD its claims may get a policy. An API
-	// server learns every 5 s which schemas there are, and refuses claims for which a policy
-	// is in force before it has learned of theirs (503, whatever the failurePolicy).
+	// crdSettles is how long after the creation of a CRD its claims may get a policy. An API server learns every 5 s which schemas there
+	// are, and refuses claims for which a policy is in force before it has learned of theirs (503, whatever the failurePolicy).
 	crdSettles = 10 * time.Second
 )
 
@@ -39,10 +37,9 @@ type PolicyKind struct {
 	name, since string // The kind of the binding has Binding after it.
 	controller  string // its name
 	suffix      string // of the names of policies and bindings
-	// enforces says that claims are worse off without a stored one than with one that is out of date.
-	enforces bool
-	lists    func() (policies, bindings client.ObjectList)
-	asks     func(*v1beta1.ClaimKind) bool
+	enforces    bool   // Claims are worse off without a stored one than with one that is out of date.
+	lists       func() (policies, bindings client.ObjectList)
+	asks        func(*v1beta1.ClaimKind) bool
 	// due is what a claim kind that asks should have, nil for none yet. Its view is there, and as it is registered.
 	due func(*Policies, context.Context, *v1beta1.ClaimKind, selector.Snapshot, Configurations) (*duePolicy, PolicyOutcome, error)
 }
@@ -63,20 +60,17 @@ type Policies struct {
 	Kind         PolicyKind
 	Registration *registry.Registration
 	Client       client.Client
-	// Live reads from the API server itself.
-	Live client.Reader
+	Live         client.Reader // from the API server itself
 
 	outcomes loop.Published[PolicyOutcome]
 	compared comparison
 }
 
-// comparison is the last one of the policies that are due with those that are stored. Its
-// time is zero if that failed.
+// comparison is the last one of the policies that are due with those that are stored. Its time is zero if that failed.
 type comparison struct {
-	at  time.Time
-	due duePolicies
-	// failed are the kinds whose policy could not be written.
-	failed map[string]PolicyOutcome
+	at     time.Time
+	due    duePolicies
+	failed map[string]PolicyOutcome // the kinds whose policy could not be written
 }
 
 // covers says that nothing has changed since then, and that it was not long ago.
@@ -97,8 +91,7 @@ type PolicyOutcome struct {
 // Outcome of a claim kind that asks for a policy, false if no round had it yet.
 func (p *Policies) Outcome(claimKind string) (PolicyOutcome, bool) { return p.outcomes.Get(claimKind) }
 
-// OnChange calls a function with the name of each claim kind whose outcome changed, until
-// the context ends.
+// OnChange calls a function with the name of each claim kind whose outcome changed, until the context ends.
 func (p *Policies) OnChange(ctx context.Context, call func(claimKind string)) {
 	p.outcomes.Add(ctx, call)
 }
@@ -109,20 +102,12 @@ type duePolicy struct{ policy, binding client.Object }
 // SetupWithManager adds the controller of the policies. It follows the entries, since only a kind
 // with an entry has a policy: what the policy does not bind comes to us.
 func (p *Policies) SetupWithManager(mgr ctrl.Manager) error {
-	name := p.Kind.controller
-	toRound := loop.ForRound(name)
-	err := ctrl.NewControllerManagedBy(mgr).Named(name).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toRound).
-		Watches(&v1beta1.ClaimKind{}, toRound, loop.RevisionChanged).
-		WatchesRawSource(loop.Requests(func(ctx context.Context, request func(string, time.Duration)) {
-			p.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(name, policyDelay) })
-			p.Registration.OnRegistered(ctx, func(string) { request(name, policyDelay) })
-		})).
-		Complete(loop.ByName(func(ctx context.Context, _ string) (ctrl.Result, error) { return p.reconcile(ctx) }))
-	if err != nil {
-		return fmt.Errorf("cannot set up the %s: %w", name, err)
+	listen := func(ctx context.Context, request func(time.Duration)) {
+		p.Registration.OnChange(ctx, func(*inventory.ClassKind) { request(policyDelay) })
+		p.Registration.OnRegistered(ctx, func(string) { request(policyDelay) })
 	}
-	return nil
+	on := watches{&admissionregistrationv1.MutatingWebhookConfiguration{}: nil, &v1beta1.ClaimKind{}: {loop.RevisionChanged}}
+	return setUpRounds(mgr, p.Kind.controller, on, listen, p.reconcile)
 }
 
 func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
@@ -151,13 +136,11 @@ func (p *Policies) reconcile(ctx context.Context) (ctrl.Result, error) {
 // duePolicies are those that the claim kinds should have, by claim kind.
 type duePolicies struct {
 	policies map[string]duePolicy
-	// outcomes of the kinds that ask for one.
-	outcomes map[string]PolicyOutcome
+	outcomes map[string]PolicyOutcome // of the kinds that ask for one
 	// kept are the kinds that keep what they have: of a PolicyKind that enforces, all that ask; of another, those that this
 	// replica does not know well enough yet, if what they have has one of these RegistrationsAnnotations.
 	kept map[string][]string
-	// soon says that there may be more in a moment.
-	soon bool
+	soon bool // There may be more in a moment.
 }
 
 func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
@@ -206,7 +189,6 @@ func (p *Policies) due(ctx context.Context) (due duePolicies, err error) {
 	return due, nil
 }
 
-// noPolicy is due, for a fault.
 func noPolicy(fault *inventory.Fault) (*duePolicy, PolicyOutcome, error) {
 	return nil, PolicyOutcome{Fault: fault}, nil
 }
@@ -232,7 +214,13 @@ func (p *Policies) dueDefault(
 		&admissionregistrationv1.MutatingAdmissionPolicy{
 			ObjectMeta: about, Spec: policySpec(k, view.Kind, class, all.ClaimEntryOf(k)),
 		},
-		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: about, Spec: bindingSpec(about.Name, class)},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: about, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
+				PolicyName: about.Name, ParamRef: &admissionregistrationv1.ParamRef{
+					Name: class.Name, Namespace: class.Namespace, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction),
+				},
+			},
+		},
 	}, PolicyOutcome{Class: class.String()}, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -32,9 +33,7 @@ import (
 // policyServer is an API server that stores policies, and calls of which are counted.
 type policyServer struct {
 	*controllertest.Cached
-	policies map[string]*admissionregistrationv1.MutatingAdmissionPolicy
-	bindings map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding
-	stored   map[string]map[string]client.Object // those that validate, by kind and name
+	stored   map[string]map[string]client.Object // policies and bindings, by kind and name
 	created  time.Time                           // of all CRDs
 	failing  string                              // kind of policy to which listErr is limited
 	listErr  error
@@ -51,35 +50,27 @@ func (s *policyServer) Get(ctx context.Context, k client.ObjectKey, o client.Obj
 	return s.Cached.Get(ctx, k, o, opts...)
 }
 
-func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
-	switch l := l.(type) {
-	case *admissionregistrationv1.MutatingAdmissionPolicyList:
-		s.lists++
-		for _, p := range s.policies {
-			l.Items = append(l.Items, *p)
-		}
-		return s.listError("MutatingAdmissionPolicy")
-	case *admissionregistrationv1.MutatingAdmissionPolicyBindingList:
-		for _, b := range s.bindings {
-			l.Items = append(l.Items, *b)
-		}
-		return s.listError("MutatingAdmissionPolicy")
-	case *admissionregistrationv1.ValidatingAdmissionPolicyList, *admissionregistrationv1.ValidatingAdmissionPolicyBindingList:
-		kind := strings.TrimPrefix(strings.TrimSuffix(fmt.Sprintf("%T", l), "List"), "*v1.")
-		var all []runtime.Object
-		for _, o := range s.stored[kind] {
-			all = append(all, o)
-		}
-		return errors.Join(meta.SetList(l, all), s.listError("ValidatingAdmissionPolicy"))
-	}
-	return s.Cached.List(ctx, l, opts...)
+// typeOf an object, or of those in a list.
+func typeOf(o runtime.Object) string {
+	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), "List")
 }
 
-func (s *policyServer) listError(kind string) error {
-	if s.failing != "" && s.failing != kind {
-		return nil
+func (s *policyServer) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	kind := typeOf(l)
+	if s.stored[kind] == nil {
+		return s.Cached.List(ctx, l, opts...)
 	}
-	return s.listErr
+	if kind == "MutatingAdmissionPolicy" {
+		s.lists++
+	}
+	if s.listErr != nil && strings.HasPrefix(kind, s.failing) {
+		return s.listErr
+	}
+	var all []runtime.Object
+	for _, o := range s.stored[kind] {
+		all = append(all, o)
+	}
+	return meta.SetList(l, all)
 }
 
 func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
@@ -90,38 +81,26 @@ func (s *policyServer) Apply(_ context.Context, o runtime.ApplyConfiguration, _ 
 	if err != nil {
 		return err
 	}
-	policy, binding := &admissionregistrationv1.MutatingAdmissionPolicy{}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	if err := errors.Join(json.Unmarshal(text, policy), json.Unmarshal(text, binding)); err != nil {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	if err != nil {
 		return err
 	}
-	s.did = append(s.did, "apply "+policy.Kind)
-	validating := map[string]client.Object{
-		"ValidatingAdmissionPolicy":        &admissionregistrationv1.ValidatingAdmissionPolicy{},
-		"ValidatingAdmissionPolicyBinding": &admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
-	}
-	switch object := validating[policy.Kind]; {
-	case object != nil:
-		s.stored[policy.Kind][policy.Name] = object
-		return json.Unmarshal(text, object)
-	case policy.Kind == "MutatingAdmissionPolicy":
-		s.policies[policy.Name] = policy
-	default:
-		s.bindings[binding.Name] = binding
-	}
+	s.did = append(s.did, "apply "+typeOf(object))
+	policy := object.(client.Object)
+	s.stored[typeOf(object)][policy.GetName()] = policy
 	return nil
 }
 
 func (s *policyServer) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
-	kind := strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")
-	s.did = append(s.did, "delete "+kind)
-	delete(s.stored[kind], o.GetName())
-	switch kind {
-	case "MutatingAdmissionPolicy":
-		delete(s.policies, o.GetName())
-	case "MutatingAdmissionPolicyBinding":
-		delete(s.bindings, o.GetName())
-	}
+	s.did = append(s.did, "delete "+typeOf(o))
+	delete(s.stored[typeOf(o)], o.GetName())
 	return nil
+}
+
+// defaultPolicy is the policy of the claim kind with its binding, which must be there.
+func (s *policyServer) defaultPolicy() (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	return s.stored["MutatingAdmissionPolicy"][policyName].(*admissionregistrationv1.MutatingAdmissionPolicy),
+		s.stored["MutatingAdmissionPolicyBinding"][policyName].(*admissionregistrationv1.MutatingAdmissionPolicyBinding)
 }
 
 // policyWorld has the claim kind claims.example.org with the defaulting Policy, and its entry.
@@ -145,9 +124,9 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 			ClaimKinds: []v1beta1.ClaimKind{k}, ClassKinds: []v1beta1.ClassKind{classKind("golds.example.org", "", k.Name)},
 			Configuration: configurationWith(v1beta1.LastConfiguration),
 		},
-		policies: map[string]*admissionregistrationv1.MutatingAdmissionPolicy{},
-		bindings: map[string]*admissionregistrationv1.MutatingAdmissionPolicyBinding{},
-		stored:   map[string]map[string]client.Object{"ValidatingAdmissionPolicy": {}, "ValidatingAdmissionPolicyBinding": {}},
+		stored: map[string]map[string]client.Object{
+			"MutatingAdmissionPolicy": {}, "MutatingAdmissionPolicyBinding": {}, "ValidatingAdmissionPolicy": {}, "ValidatingAdmissionPolicyBinding": {},
+		},
 	}
 	s.Configuration.Webhooks = []admissionregistrationv1.MutatingWebhook{{
 		Name:              k.Name + v1beta1.BindSuffix,
@@ -168,22 +147,30 @@ func newPolicyWorld(t *testing.T) *policyWorld {
 
 func (p *policyWorld) round(t *testing.T) {
 	t.Helper()
-	require.Equal(t, policyCheckEvery, p.roundUntil(t), "We should wait for changes.")
+	p.roundOf(t, false)
 }
 
 // incompleteRound is one after which there may be more to do in a moment.
 func (p *policyWorld) incompleteRound(t *testing.T) {
 	t.Helper()
-	require.Equal(t, registry.RetryCRDAfter, p.roundUntil(t), "We should look again soon.")
+	p.roundOf(t, true)
 }
 
-// roundUntil returns when the next round is.
-func (p *policyWorld) roundUntil(t *testing.T) time.Duration {
+func (p *policyWorld) roundOf(t *testing.T, isIncomplete bool) {
 	t.Helper()
 	p.did = nil
 	result, err := p.writer.reconcile(t.Context())
 	require.NoError(t, err)
-	return result.RequeueAfter
+	again := policyCheckEvery // We should wait for changes.
+	if isIncomplete {
+		again = registry.RetryCRDAfter
+	}
+	require.Equal(t, again, result.RequeueAfter)
+}
+
+// missClasses has a class kind that is not known.
+func (p *policyWorld) missClasses() {
+	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
 }
 
 // checkNow makes the next round compare the policies with those that are stored.
@@ -214,9 +201,7 @@ func TestPolicies(t *testing.T) {
 	assert.Equal(t, writesBoth, p.did, "We should write the policy before its binding.")
 	assert.Equal(t, PolicyOutcome{Class: "Gold/gold"}, p.outcome(t))
 	assert.Equal(t, []string{"claims.example.org"}, p.notified)
-	policy, binding := p.policies[policyName], p.bindings[policyName]
-	require.NotNil(t, policy)
-	require.NotNil(t, binding)
+	policy, binding := p.defaultPolicy()
 	assert.Equal(t, &admissionregistrationv1.ParamKind{APIVersion: "example.org/v1", Kind: "Gold"}, policy.Spec.ParamKind)
 	assert.Equal(t, admissionregistrationv1.Ignore, *policy.Spec.FailurePolicy, "We should be asked where the policy fails.")
 	constraints := policy.Spec.MatchConstraints
@@ -236,7 +221,8 @@ func TestPolicies(t *testing.T) {
 	p.inventory.SetClasses(controllertest.NewClasses(p.kind, map[string][]string{"gold": nil, "other": {"default", "true"}}))
 	p.round(t)
 	assert.Equal(t, []string{"apply MutatingAdmissionPolicyBinding"}, p.did, "We should move the binding alone.")
-	assert.Equal(t, "other", p.bindings[policyName].Spec.ParamRef.Name)
+	_, binding = p.defaultPolicy()
+	assert.Equal(t, "other", binding.Spec.ParamRef.Name)
 	assert.Len(t, p.notified, 2)
 
 	silver := controllertest.NewClassKind("silvers.example.org", "Silver")
@@ -244,20 +230,23 @@ func TestPolicies(t *testing.T) {
 	p.inventory.SetClasses(controllertest.NewClasses(silver, map[string][]string{"other": {"default", "true"}}))
 	p.round(t)
 	assert.Equal(t, writesBoth, p.did, "We should write both for a class of another kind.")
-	assert.Equal(t, "Silver", p.policies[policyName].Spec.ParamKind.Kind)
+	policy, binding = p.defaultPolicy()
+	assert.Equal(t, "Silver", policy.Spec.ParamKind.Kind)
 
-	p.policies[policyName].Spec.MatchConditions = nil
-	p.bindings[policyName].Spec.ParamRef.Name = "mine"
+	policy.Spec.MatchConditions = nil
+	binding.Spec.ParamRef.Name = "mine"
 	p.checkNow()
 	p.round(t)
 	assert.Equal(t, writesBoth, p.did, "We should mend what somebody changed.")
 
-	p.policies["mine"+v1beta1.PolicySuffix] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mine" + v1beta1.PolicySuffix}}
-	p.policies["else"] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "else"}}
+	policies := p.stored["MutatingAdmissionPolicy"]
+	for _, name := range []string{"mine" + v1beta1.PolicySuffix, "else"} {
+		policies[name] = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
 	p.inventory.SetClasses(controllertest.NewClasses(silver, map[string][]string{"other": {"default", "true", v1beta1.CordonedAnnotation, "true"}}))
 	p.round(t)
 	assert.Equal(t, append(removesBoth, "delete MutatingAdmissionPolicy"), p.did, "We should remove the binding first, and what nobody registers any more.")
-	assert.Len(t, p.policies, 1, "We should leave alone what has another name.")
+	assert.Len(t, policies, 1, "We should leave alone what has another name.")
 	assert.Equal(t, v1beta1.ReasonDefaultCordoned, p.reason(t))
 }
 
@@ -266,7 +255,7 @@ func TestPoliciesOfOthers(t *testing.T) {
 		"Webhook": func(p *policyWorld) { p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook },
 		"Deleted": func(p *policyWorld) { p.ClaimKinds = nil },
 		"WebhookAfterKept": func(p *policyWorld) {
-			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+			p.missClasses()
 			p.round(t)
 			p.ClaimKinds[0].Spec.Admission.Defaulting = v1beta1.DefaultingWebhook
 		},
@@ -291,7 +280,7 @@ func TestPoliciesOfOthers(t *testing.T) {
 func TestPoliciesKept(t *testing.T) {
 	p := newPolicyWorld(t)
 	p.round(t)
-	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.missClasses()
 	p.writer.outcomes, p.writer.compared = loop.Published[PolicyOutcome]{}, comparison{} // A new leader.
 	p.round(t)
 	assert.Empty(t, p.did, "We should keep what there is.")
@@ -313,17 +302,13 @@ func TestPoliciesOutdated(t *testing.T) {
 		change     func(*policyWorld)
 		incomplete bool
 	}{
-		"ClaimKind": {
-			reason:     "We should not go by the paths of before until the inventory has heard of the change.",
-			change:     func(p *policyWorld) { p.ClaimKinds[0].Generation++ },
-			incomplete: true,
-		},
+		"ClaimKind": {reason: "We should not go by the paths of before until the inventory has heard of the change.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, incomplete: true},
 		"ClaimKindMissing": {
 			reason: "We should not go by the paths of before while a class kind is missing.",
 			change: func(p *policyWorld) {
 				p.ClaimKinds[0].Generation++
 				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+				p.missClasses()
 			},
 		},
 		"ClassKind": {
@@ -337,7 +322,7 @@ func TestPoliciesOutdated(t *testing.T) {
 			reason: "We should not give a class whose kind does not serve the claims any more.",
 			change: func(p *policyWorld) {
 				p.ClassKinds = nil
-				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+				p.missClasses()
 			},
 		},
 	} {
@@ -346,11 +331,7 @@ func TestPoliciesOutdated(t *testing.T) {
 			p.round(t)
 			require.Equal(t, writesBoth, p.did)
 			tc.change(p)
-			if tc.incomplete {
-				p.incompleteRound(t)
-			} else {
-				p.round(t)
-			}
+			p.roundOf(t, tc.incomplete)
 			assert.Equal(t, removesBoth, p.did, tc.reason)
 		})
 	}
@@ -363,7 +344,7 @@ func TestPoliciesOfFaulty(t *testing.T) {
 	first := p.ClaimKinds[0].DeepCopy()
 	first.Name, first.Spec.Claims.Resource, first.Spec.Admission.Defaulting = "a.example.org", "claims.example.org", v1beta1.DefaultingWebhook
 	p.ClaimKinds = append(p.ClaimKinds, *first)
-	p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+	p.missClasses()
 	p.round(t)
 	assert.Equal(t, removesBoth, p.did, "We should leave the claims to the first kind.")
 	assert.Equal(t, v1beta1.ReasonConflict, p.reason(t))
@@ -408,10 +389,7 @@ func TestPoliciesFail(t *testing.T) {
 		},
 		"NotServedAnyMore": {reason: "We should do without.", list: apierrors.NewNotFound(resource, ""), want: v1beta1.ReasonPolicyNotServed},
 		"NotListed":        {reason: "We should say which right is missing.", list: apierrors.NewForbidden(resource, "", errors.New("no")), want: v1beta1.ReasonNotPermitted},
-		"NotWritten": {
-			reason: "We should say which right is missing.",
-			apply:  apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1beta1.ReasonNotPermitted,
-		},
+		"NotWritten":       {reason: "We should say which right is missing.", apply: apierrors.NewForbidden(resource, policyName, errors.New("must have get")), want: v1beta1.ReasonNotPermitted},
 		"ClassNotReadable": {
 			reason: "We should say which right is missing, as the API server does not refuse it with 403.",
 			apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, field.ErrorList{
@@ -419,11 +397,9 @@ func TestPoliciesFail(t *testing.T) {
 			}),
 			want: v1beta1.ReasonNotPermitted,
 		},
-		"Invalid": {
-			reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1beta1.ReasonPolicyRefused,
-		},
-		"Down": {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
-		"Busy": {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
+		"Invalid": {reason: "We should say what the API server does not take.", apply: apierrors.NewInvalid(schema.GroupKind{}, policyName, nil), want: v1beta1.ReasonPolicyRefused},
+		"Down":    {reason: "We should try again.", list: apierrors.NewInternalError(errors.New("down")), wantErr: true},
+		"Busy":    {reason: "We should try again.", apply: &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTooManyRequests}}, wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicyWorld(t)

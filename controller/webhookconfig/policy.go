@@ -15,10 +15,9 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 )
 
-// policySpec has the API server give a default class of one kind to claims without an opinion.
-// The class is the parameter, which the binding names. So where that class is the default no
-// more, the conditions are false, and the claim comes to us. An error leads to us, too. The
-// requests are those for which the entry of the claim kind calls us.
+// policySpec has the API server give a default class of one kind to claims without an opinion. The class is the parameter, which the
+// binding names. So where that class is the default no more, the conditions are false, and the claim comes to us. An error leads to us,
+// too. The requests are those for which the entry of the claim kind calls us.
 func policySpec(
 	k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class, entry *Entry,
 ) admissionregistrationv1.MutatingAdmissionPolicySpec {
@@ -47,17 +46,6 @@ func policySpec(
 	}
 }
 
-// bindingSpec names the default class.
-func bindingSpec(policy string, class *inventory.Class) admissionregistrationv1.MutatingAdmissionPolicyBindingSpec {
-	return admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
-		PolicyName: policy,
-		ParamRef: &admissionregistrationv1.ParamRef{
-			Name: class.Name, Namespace: class.Namespace,
-			ParameterNotFoundAction: new(admissionregistrationv1.AllowAction),
-		},
-	}
-}
-
 // offered are the conditions that a class is marked default, and may be given to a claim.
 func offered(k *inventory.ClassKind, weighted bool) []admissionregistrationv1.MatchCondition {
 	var marks []string
@@ -80,9 +68,8 @@ func offered(k *inventory.ClassKind, weighted bool) []admissionregistrationv1.Ma
 	return conditions
 }
 
-// isPositive is the CEL expression that says that a class has a weight, in the first of these places
-// where it has one, that counts as more than 0. It is false for one that is malformed: then we are
-// asked, who know what it counts as.
+// isPositive is the CEL expression that says that a class has a weight, in the first of these places where it has one, that counts as more
+// than 0. It is false for one that is malformed: then we are asked, who know what it counts as.
 func isPositive(places []v1beta1.Place) string {
 	if len(places) == 0 {
 		return "true"
@@ -93,8 +80,7 @@ func isPositive(places []v1beta1.Place) string {
 		weight.IsAbsent("params"), isPositive(places[1:]), value, value, value)
 }
 
-// referenceExpression is the CEL expression for the JSON Patch that adds the reference, and
-// what is missing of the way to it.
+// referenceExpression is the CEL expression for the JSON Patch that adds the reference, and what is missing of the way to it.
 func referenceExpression(k *v1beta1.ClaimKind, kind *selector.ClaimKind, of *inventory.Class) string {
 	names := fields.Path(k.Spec.Reference.Names())
 	var expression strings.Builder
@@ -118,8 +104,7 @@ const (
 	paramNamespace = "string(params.metadata.namespace)"
 )
 
-// referenceValue is the CEL expression for the reference to the parameter. The form and the
-// kind are those of the class.
+// referenceValue is the CEL expression for the reference to the parameter. The form and the kind are those of the class.
 func referenceValue(kind *selector.ClaimKind, of *inventory.Class) string {
 	var written []string
 	for field, text := range kind.ReferenceFields(of.Target()) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,22 +23,10 @@ import (
 // storedPolicies are the policies of a kind and their bindings in the cluster that classbind wrote, by name.
 type storedPolicies struct{ policies, bindings map[string]client.Object }
 
-// read asks the API server itself.
-func (p *Policies) read(ctx context.Context) (s storedPolicies, err error) {
-	policies, bindings := p.Kind.lists()
-	if s.policies, err = p.list(ctx, policies); err != nil {
-		return s, fmt.Errorf("cannot list the policies: %w", err)
-	}
-	if s.bindings, err = p.list(ctx, bindings); err != nil {
-		return s, fmt.Errorf("cannot list the bindings of policies: %w", err)
-	}
-	return s, nil
-}
-
-// list returns the objects of a list by name.
-func (p *Policies) list(ctx context.Context, list client.ObjectList) (map[string]client.Object, error) {
+// list asks the API server itself for the objects of a list.
+func (p *Policies) list(ctx context.Context, list client.ObjectList, what string) (map[string]client.Object, error) {
 	if err := p.Live.List(ctx, list, client.MatchingLabels{v1beta1.ManagedByLabel: v1beta1.ManagedBy}); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot list the %s: %w", what, err)
 	}
 	all := map[string]client.Object{}
 	err := meta.EachListItem(list, func(o runtime.Object) error {
@@ -49,22 +37,9 @@ func (p *Policies) list(ctx context.Context, list client.ObjectList) (map[string
 	return all, err
 }
 
-// specOf a policy or a binding.
-func specOf(o client.Object) any {
-	switch o := o.(type) {
-	case *admissionregistrationv1.MutatingAdmissionPolicy:
-		return o.Spec
-	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
-		return o.Spec
-	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		return o.Spec
-	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
-		return o.Spec
-	}
-	return nil
-}
+// specOf a policy or a binding, of either kind.
+func specOf(o client.Object) any { return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface() }
 
-// isStored reports whether what we write of an object is stored.
 func isStored(due, stored client.Object) bool {
 	return stored != nil && equality.Semantic.DeepEqual(specOf(due), specOf(stored)) &&
 		equality.Semantic.DeepDerivative(due.GetLabels(), stored.GetLabels()) &&
@@ -72,12 +47,16 @@ func isStored(due, stored client.Object) bool {
 		equality.Semantic.DeepDerivative(due.GetOwnerReferences(), stored.GetOwnerReferences())
 }
 
-// write writes those that are due, and removes all others. It returns what became of
-// the claim kinds whose policy could not be written. An API server that serves no policies, or
-// does not let us write them, is no error: only an admin can mend that.
+// write writes those that are due, and removes all others. It returns what became of the claim kinds whose policy could not be written. An
+// API server that serves no policies, or does not let us write them, is no error: only an admin can mend that.
 func (p *Policies) write(ctx context.Context, due duePolicies) (failed map[string]PolicyOutcome, err error) {
 	failed = map[string]PolicyOutcome{}
-	stored, err := p.read(ctx)
+	var stored storedPolicies
+	policies, bindings := p.Kind.lists()
+	stored.policies, err = p.list(ctx, policies, "policies")
+	if err == nil {
+		stored.bindings, err = p.list(ctx, bindings, "bindings of policies")
+	}
 	if fault := p.faultOf(err); fault != nil {
 		for claimKind := range due.policies {
 			failed[claimKind] = PolicyOutcome{Fault: fault}

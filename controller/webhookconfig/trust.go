@@ -19,15 +19,13 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// overlap is how long the entries still trust a CA after another replaced it. Most
-// replicas serve a certificate of the new CA within seconds, but one that is mounted
-// from a Secret waits for the kubelet, which may take two minutes.
+// overlap is how long the entries still trust a CA after another replaced it. Most replicas serve a certificate of the new CA within
+// seconds, but one that is mounted from a Secret waits for the kubelet, which may take two minutes.
 const overlap = 15 * time.Minute
 
-// Bundles returns the CA bundles of all our entries, each once, and when one of the
-// configurations was last written, by the clock of an API server; zero means that this
-// is not known. Whoever changes a caBundle owns the field from then on, so the API
-// server writes the time into the managed fields.
+// Bundles returns the CA bundles of all our entries, each once, and when one of the configurations was last written, by the clock of an API
+// server; zero means that this is not known. Whoever changes a caBundle owns the field from then on, so the API server writes the time into
+// the managed fields.
 func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written time.Time, err error) {
 	configurations, err := ReadConfigurations(ctx, reader, allConfigurations...)
 	if err != nil {
@@ -38,11 +36,9 @@ func Bundles(ctx context.Context, reader client.Reader) (all [][]byte, written t
 
 func (all Configurations) bundles() [][]byte {
 	bundles := map[string][]byte{}
+	ours := []string{v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry}
 	for _, e := range all.Entries() {
-		ours := func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }
-		if slices.ContainsFunc([]string{
-			v1beta1.BindSuffix, v1beta1.CheckSuffix, v1beta1.GuardSuffix, v1beta1.DeletionSuffix, v1beta1.RegistrationEntry,
-		}, ours) {
+		if slices.ContainsFunc(ours, func(suffix string) bool { return strings.HasSuffix(e.Name, suffix) }) {
 			bundles[string(e.ClientConfig.CABundle)] = e.ClientConfig.CABundle
 		}
 	}
@@ -68,9 +64,8 @@ func (all Configurations) written() (last time.Time) {
 	return last
 }
 
-// bundles returns the bundle that all entries should carry, and those that they carry now. There is a
-// current CA for each Secret that may have one: while the mode of certificates changes, replicas of both
-// modes are called.
+// bundles returns the bundle that all entries should carry, and those that they carry now. There is a current CA for each Secret that may
+// have one: while the mode of certificates changes, replicas of both modes are called.
 func (w *Configurator) bundles(ctx context.Context, current Configurations) (due []byte, carried [][]byte, err error) {
 	var cas [][]byte
 	for _, name := range []string{v1beta1.CASecret, v1beta1.TLSSecret} {
@@ -121,8 +116,7 @@ func (all certificates) encode(now time.Time) (bundle []byte) {
 	return bundle
 }
 
-// trust remembers which CAs the entries should carry: the current ones, and replaced
-// ones whose certificates some replica may still serve.
+// trust remembers which CAs the entries should carry: the current ones, and replaced ones whose certificates some replica may still serve.
 type trust struct {
 	mu    sync.Mutex
 	known map[string]authority // by DER
@@ -134,8 +128,7 @@ type authority struct {
 	superseded  time.Time
 }
 
-// bundle returns PEM for all entries, made of the current CAs and those that the
-// entries carry. It is empty if there is none.
+// bundle returns PEM for all entries, made of the current CAs and those that the entries carry. It is empty if there is none.
 func (t *trust) bundle(now time.Time, current, carried [][]byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

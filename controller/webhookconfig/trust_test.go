@@ -65,8 +65,7 @@ func TestTrust(t *testing.T) {
 		return all
 	}
 	type names []string
-	// round of the configurator: the time since the one before, the CAs of the Secrets,
-	// and the bundles of the entries.
+	// round of the configurator: the time since the one before, the CAs of the Secrets, and the bundles of the entries.
 	type round struct {
 		after            time.Duration
 		current, carried names
@@ -76,124 +75,85 @@ func TestTrust(t *testing.T) {
 		reason string
 		rounds []round
 	}{
-		"None": {
-			reason: "We should trust nobody before there is a CA.",
-			rounds: []round{{0, nil, nil, nil}, {time.Second, names{"nothing", "nothing"}, nil, nil}},
-		},
-		"First": {
-			reason: "We should trust the first CA, and it alone.",
-			rounds: []round{{0, names{"a"}, nil, names{"a"}}, {time.Second, names{"a"}, names{"a"}, names{"a"}}},
-		},
-		"Rotation": {
-			reason: "We should trust the old CA and the new one until the overlap is over.",
-			rounds: []round{
-				{0, names{"a"}, names{"a"}, names{"a"}},
-				{time.Hour, names{"b"}, names{"a"}, names{"a", "b"}},
-				{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
-				{1, names{"b"}, names{"a and b"}, names{"b"}},
-			},
-		},
-		"StillCarried": {
-			reason: "We should not trust a CA again because an entry has not been written yet, or was read before it was.",
-			rounds: []round{
-				{0, names{"a"}, names{"a"}, names{"a"}},
-				{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
-				{overlap, names{"b"}, names{"a and b"}, names{"b"}},
-				{time.Second, names{"b"}, names{"a and b", "b"}, names{"b"}},
-				{overlap, names{"b"}, names{"a and b"}, names{"b"}},
-				{time.Second, names{"b"}, names{"b"}, names{"b"}},
-			},
-		},
-		"AddedByHand": {
-			reason: "We should allow for a CA that an entry carries, and that we do not know: a leader before us may have written it.",
-			rounds: []round{
-				{0, names{"b"}, names{"b", "a"}, names{"a", "b"}},
-				{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
-				{1, names{"b"}, names{"a and b"}, names{"b"}},
-				{time.Second, names{"b"}, names{"b"}, names{"b"}},
-				{time.Hour, names{"b"}, names{"a and b"}, names{"a", "b"}},
-			},
-		},
-		"NoEntries": {
-			reason: "We should trust the old CA though no entry carried it: a replica that was about to be called serves a certificate of it.",
-			rounds: []round{
-				{0, names{"a"}, nil, names{"a"}},
-				{time.Second, names{"b"}, nil, names{"a", "b"}},
-				{time.Second, names{"c"}, nil, names{"a", "b", "c"}},
-				{overlap - time.Second, names{"c"}, nil, names{"b", "c"}},
-				{time.Second, names{"c"}, nil, names{"c"}},
-			},
-		},
-		"Returns": {
-			reason: "We should trust a CA that returns for as long as it stays, and allow for it anew when it goes.",
-			rounds: []round{
-				{0, names{"a"}, names{"a"}, names{"a"}},
-				{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
-				{time.Second, names{"a"}, names{"a and b"}, names{"a", "b"}},
-				{overlap, names{"a"}, names{"a and b"}, names{"a"}},
-				{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
-				{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
-				{1, names{"b"}, names{"a and b"}, names{"b"}},
-			},
-		},
-		"SecretGone": {
-			reason: "We should trust a CA for a while whose Secret is gone, and then nobody.",
-			rounds: []round{
-				{0, names{"a"}, names{"a"}, names{"a"}},
-				{time.Second, names{"nothing"}, names{"a"}, names{"a"}},
-				{overlap - 1, names{"nothing"}, names{"a"}, names{"a"}},
-				{1, names{"nothing"}, names{"a"}, nil},
-				{time.Second, names{"b"}, names{"a"}, names{"b"}},
-			},
-		},
-		"SecretBack": {
-			reason: "We should forget that a Secret was gone once it is back.",
-			rounds: []round{
-				{0, names{"a"}, names{"a"}, names{"a"}},
-				{time.Second, nil, names{"a"}, names{"a"}},
-				{time.Minute, names{"a"}, names{"a"}, names{"a"}},
-				{overlap, names{"a"}, names{"a"}, names{"a"}},
-			},
-		},
-		"TwoSecrets": {
-			reason: "We should trust the CAs of both modes for as long as both are there: replicas of both may be called while the mode is changed.",
-			rounds: []round{
-				{0, names{"a", "nothing"}, names{"a"}, names{"a"}},
-				{time.Second, names{"a", "b"}, names{"a"}, names{"a", "b"}},
-				{2 * overlap, names{"a", "b"}, names{"a and b"}, names{"a", "b"}},
-				{time.Second, names{"nothing", "b"}, names{"a and b"}, names{"a", "b"}},
-				{overlap, names{"nothing", "b"}, names{"a and b"}, names{"b"}},
-			},
-		},
+		"None":  {"We should trust nobody before there is a CA.", []round{{0, nil, nil, nil}, {time.Second, names{"nothing", "nothing"}, nil, nil}}},
+		"First": {"We should trust the first CA, and it alone.", []round{{0, names{"a"}, nil, names{"a"}}, {time.Second, names{"a"}, names{"a"}, names{"a"}}}},
+		"Rotation": {"We should trust the old CA and the new one until the overlap is over.", []round{
+			{0, names{"a"}, names{"a"}, names{"a"}},
+			{time.Hour, names{"b"}, names{"a"}, names{"a", "b"}},
+			{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
+			{1, names{"b"}, names{"a and b"}, names{"b"}},
+		}},
+		"StillCarried": {"We should not trust a CA again because an entry has not been written yet, or was read before it was.", []round{
+			{0, names{"a"}, names{"a"}, names{"a"}},
+			{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
+			{overlap, names{"b"}, names{"a and b"}, names{"b"}},
+			{time.Second, names{"b"}, names{"a and b", "b"}, names{"b"}},
+			{overlap, names{"b"}, names{"a and b"}, names{"b"}},
+			{time.Second, names{"b"}, names{"b"}, names{"b"}},
+		}},
+		"AddedByHand": {"We should allow for a CA that an entry carries, and that we do not know: a leader before us may have written it.", []round{
+			{0, names{"b"}, names{"b", "a"}, names{"a", "b"}},
+			{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
+			{1, names{"b"}, names{"a and b"}, names{"b"}},
+			{time.Second, names{"b"}, names{"b"}, names{"b"}},
+			{time.Hour, names{"b"}, names{"a and b"}, names{"a", "b"}},
+		}},
+		"NoEntries": {"We should trust the old CA though no entry carried it: a replica that was about to be called serves a certificate of it.", []round{
+			{0, names{"a"}, nil, names{"a"}},
+			{time.Second, names{"b"}, nil, names{"a", "b"}},
+			{time.Second, names{"c"}, nil, names{"a", "b", "c"}},
+			{overlap - time.Second, names{"c"}, nil, names{"b", "c"}},
+			{time.Second, names{"c"}, nil, names{"c"}},
+		}},
+		"Returns": {"We should trust a CA that returns for as long as it stays, and allow for it anew when it goes.", []round{
+			{0, names{"a"}, names{"a"}, names{"a"}},
+			{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
+			{time.Second, names{"a"}, names{"a and b"}, names{"a", "b"}},
+			{overlap, names{"a"}, names{"a and b"}, names{"a"}},
+			{time.Second, names{"b"}, names{"a"}, names{"a", "b"}},
+			{overlap - 1, names{"b"}, names{"a and b"}, names{"a", "b"}},
+			{1, names{"b"}, names{"a and b"}, names{"b"}},
+		}},
+		"SecretGone": {"We should trust a CA for a while whose Secret is gone, and then nobody.", []round{
+			{0, names{"a"}, names{"a"}, names{"a"}},
+			{time.Second, names{"nothing"}, names{"a"}, names{"a"}},
+			{overlap - 1, names{"nothing"}, names{"a"}, names{"a"}},
+			{1, names{"nothing"}, names{"a"}, nil},
+			{time.Second, names{"b"}, names{"a"}, names{"b"}},
+		}},
+		"SecretBack": {"We should forget that a Secret was gone once it is back.", []round{
+			{0, names{"a"}, names{"a"}, names{"a"}},
+			{time.Second, nil, names{"a"}, names{"a"}},
+			{time.Minute, names{"a"}, names{"a"}, names{"a"}},
+			{overlap, names{"a"}, names{"a"}, names{"a"}},
+		}},
+		"TwoSecrets": {"We should trust the CAs of both modes for as long as both are there: replicas of both may be called while the mode is changed.", []round{
+			{0, names{"a", "nothing"}, names{"a"}, names{"a"}},
+			{time.Second, names{"a", "b"}, names{"a"}, names{"a", "b"}},
+			{2 * overlap, names{"a", "b"}, names{"a and b"}, names{"a", "b"}},
+			{time.Second, names{"nothing", "b"}, names{"a and b"}, names{"a", "b"}},
+			{overlap, names{"nothing", "b"}, names{"a and b"}, names{"b"}},
+		}},
 		"SeveralInOneSecret": {
-			reason: "We should trust all CAs of a Secret, of which an intermediate CA may have several.",
-			rounds: []round{{0, names{"a and b"}, nil, names{"a", "b"}}, {2 * overlap, names{"a and b"}, names{"a and b"}, names{"a", "b"}}},
+			"We should trust all CAs of a Secret, of which an intermediate CA may have several.",
+			[]round{{0, names{"a and b"}, nil, names{"a", "b"}}, {2 * overlap, names{"a and b"}, names{"a and b"}, names{"a", "b"}}},
 		},
-		"Expired": {
-			reason: "We should leave out a CA that has expired, wherever it is from.",
-			rounds: []round{
-				{0, names{"brief", "a"}, nil, names{"a", "brief"}},
-				{time.Hour - 1, names{"a"}, names{"brief"}, names{"a", "brief"}},
-				{1, names{"a"}, names{"brief"}, names{"a"}},
-				{time.Second, names{"a", "brief"}, names{"brief"}, names{"a"}},
-				{time.Second, names{"brief"}, nil, names{"a"}},
-			},
-		},
-		"Garbage": {
-			reason: "We should leave out what is no certificate: nobody could trust it.",
-			rounds: []round{
-				{0, names{"garbage", "a"}, names{"broken"}, names{"a"}},
-				{time.Second, names{"broken"}, names{"garbage", "a"}, names{"a"}},
-				{overlap, names{"garbage"}, names{"garbage"}, nil},
-			},
-		},
-		"PartlyGarbage": {
-			reason: "We should trust what is a certificate beside what is none, as those do who verify.",
-			rounds: []round{
-				{0, names{"broken, a and text"}, nil, names{"a"}},
-				{time.Second, names{"b"}, names{"broken, a and text"}, names{"a", "b"}},
-			},
-		},
+		"Expired": {"We should leave out a CA that has expired, wherever it is from.", []round{
+			{0, names{"brief", "a"}, nil, names{"a", "brief"}},
+			{time.Hour - 1, names{"a"}, names{"brief"}, names{"a", "brief"}},
+			{1, names{"a"}, names{"brief"}, names{"a"}},
+			{time.Second, names{"a", "brief"}, names{"brief"}, names{"a"}},
+			{time.Second, names{"brief"}, nil, names{"a"}},
+		}},
+		"Garbage": {"We should leave out what is no certificate: nobody could trust it.", []round{
+			{0, names{"garbage", "a"}, names{"broken"}, names{"a"}},
+			{time.Second, names{"broken"}, names{"garbage", "a"}, names{"a"}},
+			{overlap, names{"garbage"}, names{"garbage"}, nil},
+		}},
+		"PartlyGarbage": {"We should trust what is a certificate beside what is none, as those do who verify.", []round{
+			{0, names{"broken, a and text"}, nil, names{"a"}},
+			{time.Second, names{"b"}, names{"broken, a and text"}, names{"a", "b"}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trust, now := &trust{}, begin
@@ -276,14 +236,8 @@ func TestBundles(t *testing.T) {
 			reason: "We should not pass over the entries of claims that we are asked about first.",
 			reader: &controllertest.Cached{Configuration: claims("a"), First: claims("b"), Guarding: classes(guard, "c")}, want: []string{"a", "b", "c"},
 		},
-		"Empty": {
-			reason: "We should not pass over an entry without a bundle, whose calls fail.",
-			reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"},
-		},
-		"NotOurs": {
-			reason: "We should pass over an entry that somebody else has put there: it calls somebody else.",
-			reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")},
-		},
+		"Empty":   {reason: "We should not pass over an entry without a bundle, whose calls fail.", reader: &controllertest.Cached{Configuration: claims("a", "")}, want: []string{"", "a"}},
+		"NotOurs": {reason: "We should pass over an entry that somebody else has put there: it calls somebody else.", reader: &controllertest.Cached{Configuration: carrying(".example.org", "a")}},
 		"Refused": {reason: "We should not say that there is none when we could not look.", reader: &controllertest.Cached{Err: refused}, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {

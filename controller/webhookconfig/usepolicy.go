@@ -130,13 +130,12 @@ func mayUse(subject v1beta1.UseSubject, of *inventory.ClassKind, namespace, name
 // useReader has the CEL expressions that read a claim's reference, as ClassReference.RefersTo does. A part that is
 // missing is the empty string.
 type useReader struct {
-	at            fields.Path
-	form          *claim.Form
-	parts         claim.Target // names of the fields
-	clusterScoped bool
-	namespace     string // of classes where the reference has none
-	// subject and wayOut are expressions for messages: whose right is lacking, and what lists the classes.
-	subject, wayOut string
+	at              fields.Path
+	form            *claim.Form
+	parts           claim.Target // names of the fields
+	clusterScoped   bool
+	namespace       string // of classes where the reference has none
+	subject, wayOut string // expressions for messages: whose right is lacking, and what lists the classes
 }
 
 func newUseReader(k *v1beta1.ClaimKind, kind *selector.ClaimKind, entry *Entry) *useReader {

@@ -1,6 +1,7 @@
 package webhookconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -265,60 +266,49 @@ func TestUsePolicyMessages(t *testing.T) {
 	claim := func(reference any) map[string]any {
 		return map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"ref": reference}}
 	}
+	const list = `: classbind classes claims.example.org -n team lists what it may use`
 	long := strings.Repeat("ü\n", 5000)
 	for name, tc := range map[string]struct {
 		reason    string
 		form      v1beta1.ReferenceForm
 		subject   v1beta1.UseSubject
 		cluster   bool
-		reference any
+		reference any // Gold/x by default
 		want      string
 	}{
-		"Namespace": {
-			reason: "We should name the verb, the class and the command.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace,
-			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"},
-			want:      `namespace "team" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org -n team lists what it may use`,
-		},
-		"Requester": {
-			reason: "We should name the user.", form: v1beta1.ObjectReference, subject: v1beta1.UseByRequester,
-			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"},
-			want:      `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org -n team lists what it may use`,
-		},
+		"Namespace": {reason: "We should name the verb, the class and the command.", want: `namespace "team" may not use the class "Gold/x" (verb use on golds.example.org "x")` + list},
+		"Requester": {reason: "We should name the user.", subject: v1beta1.UseByRequester, want: `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x")` + list},
 		"ClusterScoped": {
-			reason: "We should name no namespace where there is none.", form: v1beta1.ObjectReference, subject: v1beta1.UseByRequester, cluster: true,
-			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"},
-			want:      `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org lists what it may use`,
+			reason: "We should name no namespace where there is none.", subject: v1beta1.UseByRequester, cluster: true,
+			want: `user "ann" may not use the class "Gold/x" (verb use on golds.example.org "x"): classbind classes claims.example.org lists what it may use`,
 		},
-		"ClusterScopedOfNamespace": {
-			reason: "We should let no claim pass whose right cannot be known.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace, cluster: true,
-			reference: map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"}, want: noNamespace,
-		},
+		"ClusterScopedOfNamespace": {reason: "We should let no claim pass whose right cannot be known.", cluster: true, want: noNamespace},
 		"Namespaced": {
-			reason: "We should name the namespace of the class.", form: v1beta1.TypedObjectReference, subject: v1beta1.UseByNamespace,
+			reason: "We should name the namespace of the class.", form: v1beta1.TypedObjectReference,
 			reference: map[string]any{"apiGroup": "example.org", "kind": "Team", "namespace": "shared", "name": "x"},
-			want:      `namespace "team" may not use the class "Team/x" (verb use on teams.example.org "shared/x"): classbind classes claims.example.org -n team lists what it may use`,
+			want:      `namespace "team" may not use the class "Team/x" (verb use on teams.example.org "shared/x")` + list,
 		},
 		"Name": {
-			reason: "We should ask about all kinds, and name the first.", form: v1beta1.Name, subject: v1beta1.UseByNamespace, reference: "x",
-			want: `namespace "team" may not use the class "x" (verb use on golds.example.org "x"): classbind classes claims.example.org -n team lists what it may use`,
+			reason: "We should ask about all kinds, and name the first.", form: v1beta1.Name, reference: "x",
+			want: `namespace "team" may not use the class "x" (verb use on golds.example.org "x")` + list,
 		},
 		"Unregistered": {
-			reason: "We should let no other kind pass.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace,
-			reference: map[string]any{"apiVersion": "none.org/v1", "kind": "None", "name": "x"},
-			want:      `the class "None/x" is of a kind that is not registered for these claims: classbind classes claims.example.org -n team lists what it may use`,
+			reason: "We should let no other kind pass.", reference: map[string]any{"apiVersion": "none.org/v1", "kind": "None", "name": "x"},
+			want: `the class "None/x" is of a kind that is not registered for these claims` + list,
 		},
-		"NotAString": {
-			reason: "We should let no other type pass.", form: v1beta1.ObjectReference, subject: v1beta1.UseByNamespace,
-			reference: map[string]any{"name": int64(5)}, want: "the class reference spec.ref has a value that is not a string",
-		},
+		"NotAString": {reason: "We should let no other type pass.", reference: map[string]any{"name": int64(5)}, want: "the class reference spec.ref has a value that is not a string"},
 		"Long": {
-			reason: "We should keep the answer short, and in one line.", form: v1beta1.LocalObjectReference, subject: v1beta1.UseByNamespace,
+			reason: "We should keep the answer short, and in one line.", form: v1beta1.LocalObjectReference,
 			reference: map[string]any{"name": long},
-			want: fmt.Sprintf(`namespace "team" may not use the class "%[1]s" (verb use on golds.example.org "%[1]s"): classbind classes claims.example.org -n team lists what it may use`,
+			want: fmt.Sprintf(`namespace "team" may not use the class "%[1]s" (verb use on golds.example.org "%[1]s")`+list,
 				strings.Repeat(`ü\n`, v1beta1.MaxShownBytes/2)+"..."),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			tc.subject, tc.form = cmp.Or(tc.subject, v1beta1.UseByNamespace), cmp.Or(tc.form, v1beta1.ObjectReference)
+			if tc.reference == nil {
+				tc.reference = map[string]any{"apiVersion": "example.org/v1", "kind": "Gold", "name": "x"}
+			}
 			k, entry := useKind(tc.form, func(s *v1beta1.ClaimKindSpec) { s.Classes.Use.Subject = tc.subject })
 			namespace, who := "team", teamRights(t, func(string) bool { return false })
 			if tc.subject == v1beta1.UseByRequester {
@@ -418,16 +408,14 @@ func TestUsePoliciesKept(t *testing.T) {
 		incomplete bool
 		outcome    string
 	}{
-		"Missing": {reason: "We should keep it while a class kind is not known.", change: func(p *policyWorld) {
-			p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
-		}},
+		"Missing": {reason: "We should keep it while a class kind is not known.", change: (*policyWorld).missClasses},
 		"Changed": {reason: "We should keep it until the change is heard of.", change: func(p *policyWorld) { p.ClaimKinds[0].Generation++ }, incomplete: true},
 		"MissingAndFaulty": {
 			reason: "We should keep it where there is another fault beside.", outcome: v1beta1.ReasonClassKindMissing,
 			change: func(p *policyWorld) {
 				p.ClaimKinds[0].Spec.Classes.Fits = []v1beta1.Fit{{Name: "Bad", Expression: "nonsense("}}
 				p.inventory.SetClaimKind(selector.NewClaimKind(&p.ClaimKinds[0]))
-				p.inventory.SetMissing("silvers.example.org", []string{"claims.example.org"}, "it is down")
+				p.missClasses()
 			},
 		},
 		"Unknown": {
@@ -461,11 +449,7 @@ func TestUsePoliciesKept(t *testing.T) {
 			p.round(t)
 			require.Equal(t, writesUse, p.did)
 			tc.change(p)
-			if tc.incomplete {
-				p.incompleteRound(t)
-			} else {
-				p.round(t)
-			}
+			p.roundOf(t, tc.incomplete)
 			var want []string
 			if tc.removed {
 				want = removesUse

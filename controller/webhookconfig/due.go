@@ -19,13 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/controller/loop"
+	"github.com/classbind/classbind/controller/registry"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/inventory"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// writeClaims writes the entries of the claim kinds.
 func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 	// In a conflict, one whose name does not come first keeps its entry until the other's is seen.
 	entered := slices.DeleteFunc(slices.Clone(r.claimKinds), func(k v1beta1.ClaimKind) bool { return r.current.ClaimEntry(k.Name) == nil })
@@ -37,8 +40,7 @@ func (w *Configurator) writeClaims(ctx context.Context, r *round) error {
 		if before != nil {
 			rivals = entered
 		}
-		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be
-		// created without a class.
+		// One that has an entry was servable once, and keeps it: what goes wrong later must not let claims be created without a class.
 		if selector.ConflictOf(k, rivals) != nil || before == nil && !w.Servable(ctx, k) {
 			return nil, nil //nolint:nilerr // It is no failure. The status says why.
 		}
@@ -74,9 +76,8 @@ func readyState(registration client.Object) string {
 	return ""
 }
 
-// withoutRefused finds the expressions of authors in the error of a write. An API server of
-// another release may refuse one that compiles here. It refuses the whole configuration
-// with it, so the entry is written without: then classbind alone evaluates claims.when, and is
+// withoutRefused finds the expressions of authors in the error of a write. An API server of another release may refuse one that compiles
+// here. It refuses the whole configuration with it, so the entry is written without: then classbind alone evaluates claims.when, and is
 // called for every claim of the kind. If the error does not say which, all are left out.
 func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []Entry) error {
 	answered := apierrors.APIStatus(nil)
@@ -118,4 +119,67 @@ func (w *Configurator) withoutRefused(ctx context.Context, err error, entries []
 
 func isBindWhen(c admissionregistrationv1.MatchCondition) bool {
 	return c.Name == claim.BindWhenCondition
+}
+
+// writeClasses writes the entries of the class kinds, and that of the registrations themselves.
+func (w *Configurator) writeClasses(ctx context.Context, r *round) error {
+	const in = v1beta1.ClassConfiguration
+	watched := slices.DeleteFunc(slices.Clone(r.claimKinds), func(c v1beta1.ClaimKind) bool {
+		return !selector.WatchesClaims(&c, rules.Serving(&c, r.classKinds)...)
+	})
+	// Classes that are offered to nobody need no guard.
+	guarded := slices.DeleteFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return !w.Offered(&k) })
+	entryRules, incomplete := rulesOf(ctx, guarded, func(ctx context.Context, k *v1beta1.ClassKind) (*rule, error) {
+		return w.classRule(ctx, k.Name, r.current.ClassEntry(k.Name))
+	})
+	due := []dueEntry{{Entry: w.registrationEntry(r.ca), in: in, kind: v1beta1.RegistrationEntry, optional: true}}
+	for i, k := range guarded {
+		if entryRules[i] == nil {
+			continue
+		}
+		due = append(due, dueEntry{Entry: w.classEntry(&k, r.claimKinds, *entryRules[i], r.ca), in: in, kind: k.Name})
+		// Deletions are reviewed where a claim kind that the class kind serves has its claims watched.
+		isServed := func(c v1beta1.ClaimKind) bool { return k.Serves(&c) }
+		if k.Spec.OnDelete != v1beta1.AllowDeletion && slices.ContainsFunc(watched, isServed) {
+			e := w.deletionEntry(&k, *entryRules[i], r.ca)
+			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name, optional: !k.Spec.OnDelete.Denies()})
+		}
+	}
+	for _, k := range r.claimKinds {
+		bound := r.current.ClaimEntry(k.Name)
+		reserves := slices.ContainsFunc(rules.Serving(&k, r.classKinds), (*v1beta1.ClassKind).IsHard)
+		if (reserves || k.Spec.Reference.Explicit == v1beta1.CheckExplicit) && bound != nil && len(bound.Rules) == 1 {
+			e := w.checkEntry(&k, reserves, bound.Rules[0], r.ca)
+			due = append(due, dueEntry{Entry: e, in: in, kind: e.Name})
+		}
+	}
+	return w.write(ctx, &w.classes, r.current, []string{in}, due, incomplete)
+}
+
+// AskedToReserve reports whether the API server asks us about all writes by which claims use more of the classes of a kind.
+func (w *Configurator) AskedToReserve(ctx context.Context, kind *inventory.ClassKind) (bool, error) {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := w.Client.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, c); err != nil {
+		return false, err
+	}
+	claimKinds, _, err := registry.List(ctx, w.Client)
+	if err != nil {
+		return false, err
+	}
+	for i := range claimKinds {
+		k := &claimKinds[i]
+		if !slices.Contains(kind.ClaimKinds, k.Name) {
+			continue
+		}
+		if _, err := w.Registration.LookUpClaims(ctx, k); errors.Is(err, cluster.ErrNotInstalled) {
+			continue // There are none.
+		}
+		due := matchConditions(claim.ReserveConditions(k))
+		if !slices.ContainsFunc(c.Webhooks, func(e admissionregistrationv1.ValidatingWebhook) bool {
+			return e.Name == k.Name+v1beta1.CheckSuffix && slices.Equal(e.MatchConditions, due)
+		}) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
