@@ -22,9 +22,8 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// TestApplyTogether applies files that hold a class and the claim that needs
-// it. The watch may be faster than kubectl; for half of the files there is none,
-// since classbind may only list their classes, and it has to read live.
+// TestApplyTogether applies files that hold a class and the claim that needs it. The watch may be faster than kubectl; for half of the
+// files there is none, since classbind may only list their classes, and it has to read live.
 func TestApplyTogether(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -112,8 +111,7 @@ func TestSpared(t *testing.T) {
 	}
 
 	t.Run("OtherVerbs", func(t *testing.T) {
-		bound, _, err := w.create(t, claim("spared.test", "other-verbs"))
-		require.NoError(t, err)
+		bound := w.created(t, claim("spared.test", "other-verbs"))
 		before := calls(t, r)
 		bound.SetLabels(map[string]string{"a": "b"})
 		require.NoError(t, w.Update(t.Context(), bound))
@@ -146,15 +144,12 @@ func TestSpared(t *testing.T) {
 
 // calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
-	t.Helper()
-	n, err := r.Answered(t.Context(), v1beta1.BindPath+"{name}")
-	require.NoError(t, err)
+	n := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
 	return n
 }
 
 // annotated is what classbind annotated of a claim's creation.
 func (w *world) annotated(t *testing.T, name string) map[string]string {
-	t.Helper()
 	annotations := map[string]string{}
 	for _, e := range w.audited(t) {
 		if e.Verb != "create" || e.ObjectRef == nil || e.ObjectRef.Name != name {
@@ -190,7 +185,6 @@ func TestUnavailable(t *testing.T) {
 
 	// others is what no ClaimKind names, and secrets what classbind itself needs.
 	others := func(t *testing.T, name string) {
-		t.Helper()
 		for what, manifest := range map[string]string{
 			"a kind that nobody registered": fmt.Sprintf("apiVersion: strict.test/v1\nkind: Other\nmetadata: {namespace: default, name: %s}", name),
 			"what classbind itself needs":   fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {namespace: default, name: %s}", name),
@@ -203,9 +197,7 @@ func TestUnavailable(t *testing.T) {
 	}
 	// policies are what decides while classbind cannot.
 	policies := func(t *testing.T, name, message string) {
-		t.Helper()
-		_, _, err := w.create(t, claim("strict.test", name))
-		require.ErrorContains(t, err, message, "We should have the claim refused under Fail.")
+		w.refuses(t, claim("strict.test", name), message, "We should have the claim refused under Fail.")
 		w.binds(t, claim("lenient.test", name), "", "We should have the claim admitted under Ignore.")
 	}
 
@@ -228,21 +220,21 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 `+classKind("classes.stuck.test", "{claimKinds: [{name: claims.strict.test}]}"))
 		w.served(t, "classes.stuck.test")
 		r := w.start(t, "--webhook-bind-address="+strings.TrimPrefix(r.URL, "https://"), "--webhook-url="+r.URL)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			err := r.Probe(t.Context())
 			require.ErrorContains(c, err, "[-]classes failed", "We should not be ready.")
 			require.ErrorContains(c, err, "[+]certificate ok", "We should serve TLS.")
-		}, patience, 20*time.Millisecond)
+		})
 		before := calls(t, r)
 		others(t, "unsynced")
 		policies(t, "unsynced", "classbind cannot answer: not all registered classes have been listed yet")
 		assert.Equal(t, 2, calls(t, r)-before, "We should have been asked, and have answered 503.")
 
 		w.kubectl(t, "delete", "classkind", "classes.stuck.test")
-		require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, r.Probe(t.Context())) }, patience, 20*time.Millisecond)
+		eventually(t, func(c *attempt) { require.NoError(c, r.Probe(t.Context())) })
 		w.binds(t, claim("strict.test", "synced"), "Class/only", "We should bind again as soon as nothing is missing.")
 		assert.Equal(t, same, all(client.DryRunAll), "We should give a claim the same class after a restart.")
-		w.awaitKind(t, "claims."+outage, "We should bind the claims of the outage.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		w.awaitKind(t, "claims."+outage, "We should bind the claims of the outage.", func(c *attempt, k *v1beta1.ClaimKind) {
 			require.EqualValues(c, late, *k.Status.BoundClaims)
 		})
 		w.boundOnce(t, outage, late)
@@ -251,22 +243,19 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 
 // served has replicas that start remember that a predecessor offered the classes of a kind.
 func (w *world) served(t *testing.T, classKind string) {
-	t.Helper()
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.ClassConfiguration}, c))
 	memory := map[string]any{}
 	require.NoError(t, json.Unmarshal([]byte(c.Annotations[v1beta1.MemoryAnnotation]), &memory), "We should have remembered what was served.")
 	classKinds, _ := memory["classKinds"].([]any)
 	memory["classKinds"] = append(classKinds, classKind)
-	text, err := json.Marshal(memory)
-	require.NoError(t, err)
+	text := must(json.Marshal(memory))(t)
 	c.Annotations[v1beta1.MemoryAnnotation] = string(text)
 	require.NoError(t, w.Update(t.Context(), c))
 }
 
 // reproducible creates the same claims over and over. It returns which class each gets.
 func (w *world) reproducible(t *testing.T) (all func(...client.CreateOption) map[string]string) {
-	t.Helper()
 	const group, claims = "same.test", 30
 	var classes []string
 	for i := range 10 {
@@ -276,8 +265,7 @@ func (w *world) reproducible(t *testing.T) (all func(...client.CreateOption) map
 	all = func(o ...client.CreateOption) map[string]string {
 		got := map[string]string{}
 		for i := range claims {
-			c, _, err := w.create(t, claim(group, fmt.Sprint("claim-", i)), o...)
-			require.NoError(t, err)
+			c := w.created(t, claim(group, fmt.Sprint("claim-", i)), o...)
 			got[c.GetName()] = classOf(c)
 		}
 		return got

@@ -22,9 +22,8 @@ import (
 
 const agreementGroup = "agreement.test"
 
-// TestAgreement has the same claims bound at admission, bound later and explained.
-// Each way has to give them the same class, leave the same ones alone, and say the
-// same to their authors.
+// TestAgreement has the same claims bound at admission, bound later and explained. Each way has to give them the same class, leave the same
+// ones alone, and say the same to their authors.
 func TestAgreement(t *testing.T) {
 	long(t)
 	const kind = "claims." + agreementGroup
@@ -48,7 +47,7 @@ func TestAgreement(t *testing.T) {
 	w.awaitClasses(t, "reds."+agreementGroup, 10)
 	w.awaitClasses(t, "blues."+agreementGroup, 8)
 	w.apply(t, claimKind(kind, "{claims: {namespaceSelector: {matchLabels: {team: a}}}, whenUnmatched: BindLater}"))
-	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) { require.NotNil(c, k.Status.WaitingClaims) })
+	w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) { require.NotNil(c, k.Status.WaitingClaims) })
 
 	explained := w.explain(t, write(t, strings.Join(claims, "---\n")), "--kubeconfig="+w.plane.Kubeconfig)
 	require.Len(t, explained, len(claims))
@@ -84,7 +83,6 @@ func TestAgreement(t *testing.T) {
 
 // agrees compares what explain says of a claim with what happens to it at admission. It returns the class, and what its author is told.
 func (w *world) agrees(t *testing.T, claim string, item explanation) (class, said string) {
-	t.Helper()
 	admitted, warnings, err := w.create(t, claim, client.DryRunAll)
 	if err == nil {
 		class, said = classOf(admitted), strings.Join(warnings, "\n")
@@ -143,7 +141,6 @@ type explanation struct {
 
 // explain the claims of a file by the cluster, or by what the flags name.
 func (w *world) explain(t *testing.T, file string, flags ...string) []explanation {
-	t.Helper()
 	out, stderr, _, err := w.classbind(t.Context(), append([]string{"explain", "--output=json", "--filename=" + file}, flags...)...)
 	require.NoError(t, err)
 	var report struct{ Items []explanation }
@@ -156,9 +153,8 @@ type later struct{ class, note string }
 
 // boundLater waits until late binding has done with the claims what explain says of them.
 func (w *world) boundLater(t *testing.T, explained []explanation) []later {
-	t.Helper()
 	found := make([]later, len(explained))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		classes := map[string]string{}
 		notes := map[string]string{}
 		for _, namespace := range []string{"team-a", "team-b"} {
@@ -189,9 +185,7 @@ func (w *world) boundLater(t *testing.T, explained []explanation) []later {
 // TestExpressionAgreement has the same 100 claims of kinds with expressions bound at admission and explained.
 // Both have to give them the same class, leave the same ones alone, and say the same to their authors.
 func TestExpressionAgreement(t *testing.T) {
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	t.Parallel()
 	const group = "expressions.test"
 	w := sharedWorld(t)
@@ -253,9 +247,7 @@ func TestExpressionAgreement(t *testing.T) {
 // TestExplain asks a real API server for schemas, and for claims by their kinds.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	w.resources(t, "Class classes.explain.test Cluster")
 	w.apply(t, fmt.Sprintf(schemaOfClaims, "explain.test", wholeReference)+vendor("explain.test")+
@@ -315,7 +307,6 @@ metadata: {name: gold, labels: {tier: gold}}
 
 // write a manifest, and return its file.
 func write(t *testing.T, manifest string) string {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifest.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("---\n"+manifest), 0o600)) // Older kubectls take a first brace for JSON.
 	return file

@@ -20,30 +20,26 @@ func TestAnnotate(t *testing.T) {
 	w := sharedWorld(t)
 	const group = "annotate.test"
 	w.register(t, group, "{choice: {annotate: Decision}, admission: {defaulting: Policy}, whenUnmatched: BindLater}")
-	late, _, err := w.create(t, claim(group, "late"))
-	require.NoError(t, err)
+	late := w.created(t, claim(group, "late"))
 	began := time.Now().Truncate(time.Second)
 	w.apply(t, class(group, "Class", "only", isDefault))
 	record := func(t require.TestingT, claim *unstructured.Unstructured) (r map[string]any) {
 		require.NoError(t, json.Unmarshal([]byte(claim.GetAnnotations()[v1beta1.DecisionAnnotation]), &r))
-		at, err := time.Parse(time.RFC3339, fmt.Sprint(r["time"]))
-		require.NoError(t, err)
+		at := must(time.Parse(time.RFC3339, fmt.Sprint(r["time"])))(t)
 		assert.WithinRange(t, at, began, time.Now(), "We should say when.")
 		delete(r, "time")
 		return r
 	}
 	want := map[string]any{"reason": "MatchingClass", "class": "Class/only", "strategy": "WeightedRandom", "candidates": 1.0}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(late), late))
 		require.Equal(c, want, record(c, late))
-	}, patience, 50*time.Millisecond, "We should annotate a claim that is bound later.")
+	}, "We should annotate a claim that is bound later.")
 	w.awaitClasses(t, "classes."+group, 1)
 
-	stored, _, err := w.create(t, claim(group, "now"))
-	require.NoError(t, err)
+	stored := w.created(t, claim(group, "now"))
 	assert.Equal(t, want, record(t, stored), "We should annotate a claim that is bound when it is created.")
-	unopinionated, _, err := w.create(t, manifestOf(t, unopinionated(group, "default")), client.DryRunAll)
-	require.NoError(t, err)
+	unopinionated := w.created(t, manifestOf(t, unopinionated(group, "default")), client.DryRunAll)
 	want["reason"] = "DefaultClass"
 	assert.Equal(t, want, record(t, unopinionated), "We should not leave the default class to a policy, which cannot tell the time.")
 

@@ -44,7 +44,6 @@ type bindOutput struct {
 
 // bind runs the command for a program. It returns what is said of each claim, by name, and the summary.
 func (w *world) bind(t *testing.T, kubeconfig string, args ...string) (claims map[string]bindOutput, summary bindOutput, exit int, stderr string) {
-	t.Helper()
 	out, stderr, exit, err := w.classbind(t.Context(), append([]string{"bind", "--output=json", "--kubeconfig=" + kubeconfig}, args...)...)
 	require.NoError(t, err)
 	claims = map[string]bindOutput{}
@@ -96,9 +95,7 @@ spec: {classSelector: {}}
 // TestBindStored has claims that were stored before their kind was registered, and does with them what an admin would.
 func TestBindStored(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "stored.test", "claims.stored.test"
 	w.kubectl(t, "create", "namespace", "stored-other")
@@ -128,8 +125,7 @@ func TestBindStored(t *testing.T) {
 		return strings.Contains(note, "2 claims have no class: default/bronze, default/gold") && strings.Contains(note, "classbind bind claims.stored.test --all-namespaces --dry-run")
 	}), "We should say which they are, and the command that binds them: %q", section.Notes)
 
-	viewer, err := w.plane.UserKubeconfig("bind-viewer")
-	require.NoError(t, err)
+	viewer := must(w.plane.UserKubeconfig("bind-viewer"))(t)
 	w.kubectl(t, "create", "clusterrole", "bind-viewer", "--verb=list", "--resource=claimkinds.classbind.io,classkinds.classbind.io,claims.stored.test,classes.stored.test")
 	w.kubectl(t, "create", "clusterrole", "bind-viewer-namespaces", "--verb=get", "--resource=namespaces")
 	w.kubectl(t, "create", "clusterrolebinding", "bind-viewer-namespaces", "--clusterrole=bind-viewer-namespaces", "--user=bind-viewer")
@@ -180,7 +176,6 @@ func TestBindStored(t *testing.T) {
 
 // boundAlone checks that a claim got the reference to its class by one write, and that nothing else of it changed.
 func boundAlone(t *testing.T, before, after *unstructured.Unstructured) {
-	t.Helper()
 	assert.NotEmpty(t, classOf(after), "We should bind the claim %s.", after.GetName())
 	assert.Equal(t, before.GetGeneration()+1, after.GetGeneration(), "We should write the claim once.")
 	managed := after.GetManagedFields()
@@ -202,11 +197,8 @@ func boundAlone(t *testing.T, before, after *unstructured.Unstructured) {
 
 // through returns the kubeconfig of a proxy of the API server. meddle may answer a request itself, and says if it did.
 func (w *world) through(t *testing.T, meddle func(http.ResponseWriter, *http.Request) bool) string {
-	t.Helper()
-	transport, err := rest.TransportFor(w.config)
-	require.NoError(t, err)
-	to, err := url.Parse(w.config.Host)
-	require.NoError(t, err)
+	transport := must(rest.TransportFor(w.config))(t)
+	to := must(url.Parse(w.config.Host))(t)
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !meddle(rw, r) {
@@ -234,9 +226,7 @@ func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta m
 // TestBindLeavesAlone has a claim with a reference that would be replaced while it is created, and one that needs no class.
 func TestBindLeavesAlone(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "leaves.test", "claims.leaves.test"
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
@@ -263,9 +253,7 @@ func TestBindLeavesAlone(t *testing.T) {
 // change claims, delete them and bind them, and the classes change.
 func TestBindInterfered(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const claims, group, kind = 150, "interfered.test", "claims.interfered.test"
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
@@ -341,8 +329,7 @@ func TestBindKilled(t *testing.T) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
 	require.NoError(t, w.List(t.Context(), list, client.Limit(1)))
-	api, err := dynamic.NewForConfig(w.config)
-	require.NoError(t, err)
+	api := must(dynamic.NewForConfig(w.config))(t)
 	history, err := api.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "claims"}).
 		Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	require.NoError(t, err)
@@ -401,10 +388,8 @@ func TestBindKilled(t *testing.T) {
 
 // bindUntil runs the command and kills it once it has told of so many claims. It reports whether the command ended before.
 func (w *world) bindUntil(t *testing.T, kind string, most int, said map[string]int) (ended bool) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command, "bind", kind, "--kubeconfig="+w.plane.Kubeconfig) //nolint:gosec // It runs the command under test.
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -418,7 +403,7 @@ func (w *world) bindUntil(t *testing.T, kind string, most int, said map[string]i
 			}
 		}
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	failed := (*exec.ExitError)(nil)
 	if most == 0 && errors.As(err, &failed) {
 		return false

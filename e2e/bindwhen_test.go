@@ -15,13 +15,11 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// TestBindWhen has claims that are not to be bound, or not yet, and claims that are to be
-// bound although they have a reference.
+// TestBindWhen has claims that are not to be bound, or not yet, and claims that are to be bound although they have a reference.
 func TestBindWhen(t *testing.T) {
 	t.Parallel()
 	w, asks := sharedReplica(t)
 	register := func(t *testing.T, group, spec string) {
-		t.Helper()
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
 		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "only", ""))
 		w.awaitClasses(t, "classes."+group, 1)
@@ -30,13 +28,11 @@ func TestBindWhen(t *testing.T) {
 		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s%s}\nspec: {classSelector: {}%s}\n", group, name, metadata, spec)
 	}
 	// asked waits until the API server calls us for a claim that is to be bound, and left until we leave it alone.
-	asked := func(t *testing.T, manifest string) { t.Helper(); w.awaitBound(t, manifest, "Class/only", "") }
-	left := func(t *testing.T, manifest string) { t.Helper(); w.awaitBound(t, manifest, "", "") }
+	asked := func(t *testing.T, manifest string) { w.awaitBound(t, manifest, "Class/only", "") }
+	left := func(t *testing.T, manifest string) { w.awaitBound(t, manifest, "", "") }
 	// after a change, a claim is bound.
 	after := func(t *testing.T, manifest string, change func()) {
-		t.Helper()
-		claim, warnings, err := w.create(t, manifest)
-		require.NoError(t, err)
+		claim, warnings := w.warned(t, manifest)
 		assert.Empty(t, warnings, "We should not warn of what is meant to be.")
 		assert.Never(t, func() bool {
 			return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != ""

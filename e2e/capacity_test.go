@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,6 @@ import (
 
 // registerCapacity registers claims and classes of a group, which have a capacity, with these classes.
 func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes string, n int) {
-	t.Helper()
 	claims, kind := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: [{name: "+claims+"}], capacity: "+capacity+"}")+classes)
@@ -28,9 +26,7 @@ func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes st
 
 // TestCapacity has classes that hold only so much, as one replica counts it.
 func TestCapacity(t *testing.T) {
-	if inPods() {
-		t.Skip("Each of several replicas counts for itself.")
-	}
+	notInPods(t, "Each of several replicas counts for itself.")
 	t.Parallel()
 	w := sharedWorld(t)
 	t.Run("Soft", func(t *testing.T) {
@@ -42,8 +38,7 @@ func TestCapacity(t *testing.T) {
 		w.registerCapacity(t, group, "{}", "{}", classes, 3)
 		bound := map[string]int{}
 		for i := range 60 {
-			claim, warnings, err := w.create(t, claim(group, fmt.Sprint("claim-", i)))
-			require.NoError(t, err)
+			claim, warnings := w.warned(t, claim(group, fmt.Sprint("claim-", i)))
 			if bound[classOf(claim)]++; classOf(claim) == "" {
 				require.Len(t, warnings, 1)
 				require.Contains(t, warnings[0], "dropped: 3 full): wait until a class has room, or ")
@@ -101,10 +96,10 @@ func TestCapacity(t *testing.T) {
 		w.awaitRefused(t, named, `it names the class "Class/only", which is full`, "We should check the room of a class that a claim names.")
 		w.awaitWaiting(t, "claims."+group, 1)
 		require.NoError(t, w.Delete(t.Context(), first))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(second), second))
 			require.Equal(c, "Class/only", classOf(second))
-		}, patience, 50*time.Millisecond, "A claim that waits should get the room that another leaves.")
+		}, "A claim that waits should get the room that another leaves.")
 	})
 }
 

@@ -26,7 +26,6 @@ import (
 
 // helm runs Helm, which needs no cluster for this.
 func helm(t testing.TB, args ...string) (string, error) {
-	t.Helper()
 	c := exec.CommandContext(t.Context(), "./helm", args...) //nolint:gosec // The tests choose the arguments.
 	out, err := c.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
@@ -37,7 +36,6 @@ func helm(t testing.TB, args ...string) (string, error) {
 
 // manifestsByName are the objects of a stream of YAML, by KIND NAMESPACE/NAME.
 func manifestsByName(t *testing.T, text string) map[string]map[string]any {
-	t.Helper()
 	objects := map[string]map[string]any{}
 	for _, o := range documents(t, text) {
 		name := fmt.Sprintf("%s %s/%s", o.GroupVersionKind(), o.GetNamespace(), o.GetName())
@@ -50,11 +48,9 @@ func manifestsByName(t *testing.T, text string) map[string]map[string]any {
 // sameObjects proves that a chart renders what kustomize builds, but for two differences, which the README of the chart explains:
 // Helm makes the namespace of a release itself, and does not delete the CRDs.
 func sameObjects(t *testing.T, kustomized, chart, values, namespace string) (rendered string) {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(values), 0o600))
-	rendered, err := helm(t, "template", "classbind", chart, "--namespace="+namespace, "--skip-tests", "--values="+file)
-	require.NoError(t, err)
+	rendered = must(helm(t, "template", "classbind", chart, "--namespace="+namespace, "--skip-tests", "--values="+file))(t)
 	want, got := manifestsByName(t, kustomized), manifestsByName(t, rendered)
 	if namespace == classbind.Namespace {
 		delete(want, "/v1, Kind=Namespace /"+classbind.Namespace)
@@ -75,13 +71,9 @@ func sameObjects(t *testing.T, kustomized, chart, values, namespace string) (ren
 // TestChart proves that the chart renders what kustomize builds, object by object.
 func TestChart(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("TestChartInPods installs it.")
-	}
-	binaries, err := assets.Dir(t.Context(), os.Stderr)
-	require.NoError(t, err)
-	deploy, err := classbind.Deploy(t.Context())
-	require.NoError(t, err)
+	notInPods(t, "TestChartInPods installs it.")
+	binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
+	deploy := must(classbind.Deploy(t.Context()))(t)
 	chart := filepath.Join(deploy, "chart")
 	w := &world{deploy: deploy, Kubectl: func(ctx context.Context, _ io.Reader, args ...string) (string, string, error) {
 		out, err := exec.CommandContext(ctx, filepath.Join(binaries, "kubectl"), args...).Output() //nolint:gosec // It is ours.
@@ -90,8 +82,7 @@ func TestChart(t *testing.T) {
 	out, err := helm(t, "lint", "--strict", chart)
 	require.NoError(t, err, out)
 
-	defaults, err := helm(t, "template", "classbind", chart, "--namespace="+classbind.Namespace, "--skip-tests")
-	require.NoError(t, err)
+	defaults := must(helm(t, "template", "classbind", chart, "--namespace="+classbind.Namespace, "--skip-tests"))(t)
 	patch := func(target string, operations ...string) string {
 		return "patches:\n- target: " + target + "\n  patch: |-\n    - " + strings.Join(operations, "\n    - ") + "\n"
 	}
@@ -176,8 +167,7 @@ func TestChartInPods(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
 	}
-	w, err := podWorld()
-	require.NoError(t, err)
+	w := must(podWorld())(t)
 	d := &deployment{world: w}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -206,7 +196,6 @@ func TestChartInPods(t *testing.T) {
 
 // documentedHelm runs commands of the documents, with the chart that is here and an image. on-cluster has put Helm into bin.
 func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
-	t.Helper()
 	colon := strings.LastIndex(image, ":")
 	chart := fmt.Sprintf("%s/chart --set certificates=%s,image.repository=%s,image.tag=%s",
 		podDeploy, podCerts, image[:colon], image[colon+1:])
@@ -240,13 +229,11 @@ func (d *deployment) helmInstall(t *testing.T) {
 
 // helmMoves to another image.
 func (d *deployment) helmMoves(t *testing.T, what, image string, b docBlock) {
-	t.Helper()
 	d.lossless(t, what, func() {
 		d.documentedHelm(t, image, b)
 		d.settled(t, 2)
 	})
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	for i := range pods {
 		assert.Equal(t, image, pods[i].Spec.Containers[0].Image)
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +31,6 @@ const clientsKinds = "clients.test"
 
 // clientsWorld has a claim kind with one class, and no replica yet.
 func clientsWorld(t *testing.T, o controlplane.Options) *world {
-	t.Helper()
 	w := newWorld(t, o)
 	w.resources(t, "Claim claims.clients.test Namespaced", "Class classes.clients.test Cluster")
 	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [{name: claims.clients.test}]}")+
@@ -42,9 +40,7 @@ func clientsWorld(t *testing.T, o controlplane.Options) *world {
 
 // reviewWith a certificate, or none.
 func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificate) (int, string, error) {
-	t.Helper()
-	review, err := w.review("claims.clients.test")
-	require.NoError(t, err)
+	review := must(w.review("claims.clients.test"))(t)
 	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // It is the client that is verified.
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
@@ -67,20 +63,16 @@ func TestClients(t *testing.T) {
 
 		_, _, err := w.reviewWith(t, r, nil)
 		require.Error(t, err, "We should not answer who has no certificate.")
-		stranger, err := files.Issue("system:node:a")
-		require.NoError(t, err)
+		stranger := must(files.Issue("system:node:a"))(t)
 		status, text, err := w.reviewWith(t, r, &stranger)
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusForbidden, status, "We should not answer another client of the same CA.")
 		assert.NotContains(t, text, "only", "We should tell it nothing.")
-		elsewhere, err := clientcert.Write(t.TempDir(), "", "*")
-		require.NoError(t, err)
-		impostor, err := elsewhere.Certificate()
-		require.NoError(t, err)
+		elsewhere := must(clientcert.Write(t.TempDir(), "", "*"))(t)
+		impostor := must(elsewhere.Certificate())(t)
 		_, _, err = w.reviewWith(t, r, &impostor)
 		require.Error(t, err, "We should not answer who has the name from another CA.")
-		own, err := files.Certificate()
-		require.NoError(t, err)
+		own := must(files.Certificate())(t)
 		status, text, err = w.reviewWith(t, r, &own)
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusOK, status, text)
@@ -89,13 +81,10 @@ func TestClients(t *testing.T) {
 	})
 
 	t.Run("Replaced", func(t *testing.T) {
-		elsewhere, err := clientcert.Write(t.TempDir(), "", "*")
-		require.NoError(t, err)
+		elsewhere := must(clientcert.Write(t.TempDir(), "", "*"))(t)
 		file := filepath.Join(t.TempDir(), "ca.crt")
 		put := func(from clientcert.Files) {
-			t.Helper()
-			text, err := os.ReadFile(from.CA())
-			require.NoError(t, err)
+			text := must(os.ReadFile(from.CA()))(t)
 			require.NoError(t, os.WriteFile(file+".new", text, 0o600)) //nolint:gosec // The folder is the test's own.
 			require.NoError(t, os.Rename(file+".new", file))
 		}
@@ -143,10 +132,8 @@ func TestClientsRecipe(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "sh", "-euc", strings.ReplaceAll(script, folder, dir)).CombinedOutput() //nolint:gosec // The script is in our documents.
 	require.NoError(t, err, "%s", out)
 	kubeconfig := filepath.Join(dir, "webhooks.kubeconfig")
-	resolver, err := webhook.NewDefaultAuthenticationInfoResolver(kubeconfig)
-	require.NoError(t, err)
-	account, err := resolver.ClientConfigForService("classbind", classbind.Namespace, 443)
-	require.NoError(t, err)
+	resolver := must(webhook.NewDefaultAuthenticationInfoResolver(kubeconfig))(t)
+	account := must(resolver.ClientConfigForService("classbind", classbind.Namespace, 443))(t)
 	assert.Equal(t, filepath.Join(dir, "client.crt"), account.CertFile, "We should name the Service as the API server does.")
 
 	// Here, it is a process of the host, at a URL.
@@ -169,12 +156,10 @@ func TestClientsRecipe(t *testing.T) {
 // clientsRecipe is what docs/install.md has the admin run: a script that makes the certificates,
 // and the command that gives classbind the CA.
 func clientsRecipe(t *testing.T, folder string) (script, give string) {
-	t.Helper()
 	const page = "docs/install.md"
 	blocks := documented(t, page)
 	require.Len(t, blocks, 2, "We should run all of it.")
-	text, err := os.ReadFile("../" + page)
-	require.NoError(t, err)
+	text := must(os.ReadFile("../" + page))(t)
 	require.Contains(t, string(text), "--admission-control-config-file="+folder+"/admission.yaml")
 	require.Len(t, blocks[1].lines, 1)
 	require.True(t, strings.HasPrefix(blocks[1].lines[0], "kubectl "), blocks[1].lines[0])
@@ -193,27 +178,21 @@ func TestMetricsSecure(t *testing.T) {
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(secret.Data["ca.crt"]), "We should have the CA where the ServiceMonitor looks for it.")
 	prometheus := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}}}
-	clientset, err := kubernetes.NewForConfig(w.config)
-	require.NoError(t, err)
+	clientset := must(kubernetes.NewForConfig(w.config))(t)
 	token := func(name string) string {
-		t.Helper()
 		require.NoError(t, client.IgnoreAlreadyExists(w.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})))
-		request, err := clientset.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		request := must(clientset.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(t)
 		return request.Status.Token
 	}
 	get := func(token string) (int, string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-		require.NoError(t, err)
+		request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 		if token != "" {
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
 		response, err := prometheus.Do(request)
 		require.NoError(t, err)
 		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
+		body := must(io.ReadAll(response.Body))(t)
 		return response.StatusCode, string(body)
 	}
 
@@ -226,11 +205,11 @@ func TestMetricsSecure(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, status, "We should tell nothing to who may not read metrics.")
 	assert.Contains(t, text, "classbind-metrics-reader", "We should say what helps.")
 	w.kubectl(t, "create", "clusterrolebinding", "scraper", "--clusterrole=classbind-metrics-reader", "--serviceaccount=default:scraper")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		status, text := get(scraper)
 		require.Equal(c, http.StatusOK, status)
 		require.Contains(c, text, "classbind_certificate_expiry_timestamp_seconds")
-	}, patience, 50*time.Millisecond, "We should let in who may.")
+	}, "We should let in who may.")
 	response, err := prometheus.Get(r.MetricsURL)
 	if err == nil {
 		_ = response.Body.Close()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -30,10 +29,8 @@ func TestComposition(t *testing.T) {
 	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	w.awaitBound(t, claim(other, "alone"), "Class/only", "We should need no name on the other side.")
 	w.awaitGuard(t, group, "Class", classes)
-	_, _, err := w.create(t, class(group, "Class", "first", isDefault))
-	require.NoError(t, err)
-	_, _, err = w.create(t, class(group, "Class", "second", isDefault))
-	require.ErrorContains(t, err, `is the default class for "`+naming+`"`, "We should guard the default of claims that name the kind.")
+	w.created(t, class(group, "Class", "first", isDefault))
+	w.refuses(t, class(group, "Class", "second", isDefault), `is the default class for "`+naming+`"`, "We should guard the default of claims that name the kind.")
 
 	w.apply(t, claimKind(naming, "{}"))
 	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionFalse, "spec.classes.kinds")

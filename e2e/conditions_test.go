@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,12 +48,12 @@ func TestConditions(t *testing.T) {
 			w.awaitClasses(t, stores, 1)
 			w.awaitClasses(t, clusterStores, 1)
 			for at, want := range map[string]string{"here": "Store/near", "sea": "ClusterStore/far"} {
-				require.EventuallyWithT(t, func(c *assert.CollectT) {
+				eventually(t, func(c *attempt) {
 					bound, _, err := w.create(t, strings.ReplaceAll(claim(group, "at-"+at), "{}", "{matchLabels: {at: "+at+"}}"), client.DryRunAll)
 					require.NoError(c, err)
 					reference, _, _ := unstructured.NestedStringMap(bound.Object, "spec", "storeRef")
 					require.Equal(c, want, reference["kind"]+"/"+reference["name"])
-				}, patience, 50*time.Millisecond, "We should have proposed a form that fits, and tell kinds apart by it.")
+				}, "We should have proposed a form that fits, and tell kinds apart by it.")
 			}
 		})
 	}
@@ -102,13 +100,13 @@ func TestConditions(t *testing.T) {
 		w.apply(t, strings.Replace(crd(group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
 		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [{name: claims.require.test}]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
 		w.awaitClaims(t, kind)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			_, warnings, err := w.create(t, claim(group, "unbound"), client.DryRunAll)
 			require.True(c, apierrors.IsForbidden(err), "%v", err)
 			require.ErrorContains(c, err, "create or label a class; the schema of its kind requires .spec.classRef")
 			require.NotContains(c, err.Error(), "Required value")
 			require.Empty(c, warnings)
-		}, patience, 50*time.Millisecond, "We should refuse the claim ourselves, and say what helps.")
+		}, "We should refuse the claim ourselves, and say what helps.")
 		w.apply(t, class(group, "Class", "only", ""))
 		w.binds(t, claim(group, "bound"), "Class/only", "We should have given the right advice.")
 	})
@@ -121,23 +119,23 @@ func TestConditions(t *testing.T) {
 		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [{name: claims.strip.test}]}"))
 		w.awaitClaims(t, kind)
 		w.binds(t, claim(group, "stripped"), "", "")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			out, _, err := w.Kubectl(t.Context(), nil, "patch", kind, "stripped", "--type=merge", `-p={"spec":{"classRef":{"name":"by-hand"}}}`, "--dry-run=server", "-o=yaml")
 			require.NoError(c, err)
 			require.NotContains(c, out, "by-hand")
-		}, patience, 200*time.Millisecond, "We should have a policy that removes references.")
+		}, "We should have a policy that removes references.")
 		w.apply(t, class(group, "Class", "only", ""))
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionLateBinding, metav1.ConditionFalse, "the API server stores claims without the reference to their class")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			out := w.kubectl(t, "get", "events", "--field-selector=reason="+v1beta1.EventReferenceRemoved, "-o=jsonpath={.items[*].involvedObject.name}")
 			require.Equal(c, "stripped", out)
-		}, patience, 200*time.Millisecond, "We should tell the author.")
+		}, "We should tell the author.")
 
 		w.kubectl(t, "delete", "mutatingadmissionpolicybinding", "strip-test")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.Equal(c, "only", w.kubectl(t, "get", kind, "stripped", "-o=jsonpath={.spec.classRef.name}"))
-		}, patience, 200*time.Millisecond, "We should bind the claim in the end.")
+		}, "We should bind the claim in the end.")
 	})
 
 	t.Run("PathsOfCoreKinds", func(t *testing.T) {
@@ -172,14 +170,13 @@ spec: {policyName: strip-test}
 func (w *world) awaitCondition(
 	t testing.TB, object client.Object, name, conditionType string, status metav1.ConditionStatus, text string,
 ) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
 		condition := meta.FindStatusCondition(conditionsOf(object), conditionType)
 		require.NotNil(c, condition)
 		require.Equal(c, status, condition.Status, "%v", condition)
 		require.Contains(c, condition.Message, text)
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 func conditionsOf(registration client.Object) []metav1.Condition {

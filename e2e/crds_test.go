@@ -18,8 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// crdModules are the modules that publish CRDs, which e2e/crds requires, with the folder
-// of the CRDs in each.
+// crdModules are the modules that publish CRDs, which e2e/crds requires, with the folder of the CRDs in each.
 var crdModules = map[string]string{
 	"github.com/cert-manager/cert-manager":                     "deploy/crds",
 	"github.com/kubernetes-csi/external-snapshotter/client/v8": "config/crd",
@@ -49,7 +48,6 @@ type crdSource struct {
 }
 
 func newCRDSource(t *testing.T) *crdSource {
-	t.Helper()
 	s := &crdSource{modules: map[string]string{}, shapes: map[string]string{}}
 	download := []string{"mod", "download", "-json"}
 	for module := range crdModules {
@@ -71,8 +69,7 @@ func newCRDSource(t *testing.T) *crdSource {
 	} else if beside := filepath.Join("..", "..", "shared", "crds"); isDir(beside) {
 		s.folder = beside
 	}
-	shapes, err := filepath.Glob(filepath.Join("crds", "shapes", "*.yaml"))
-	require.NoError(t, err)
+	shapes := must(filepath.Glob(filepath.Join("crds", "shapes", "*.yaml")))(t)
 	for _, file := range shapes {
 		for _, object := range objectsOf(t, file) {
 			s.shapes[object.GetName()] = manifestOf(t, object)
@@ -89,7 +86,6 @@ func isDir(path string) bool {
 // find the CRD of a kind, <plural>.<group>: in a module, in the folder, or else among ours. The
 // project is one of the table in the folder's README. Kubernetes' own kinds have none.
 func (s *crdSource) find(t *testing.T, name, project string) (found crd, ok bool) {
-	t.Helper()
 	plural, group, _ := strings.Cut(name, ".")
 	file := group + "_" + plural + ".yaml"
 	for dir, version := range s.modules {
@@ -111,18 +107,14 @@ func (s *crdSource) find(t *testing.T, name, project string) (found crd, ok bool
 
 // commit of the project from which the folder has its CRDs.
 func (s *crdSource) commit(t *testing.T, project string) string {
-	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(s.folder, "README.md"))
-	require.NoError(t, err)
+	readme := must(os.ReadFile(filepath.Join(s.folder, "README.md")))(t)
 	row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(project) + ` \| (\w+) \| (\S+) \|$`).FindStringSubmatch(string(readme))
 	require.NotNil(t, row, "We should find %s in the folder's README.", project)
 	return commitVersion + row[1] + " of " + row[2]
 }
 
-// readCRD without the webhook that converts its objects, which is not there. It is empty
-// where there is no such file.
+// readCRD without the webhook that converts its objects, which is not there. It is empty where there is no such file.
 func readCRD(t *testing.T, file string) string {
-	t.Helper()
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
@@ -134,7 +126,6 @@ func readCRD(t *testing.T, file string) string {
 
 // objectsOf a file of YAML documents.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
-	t.Helper()
 	text, err := os.ReadFile(file) //nolint:gosec // The test names the file.
 	require.NoError(t, err)
 	return documents(t, string(text))
@@ -142,11 +133,9 @@ func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 
 // documents of a YAML stream.
 func documents(t testing.TB, manifest string) (objects []*unstructured.Unstructured) {
-	t.Helper()
 	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
 		object := &unstructured.Unstructured{}
-		text, err := yaml.YAMLToJSON([]byte(document))
-		require.NoError(t, err)
+		text := must(yaml.YAMLToJSON([]byte(document)))(t)
 		require.NoError(t, utiljson.Unmarshal(text, &object.Object)) // As the API server has them, with whole numbers.
 		if len(object.Object) > 0 {
 			objects = append(objects, object)
@@ -156,8 +145,6 @@ func documents(t testing.TB, manifest string) (objects []*unstructured.Unstructu
 }
 
 func manifestOf(t *testing.T, object *unstructured.Unstructured) string {
-	t.Helper()
-	text, err := yaml.Marshal(object.Object)
-	require.NoError(t, err)
+	text := must(yaml.Marshal(object.Object))(t)
 	return string(text)
 }

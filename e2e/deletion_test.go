@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,8 +52,7 @@ func TestDeletion(t *testing.T) {
 		return text
 	}
 	asked := func(r *replica) int {
-		n, err := r.Answered(t.Context(), v1beta1.DeletionPath)
-		require.NoError(t, err)
+		n := must(r.Answered(t.Context(), v1beta1.DeletionPath))(t)
 		return n
 	}
 	const theirs = `claims still refer to the class "Class/gold": 3 claims of claims.deletion.test, 1 claim of orders.deletion.test; create the class again, or delete these claims and create them again` +
@@ -66,9 +64,9 @@ func TestDeletion(t *testing.T) {
 		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 		balancer.Cut()
 		before := asked(r)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.Equal(c, []string{theirs}, remove(c, "Class", "gold", client.DryRunAll))
-		}, patience, 100*time.Millisecond, "We should be warned by each replica.")
+		}, "We should be warned by each replica.")
 		assert.Greater(t, asked(r), before)
 	}
 
@@ -79,10 +77,10 @@ func TestDeletion(t *testing.T) {
 	})
 
 	t.Run("Counted", func(t *testing.T) {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			assert.Equal(c, "4", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
 			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
-		}, patience, 200*time.Millisecond, "We should have the number in the status.")
+		}, "We should have the number in the status.")
 		assert.Empty(t, w.kubectl(t, "get", "classkind", "others.deletion.test", "-o", "jsonpath={.status.claims}"), "We should have no number where no claims are watched.")
 		header, row, _ := strings.Cut(w.kubectl(t, "get", "classkind", classes), "\n")
 		column := strings.Index(header, "CLAIMS")
@@ -99,14 +97,14 @@ func TestDeletion(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, stderr, "Warning: "+theirs)
 		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "gold"}, object(group, "Class", "gold"))), "We should see the class gone.")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			assert.Equal(c, "0", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
 			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
-		}, patience, 200*time.Millisecond, "We should count no claims of a class that is gone, which are bound all the same.")
+		}, "We should count no claims of a class that is gone, which are bound all the same.")
 		w.apply(t, class(group, "Class", "gold", ""))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			assert.Equal(c, "4", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
-		}, patience, 200*time.Millisecond, "We should count them again with a class of its name.")
+		}, "We should count them again with a class of its name.")
 	})
 
 	t.Run("NoAnswer", func(t *testing.T) {
@@ -129,7 +127,6 @@ func TestDeletionDenied(t *testing.T) {
 	w.register(t, group, "{}", tierClass(group, "gold"))
 	w.createMany(t, group, n)
 	set := func(kind, name, spec string) {
-		t.Helper()
 		require.NoError(t, w.patch(t, kind+".classbind.io", name, `{"spec":`+spec+`}`))
 	}
 	remove := func(c client.Client, kind, namespace string, o ...client.DeleteOption) (text []string, err error) {
@@ -138,57 +135,54 @@ func TestDeletionDenied(t *testing.T) {
 		err = c.Delete(context.WithValue(context.Background(), warnings{}, &text), class, o...)
 		return text, err
 	}
-	await := func(reason string, check func(*assert.CollectT, []string, error)) {
-		t.Helper()
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+	await := func(reason string, check func(*attempt, []string, error)) {
+		eventually(t, func(c *attempt) {
 			text, err := remove(w, "Class", "", client.DryRunAll)
 			check(c, text, err)
-		}, patience, 50*time.Millisecond, reason)
+		}, reason)
 	}
 	refer := fmt.Sprintf(`claims still refer to the class "Class/gold": %d claims of claims.ondelete.test; `, n)
 	const way = "; to keep new claims from a class before you delete it: kubectl annotate classes.ondelete.test gold classbind.io/cordoned=true"
 	const remedy = `delete these claims first, or set spec.onDelete of the ClassKind "classes.ondelete.test" to Warn`
-	denied := func(c *assert.CollectT, _ []string, err error) {
+	denied := func(c *attempt, _ []string, err error) {
 		require.True(c, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(c, err, refer+remedy+way)
 	}
-	deleted := func(c *assert.CollectT, text []string, err error) {
+	deleted := func(c *attempt, text []string, err error) {
 		require.NoError(c, err)
 		require.Empty(c, text)
 	}
-	text, err := remove(w, "Class", "", client.DryRunAll)
-	require.NoError(t, err)
+	text := must(remove(w, "Class", "", client.DryRunAll))(t)
 	require.Empty(t, text, "We should not be warned of claims that nobody watches.")
 
 	set("classkinds", classes, `{"onDelete":"Deny"}`)
 	await("We should be refused once the claims are counted.", denied)
-	w.awaitKind(t, claims, "We should say that the claims are counted.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+	w.awaitKind(t, claims, "We should say that the claims are counted.", func(c *attempt, k *v1beta1.ClaimKind) {
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
 		require.EqualValues(c, n, *k.Status.BoundClaims)
 	})
 	set("classkinds", classes, `{"onDelete":"Allow"}`)
 	await("We should neither be refused nor warned.", deleted)
-	w.awaitKind(t, claims, "We should watch the claims no more.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+	w.awaitKind(t, claims, "We should watch the claims no more.", func(c *attempt, k *v1beta1.ClaimKind) {
 		require.Nil(c, k.Status.BoundClaims)
 		require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionClaimsCounted))
 	})
 	set("claimkinds", claims, `{"choice":{"strategy":"LeastClaims"}}`)
 	set("classkinds", classes, `{"onDelete":"Warn"}`)
-	await("We should be warned.", func(c *assert.CollectT, text []string, err error) {
+	await("We should be warned.", func(c *attempt, text []string, err error) {
 		require.NoError(c, err)
 		require.Equal(c, []string{refer + "create the class again, or delete these claims and create them again" + way}, text)
 	})
 	set("claimkinds", claims, `{"choice":{"strategy":"Random"}}`)
 	set("classkinds", classes, `{"onDelete":"Deny"}`)
 	await("We should be refused again.", denied)
-	_, err = remove(w, "Class", "")
+	_, err := remove(w, "Class", "")
 	require.True(t, apierrors.IsForbidden(err), "We should be refused for good: %v", err)
 	concurrently(t, n, func(i int) error { // One request for all may time out.
 		return w.Delete(t.Context(), unopinionated(group, fmt.Sprint("claim-", i)))
 	})
 	await("We should be let go once the claims are gone.", deleted)
-	text, err = remove(w, "Class", "")
-	require.NoError(t, err)
+	text = must(remove(w, "Class", ""))(t)
 	require.Empty(t, text)
 
 	t.Run("Namespace", func(t *testing.T) {
@@ -197,16 +191,14 @@ func TestDeletionDenied(t *testing.T) {
 		w.awaitClasses(t, locals, 1)
 		w.awaitBound(t, claimIn(group, "doomed", "a"), "Local/gold", "We should be offered the class.")
 		w.binds(t, claimIn(group, "doomed", "a"), "Local/gold", "")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			_, err := remove(w, "Local", "doomed", client.DryRunAll)
 			require.True(c, apierrors.IsForbidden(err), "%v", err)
-		}, patience, 50*time.Millisecond, "We should be refused.")
+		}, "We should be refused.")
 		config := rest.CopyConfig(w.config)
 		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:namespace-controller", Groups: []string{"system:authenticated"}}
-		controller, err := newClient(config)
-		require.NoError(t, err)
-		text, err := remove(controller, "Local", "doomed")
-		require.NoError(t, err, "We should not keep a namespace from going.")
+		controller := must(newClient(config))(t)
+		text := must(remove(controller, "Local", "doomed"))(t, "We should not keep a namespace from going.")
 		require.Empty(t, text)
 	})
 }

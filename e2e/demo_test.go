@@ -26,9 +26,7 @@ import (
 func TestRun(t *testing.T) {
 	long(t)
 	t.Parallel()
-	if inPods() {
-		t.Skip("It starts a control plane of its own.")
-	}
+	notInPods(t, "It starts a control plane of its own.")
 	// A process that ignores interrupts has its children ignore them, too.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	for name, tc := range map[string]struct {
@@ -49,13 +47,12 @@ func TestRun(t *testing.T) {
 			require.NoError(t, run.Start())
 			t.Cleanup(func() { _ = syscall.Kill(-run.Process.Pid, syscall.SIGTERM) })
 			environment := regexp.MustCompile(`export (KUBECONFIG='([^']+)' PATH=.*)`)
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
+			require.EventuallyWithT(t, func(c *attempt) {
 				require.Regexp(c, environment, out.String())
 				require.Contains(c, out.String(), "its Deployment stays at 0 of 2 pods")
 			}, 10*time.Minute, 100*time.Millisecond) // It may have to compile.
 			said := environment.FindStringSubmatch(out.String())
 			shell := func(command string) string {
-				t.Helper()
 				in := exec.CommandContext(t.Context(), "sh", "-euc", fmt.Sprintf("export %s; cd ..; %s", said[1], command)) //nolint:gosec // It runs what make run prints.
 				text, err := in.CombinedOutput()
 				require.NoError(t, err, "%s", text)
@@ -74,25 +71,21 @@ func TestRun(t *testing.T) {
 			}
 			require.NoError(t, syscall.Kill(process, tc.signal))
 			_ = run.Wait() // make ends by the signal.
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
+			eventually(t, func(c *attempt) {
 				require.NoDirExists(c, filepath.Dir(said[2]), "We should clean up.")
 				require.NoError(c, gone(-run.Process.Pid))
-			}, patience, 100*time.Millisecond, tc.reason)
+			}, tc.reason)
 			assert.NotContains(t, strings.ToLower(out.String()), "error", tc.reason)
 		})
 	}
 }
 
-// TestFirstMinute has a clone, Go, and an index of envtest: it runs the demonstration, and builds
-// no Kubernetes. What the index lists starts our own binaries, so the time of the download itself
-// is not in what is logged.
+// TestFirstMinute has a clone, Go, and an index of envtest: it runs the demonstration, and builds no Kubernetes. What the index lists
+// starts our own binaries, so the time of the download itself is not in what is logged.
 func TestFirstMinute(t *testing.T) {
 	long(t)
-	if inPods() {
-		t.Skip("It starts a control plane of its own.")
-	}
-	binaries, err := assets.Dir(t.Context(), os.Stderr)
-	require.NoError(t, err)
+	notInPods(t, "It starts a control plane of its own.")
+	binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
 	files := map[string]string{}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		files[name] = fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", filepath.Join(binaries, name))
@@ -131,14 +124,11 @@ func gone(process int) error {
 	return nil
 }
 
-// TestImageArchive has make write the image. With paths of this machine in the program, it shares
-// what is compiled with other tests.
+// TestImageArchive has make write the image. With paths of this machine in the program, it shares what is compiled with other tests.
 func TestImageArchive(t *testing.T) {
 	long(t)
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs Go.")
-	}
+	notInPods(t, "It needs Go.")
 	folder := filepath.Join(t.TempDir(), "classbind")
 	copyRepository(t, folder)
 	archive := exec.CommandContext(t.Context(), "make", "--no-print-directory", "image-archive", "TRIMPATH=", "IMAGE=registry.example.com/classbind:v1")
@@ -157,7 +147,6 @@ func TestImageArchive(t *testing.T) {
 			break
 		}
 	}
-	index, err := io.ReadAll(files)
-	require.NoError(t, err)
+	index := must(io.ReadAll(files))(t)
 	assert.Contains(t, string(index), `"registry.example.com/classbind:v1"`, "We should name the image as IMAGE says.")
 }

@@ -32,15 +32,13 @@ const (
 	rollout = 2 * time.Minute
 )
 
-// TestDeployment installs classbind, does to it what happens to a deployment
-// while a hundred claims are created each second, and uninstalls it. It comes
-// before the tests that share a world, which it would disturb.
+// TestDeployment installs classbind, does to it what happens to a deployment while a hundred claims are created each second, and uninstalls
+// it. It comes before the tests that share a world, which it would disturb.
 func TestDeployment(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
 	}
-	w, err := podWorld()
-	require.NoError(t, err)
+	w := must(podWorld())(t)
 	d := &deployment{world: w}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -108,7 +106,6 @@ func (d *deployment) table() string {
 
 // applyDeploy with an image and more arguments.
 func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) {
-	t.Helper()
 	var err error
 	d.folder, err = overlay(image, arguments...)
 	require.NoError(t, err)
@@ -117,9 +114,8 @@ func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string
 
 // settled waits until there are so many pods, all of them ready, and no others that are about to end.
 func (d *deployment) settled(t *testing.T, n int) {
-	t.Helper()
 	d.kubectl(t, rolloutStatus...)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		list := &corev1.PodList{}
 		require.NoError(c, d.List(t.Context(), list, client.InNamespace(classbind.Namespace)))
 		require.Len(c, list.Items, n)
@@ -138,20 +134,15 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// during creates claims before, while and after something is done, and reports
-// what became of them.
+// during creates claims before, while and after something is done, and reports what became of them.
 func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (report load.Report) {
-	t.Helper()
-	impatient, err := newClient(d.config) // It counts what a patient one would try again.
-	require.NoError(t, err)
+	impatient := must(newClient(d.config))(t) // It counts what a patient one would try again.
 	l := load.Start(t.Context(), load.Options{
 		Client: impatient, Kinds: []schema.GroupVersionKind{{Group: deploymentGroup, Version: "v1", Kind: "Claim"}}, Namespace: deploymentNamespace,
 		Spec: map[string]any{"classSelector": map[string]any{}},
 	})
 	defer func() { // Also if the test fails there.
-		var err error
-		report, err = l.Stop(t.Context())
-		require.NoError(t, err)
+		report = must(l.Stop(t.Context()))(t)
 		d.rows = append(d.rows, row{what, report})
 		t.Logf("%s: %s", what, report)
 		assert.Zero(t, report.Unlike, "We should have claims stored as was answered.")
@@ -165,7 +156,6 @@ func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (rep
 
 // neverUnbound is the same where no claim may be stored unbound.
 func (d *deployment) neverUnbound(t *testing.T, what string, do func(*load.Load)) load.Report {
-	t.Helper()
 	report := d.during(t, what, do)
 	assert.Zero(t, report.Unbound, "We should never have a claim stored unbound.")
 	return report
@@ -173,7 +163,6 @@ func (d *deployment) neverUnbound(t *testing.T, what string, do func(*load.Load)
 
 // lossless is the same where no creation may fail either.
 func (d *deployment) lossless(t *testing.T, what string, do func()) {
-	t.Helper()
 	report := d.neverUnbound(t, what, func(*load.Load) { do() })
 	assert.Zero(t, report.Failures, "We should lose no creation.")
 }
@@ -241,8 +230,7 @@ func (d *deployment) upgrade(t *testing.T) {
 		d.applyDeploy(t, podImage+"-next")
 		d.settled(t, 2)
 	})
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	for i := range pods {
 		assert.Equal(t, podImage+"-next", pods[i].Spec.Containers[0].Image)
 	}
@@ -256,7 +244,6 @@ func (d *deployment) rollingRestart(t *testing.T) {
 }
 
 func (d *deployment) scaleTo(t *testing.T, n int) {
-	t.Helper()
 	d.kubectl(t, "scale", "deployment/classbind", "--namespace="+classbind.Namespace, fmt.Sprint("--replicas=", n))
 	d.settled(t, n)
 }
@@ -271,17 +258,14 @@ func (d *deployment) scale(t *testing.T) {
 
 // leader is the name of the pod that leads, or that led last.
 func (d *deployment) leader(t *testing.T) string {
-	t.Helper()
 	name, _, _ := strings.Cut(*d.lease(t, v1beta1.LeaderLease).Spec.HolderIdentity, "_")
 	return name
 }
 
 // awaitLeader waits until one of the pods that there are leads, and does what a leader does.
 func (d *deployment) awaitLeader(t *testing.T) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		pods, err := d.pods(t.Context())
-		require.NoError(c, err)
+	require.EventuallyWithT(t, func(c *attempt) {
+		pods := must(d.pods(t.Context()))(c)
 		var names []string
 		for i := range pods {
 			names = append(names, pods[i].Name)
@@ -312,8 +296,7 @@ func (d *deployment) leaderDeposed(t *testing.T) {
 		require.NoError(t, d.Patch(t.Context(), lease, client.MergeFrom(base)))
 		d.awaitLeader(t)
 	})
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	for i := range pods {
 		assert.Zero(t, pods[i].Status.ContainerStatuses[0].RestartCount, "We should not end because we lead no more.")
 	}
@@ -321,8 +304,7 @@ func (d *deployment) leaderDeposed(t *testing.T) {
 
 // crash of each pod in turn.
 func (d *deployment) crash(t *testing.T) {
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	require.NotEmpty(t, pods)
 	for i := range pods {
 		report := d.neverUnbound(t, fmt.Sprintf("SIGKILL of pod %d", i+1), func(*load.Load) {
@@ -335,9 +317,8 @@ func (d *deployment) crash(t *testing.T) {
 
 // awaitRestart of the pod's container, and that it is ready again.
 func (d *deployment) awaitRestart(t *testing.T, before *corev1.Pod) {
-	t.Helper()
 	pod := &corev1.Pod{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		require.NoError(c, d.Get(t.Context(), client.ObjectKeyFromObject(before), pod))
 		require.NotEmpty(c, pod.Status.ContainerStatuses)
 		require.Greater(c, pod.Status.ContainerStatuses[0].RestartCount, before.Status.ContainerStatuses[0].RestartCount)
@@ -346,8 +327,7 @@ func (d *deployment) awaitRestart(t *testing.T, before *corev1.Pod) {
 }
 
 func (d *deployment) crashOfAll(t *testing.T) {
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	report := d.neverUnbound(t, "SIGKILL of all pods", func(l *load.Load) {
 		for i := range pods {
 			require.NoError(t, kill(&pods[i]))
@@ -407,8 +387,7 @@ spec: {schedulerName: nobody, containers: [{name: none, image: none}]}
 
 // works waits until claims are bound again.
 func (d *deployment) works(t *testing.T, name string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		for _, kind := range []string{"Claim", "Lenient"} {
 			bound, _, err := d.create(t, named(kind, name, "{classSelector: {}}"), client.DryRunAll)
 			require.NoError(c, err)

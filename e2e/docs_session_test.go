@@ -54,24 +54,20 @@ type docSession struct {
 
 // newDocSession in a world of its own.
 func newDocSession(t *testing.T, kind string) *docSession {
-	t.Helper()
 	switch {
 	case inPods():
-		w, err := podWorld()
-		require.NoError(t, err)
+		w := must(podWorld())(t)
 		return w.docSession(t)
 	case kind == docsNone:
 		return docSessionWith(t, "")
 	case kind == docsEmpty:
-		plane, err := controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr})
-		require.NoError(t, err)
+		plane := must(controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr}))(t)
 		t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
 		return docSessionWith(t, plane.Kubeconfig)
 	}
 	w := newWorld(t, controlplane.Options{})
 	// Without its log at the end: what a command prints tells more of a page.
-	r, err := w.run("--in-flight-window=" + hardWindow.String()) // Some commands wait for it.
-	require.NoError(t, err)
+	r := must(w.run("--in-flight-window=" + hardWindow.String()))(t) // Some commands wait for it.
 	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -84,7 +80,6 @@ func newDocSession(t *testing.T, kind string) *docSession {
 
 // docSession in this world.
 func (w *world) docSession(t *testing.T) *docSession {
-	t.Helper()
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if w.plane != nil {
 		kubeconfig = w.plane.Kubeconfig
@@ -96,7 +91,6 @@ func (w *world) docSession(t *testing.T) *docSession {
 
 // docSessionWith a kubeconfig. Without one, there is no cluster.
 func docSessionWith(t *testing.T, kubeconfig string) *docSession {
-	t.Helper()
 	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
 	if kubeconfig == "" {
 		kubeconfig = filepath.Join(s.dir, "none.kubeconfig")
@@ -107,8 +101,7 @@ func docSessionWith(t *testing.T, kubeconfig string) *docSession {
 		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
 	} else {
 		copyRepository(t, s.root)
-		binaries, err := assets.Dir(t.Context(), os.Stderr)
-		require.NoError(t, err)
+		binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
 		path = append(path, filepath.Dir(command), binaries)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "docker"), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // It is to be executed.
@@ -120,11 +113,9 @@ func docSessionWith(t *testing.T, kubeconfig string) *docSession {
 
 // copyRepository as git has it, with what is new and not ignored.
 func copyRepository(t *testing.T, to string) {
-	t.Helper()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
 	list.Dir = ".."
-	out, err := list.Output()
-	require.NoError(t, err)
+	out := must(list.Output())(t)
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSuffix(path, "\n")
 		info, err := os.Lstat(filepath.Join("..", path))
@@ -145,9 +136,7 @@ func copyRepository(t *testing.T, to string) {
 
 // serveReleases as GitHub would: what make release has written to dist, and install.yaml.
 func (s *docSession) serveReleases(t *testing.T) {
-	t.Helper()
-	dist, err := filepath.Abs(filepath.Join("..", "dist"))
-	require.NoError(t, err)
+	dist := must(filepath.Abs(filepath.Join("..", "dist")))(t)
 	files := http.FileServer(http.Dir(dist))
 	s.served = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/install.yaml" {
@@ -169,7 +158,6 @@ func (s *docSession) serveReleases(t *testing.T) {
 
 // start the shell. It ends with the test.
 func (s *docSession) start(t *testing.T, env []string) {
-	t.Helper()
 	stepsRead, stepsWrite, err := os.Pipe()
 	require.NoError(t, err)
 	doneRead, doneWrite, err := os.Pipe()
@@ -199,7 +187,6 @@ func (s *docSession) start(t *testing.T, env []string) {
 
 // goFolders keeps what Go has compiled and downloaded, which is in the home otherwise.
 func goFolders(t *testing.T) (env []string) {
-	t.Helper()
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"} {
 		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output() //nolint:gosec // We choose the name.
 		if inPods() && err != nil {
@@ -219,8 +206,7 @@ var (
 	docNewTag  = regexp.MustCompile(`(newTag: *"?)v[\w.-]+`)
 )
 
-// substitute what is not there before a release: its files, its folders and, in pods, its image. Folders are
-// relative to a folder.
+// substitute what is not there before a release: its files, its folders and, in pods, its image. Folders are relative to a folder.
 func (s *docSession) substitute(text, folder string) string {
 	text = docRelease.ReplaceAllString(text, s.served.URL+"/")
 	text = docRemote.ReplaceAllStringFunc(text, func(found string) string {
@@ -322,7 +308,6 @@ func judge(step *docStep, script, got, ran string) error {
 
 // checkManifest has the API server read what is ours in it. All else is to be YAML.
 func (s *docSession) checkManifest(t *testing.T, step *docStep) {
-	t.Helper()
 	objects, err := docObjects(s.substitute(step.content, s.root))
 	if err != nil {
 		t.Errorf("%s: %v", step.at, err)

@@ -42,9 +42,7 @@ import (
 // is that of the copy. In pods, the image of a release is $IMAGE.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("TestDocsInPods runs what needs pods.")
-	}
+	notInPods(t, "TestDocsInPods runs what needs pods.")
 	for _, p := range docPages(t) {
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +99,6 @@ func (p *docPage) run(t *testing.T, by string) {
 
 // docPages are all Markdown files of the repository with blocks, but for test data.
 func docPages(t *testing.T) (pages []*docPage) {
-	t.Helper()
 	root, paths := docRoot(t)
 	for _, path := range paths {
 		text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
@@ -120,17 +117,14 @@ func docPages(t *testing.T) (pages []*docPage) {
 
 // docRoot is the repository, with the paths of its documents.
 func docRoot(t *testing.T) (root string, paths []string) {
-	t.Helper()
 	root = ".."
 	if inPods() {
 		root = filepath.Dir(podDeploy)
 	}
 	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*.md", "deploy/*/*.md", "deploy/*/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		require.NoError(t, err)
+		found := must(filepath.Glob(filepath.Join(root, pattern)))(t)
 		for _, path := range found {
-			path, err = filepath.Rel(root, path)
-			require.NoError(t, err)
+			path = must(filepath.Rel(root, path))(t)
 			paths = append(paths, path)
 		}
 	}
@@ -140,12 +134,10 @@ func docRoot(t *testing.T) (root string, paths []string) {
 
 // documented are the blocks of a page that name the test. It fails without any.
 func documented(t *testing.T, path string) (blocks []docBlock) {
-	t.Helper()
 	root, _ := docRoot(t)
 	text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
 	require.NoError(t, err)
-	p, err := readPage(path, string(text))
-	require.NoError(t, err)
+	p := must(readPage(path, string(text)))(t)
 	name, _, _ := strings.Cut(t.Name(), "/")
 	for _, b := range p.blocks {
 		if b.by == name {
@@ -176,9 +168,7 @@ var docTestFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 // TestDocsRunners proves that somebody runs each block of commands that TestDocs does not.
 func TestDocsRunners(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It reads the source.")
-	}
+	notInPods(t, "It reads the source.")
 	tests := docTests(t)
 	for _, p := range docPages(t) {
 		for n := range p.blocks {
@@ -202,9 +192,7 @@ func TestDocsRunners(t *testing.T) {
 
 // docTests are the files of the tests of this package.
 func docTests(t *testing.T) map[string]string {
-	t.Helper()
-	files, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
+	files := must(filepath.Glob("*_test.go"))(t)
 	tests := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file) //nolint:gosec // It is ours.
@@ -219,14 +207,10 @@ func docTests(t *testing.T) map[string]string {
 // TestDocsSession runs a page that has a little of all.
 func TestDocsSession(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs a control plane of its own.")
-	}
+	notInPods(t, "It needs a control plane of its own.")
 	const path = "testdata/docs/session.md"
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	p, err := readPage(path, string(text))
-	require.NoError(t, err)
+	text := must(os.ReadFile(path))(t)
+	p := must(readPage(path, string(text)))(t)
 	require.NotEmpty(t, p.blocks)
 	p.run(t, "")
 }
@@ -234,9 +218,7 @@ func TestDocsSession(t *testing.T) {
 // TestDocsFaults proves that a page that is wrong fails.
 func TestDocsFaults(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs a copy of the repository.")
-	}
+	notInPods(t, "It needs a copy of the repository.")
 	for name, tc := range map[string]struct {
 		reason string
 		step   docStep

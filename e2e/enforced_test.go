@@ -22,7 +22,6 @@ const hardWindow = 2 * time.Second
 
 // hardWorld has classes of a kind whose capacity is enforced, with these annotations.
 func hardWorld(t *testing.T, group, claims string, classes map[string]string, flags ...string) *world {
-	t.Helper()
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t, append(flags, "--in-flight-window="+hardWindow.String())...)
 	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
@@ -33,23 +32,22 @@ func hardWorld(t *testing.T, group, claims string, classes map[string]string, fl
 	}
 	w.apply(t, manifest)
 	for name := range classes {
-		w.awaitLedger(t, group, name, func(col *assert.CollectT, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open) })
+		w.awaitLedger(t, group, name, func(col *attempt, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open) })
 	}
 	return w
 }
 
 // awaitLedger waits until the ledger of a class is as it should be.
-func (w *world) awaitLedger(t *testing.T, group, class string, check func(*assert.CollectT, *v1beta1.Ledger)) {
-	t.Helper()
-	require.EventuallyWithT(t, func(col *assert.CollectT) {
+func (w *world) awaitLedger(t *testing.T, group, class string, check func(*attempt, *v1beta1.Ledger)) {
+	eventually(t, func(col *attempt) {
 		l := &v1beta1.Ledger{}
 		require.NoError(col, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", class)}, l))
 		check(col, l)
-	}, patience, 50*time.Millisecond)
+	})
 }
 
-func used(amount int64) func(*assert.CollectT, *v1beta1.Ledger) {
-	return func(col *assert.CollectT, l *v1beta1.Ledger) {
+func used(amount int64) func(*attempt, *v1beta1.Ledger) {
+	return func(col *attempt, l *v1beta1.Ledger) {
 		assert.Equal(col, [2]int64{amount, 0}, [2]int64{l.Spec.Used, l.Spec.Reserved}, "%+v", l.Spec)
 	}
 }
@@ -111,7 +109,7 @@ func TestCapacityEnforced(t *testing.T) {
 		require.NoError(t, spoil())
 		err = w.Create(t.Context(), naming(group, "default", "spoilt-"+name, a))
 		require.Error(t, err, "We should give nothing while it is not counted.")
-		w.awaitLedger(t, group, "a", func(col *assert.CollectT, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5)(col, l) })
+		w.awaitLedger(t, group, "a", func(col *attempt, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open); used(5)(col, l) })
 		require.ErrorContains(t, w.Create(t.Context(), naming(group, "default", "after-"+name, a)), "full: 5 of 5")
 		w.awaitCondition(t, &v1beta1.ClassKind{}, "classes."+group, v1beta1.ConditionCapacityEnforced, metav1.ConditionTrue, "1 class is full: Class/a")
 	}

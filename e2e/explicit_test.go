@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,8 +51,8 @@ func TestExplicit(t *testing.T) {
 		assert.Contains(t, out, `it names the class "Class/small", which is too small; it is refused, because reference.explicit is Check`)
 	}
 	w.apply(t, claimKind("claims."+group, "{reference: {path: .spec.classRef, explicit: Allow}}"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_, _, err := w.create(t, of("allowed", "none"), client.DryRunAll)
 		require.NoError(c, err)
-	}, patience, 50*time.Millisecond, "We should check nothing where nobody says so.")
+	}, "We should check nothing where nobody says so.")
 }

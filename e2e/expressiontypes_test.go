@@ -29,18 +29,14 @@ var typedKinds = map[string]string{
 // the schema allows, although no field is absent. So one that succeeds for all objects is not called wrong.
 func TestExpressionTypes(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs Go, and no cluster.")
-	}
+	notInPods(t, "It needs Go, and no cluster.")
 	crds := newCRDSource(t)
 	wrong, succeeding := 0, 0
 	for i, name := range slices.Sorted(maps.Keys(typedKinds)) {
 		found, ok := crds.find(t, name, "")
 		require.True(t, ok, name)
-		text, err := yaml.YAMLToJSON([]byte(found.manifest))
-		require.NoError(t, err)
-		schema, err := openapi.OfCRD(text, typedKinds[name])
-		require.NoError(t, err, name)
+		text := must(yaml.YAMLToJSON([]byte(found.manifest)))(t)
+		schema := must(openapi.OfCRD(text, typedKinds[name]))(t, name)
 		g := &typedGenerator{rand.New(rand.NewPCG(1, uint64(i))), schema} //nolint:gosec // The same expressions each time.
 		var objects []any
 		for range 100 {

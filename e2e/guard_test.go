@@ -26,25 +26,20 @@ import (
 // isDefault is the metadata of a class that is marked default.
 const isDefault = `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `
 
-// awaitGuard waits until the API server asks about the classes of a kind that
-// has its weight in an annotation.
+// awaitGuard waits until the API server asks about the classes of a kind that has its weight in an annotation.
 func (w *world) awaitGuard(t testing.TB, group, kind, classKind string) {
-	t.Helper()
 	w.awaitGuardOf(t, classKind, class(group, kind, "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "))
 }
 
-// awaitGuardOf waits for the same with a class of the kind whose weight is
-// malformed: the API server knows of a new webhook a little later than of the
-// entry for it.
+// awaitGuardOf waits for the same with a class of the kind whose weight is malformed: the API server knows of a new webhook a little later
+// than of the entry for it.
 func (w *world) awaitGuardOf(t testing.TB, classKind, malformed string) {
-	t.Helper()
 	w.awaitCondition(t, &v1beta1.ClassKind{}, classKind, v1beta1.ConditionGuarded, metav1.ConditionTrue, "")
 	w.awaitRefused(t, malformed, "is invalid", "We should see the API server call the webhook.")
 }
 
 // lease of that name.
 func (w *world) lease(t *testing.T, name string) *coordinationv1.Lease {
-	t.Helper()
 	l := &coordinationv1.Lease{}
 	err := w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: name}, l)
 	require.NoError(t, client.IgnoreNotFound(err))
@@ -68,12 +63,10 @@ func TestGuard(t *testing.T) {
 	}
 	w.awaitGuardOf(t, "blues.guard.test", blue("probe", "{weight: x}"))
 	asked := func() int {
-		n, err := r.Answered(t.Context(), v1beta1.GuardPath)
-		require.NoError(t, err)
+		n := must(r.Answered(t.Context(), v1beta1.GuardPath))(t)
 		return n
 	}
 	refused := func(t *testing.T, err error, code int32, parts ...string) {
-		t.Helper()
 		status := apierrors.APIStatus(nil)
 		require.ErrorAs(t, err, &status)
 		assert.Equal(t, code, status.Status().Code, "%v", err)
@@ -107,13 +100,11 @@ func TestGuard(t *testing.T) {
 		}
 		const warning = `metadata.annotations[%s]: Invalid value: %q: must be true or false, and counts as false`
 		for _, key := range []string{cordoned, marked} {
-			_, warnings, err := w.create(t, annotated(key, "True"), client.DryRunAll)
-			require.NoError(t, err)
+			_, warnings := w.warned(t, annotated(key, "True"), client.DryRunAll)
 			assert.Equal(t, []string{fmt.Sprintf(warning, key, "True")}, warnings, "We should warn the author of a class that has nothing else to look at.")
 		}
 		w.apply(t, class("guard.test", "Red", "nearly", ""))
 		warned := func(args ...string) string {
-			t.Helper()
 			_, stderr, err := w.Kubectl(t.Context(), nil, args...)
 			require.NoError(t, err)
 			return stderr
@@ -152,8 +143,7 @@ func TestGuard(t *testing.T) {
 	})
 
 	t.Run("DryRun", func(t *testing.T) {
-		_, _, err := w.create(t, class("guard.test", "Red", "dry", isDefault), client.DryRunAll)
-		require.NoError(t, err)
+		w.created(t, class("guard.test", "Red", "dry", isDefault), client.DryRunAll)
 		assert.Empty(t, w.lease(t, "default.claims.guard.test").Name, "We should write nothing in a dry run.")
 	})
 
@@ -163,9 +153,8 @@ func TestGuard(t *testing.T) {
 		w.kubectl(t, "patch", "resourcequota", "none", "--subresource=status", "--type=merge", "-p",
 			`{"status":{"hard":{"count/blues.guard.test":"0"},"used":{"count/blues.guard.test":"0"}}}`)
 		w.awaitRefused(t, blue("unstorable", "{}"), "exceeded quota", "")
-		_, _, err := w.create(t, blue("unstorable", "{default: true}"))
-		require.ErrorContains(t, err, "exceeded quota")
-		_, _, err = w.create(t, class("guard.test", "Red", "next", isDefault)) // Before the window is over.
+		w.refuses(t, blue("unstorable", "{default: true}"), "exceeded quota")
+		_, _, err := w.create(t, class("guard.test", "Red", "next", isDefault)) // Before the window is over.
 		w.kubectl(t, "delete", "resourcequota", "none")
 		refused(t, err, http.StatusForbidden, `"blues.guard.test/default/unstorable" is being made the default class for "claims.guard.test"`)
 		seconds := apierrors.APIStatus(nil)
@@ -173,7 +162,7 @@ func TestGuard(t *testing.T) {
 		assert.Regexp(t, `try again in [1-4] s`, err.Error(), "We should say when to try again.")
 		assert.Positive(t, seconds.Status().Details.RetryAfterSeconds)
 		wait := time.Duration(seconds.Status().Details.RetryAfterSeconds) * time.Second
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.EventuallyWithT(t, func(c *attempt) {
 			_, _, err := w.create(t, blue("next", "{default: true}"))
 			require.NoError(c, err)
 		}, wait+5*time.Second, 100*time.Millisecond, "We should accept the next default after the time that we gave.")
@@ -232,11 +221,10 @@ func TestGuard(t *testing.T) {
 		w.apply(t, classKind("olds.guard.test", "{claimKinds: [{name: claims.guard.test}]}"))
 		w.awaitGuard(t, "guard.test", "Old", "olds.guard.test")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims.guard.test", v1beta1.ConditionSingleDefault, metav1.ConditionFalse, "2 classes")
-		metrics, err := r.Metrics(t.Context())
-		require.NoError(t, err)
+		metrics := must(r.Metrics(t.Context()))(t)
 		assert.Contains(t, string(metrics), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
 		require.NoError(t, w.patch(t, "blues.guard.test", "third", `{"spec":{"default":false}}`))
-		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
+		_, _, err := w.create(t, class("guard.test", "Red", "fourth", isDefault))
 		refused(t, err, http.StatusForbidden, `"Old/legacy" is the default class`)
 		w.kubectl(t, "delete", "old", "legacy")
 		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
@@ -271,18 +259,17 @@ func TestGuard(t *testing.T) {
 
 	t.Run("ListAndWatchAlone", func(t *testing.T) {
 		w.apply(t, strings.Replace(vendor("guard.test"), "[get, list, watch]", "[list, watch]", 1))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			_, _, err := w.Kubectl(t.Context(), nil, "--kubeconfig", w.kubeconfig, "get", "red", "fourth")
 			require.Error(c, err)
-		}, patience, 100*time.Millisecond)
+		})
 		_, _, err := w.create(t, blue("fifth", "{default: true}"))
 		refused(t, err, http.StatusForbidden, `"Red/fourth" is the default class`)
 	})
 }
 
-// TestRace is the short form of make race. It has the machine to itself, because
-// a request that is starved takes longer than the API servers are given here.
-// That the judge would see a double default is tested beside it.
+// TestRace is the short form of make race. It has the machine to itself, because a request that is starved takes longer than the API
+// servers are given here. That the judge would see a double default is tested beside it.
 func TestRace(t *testing.T) {
 	testRace(t, race.ShortScenarios(), map[string]int{"race": 12, "partitions": 12, "twins": 12, "forger": 12, "chaos": 6})
 }
@@ -294,24 +281,18 @@ func TestCapacityRace(t *testing.T) {
 
 // testRace with so many rounds of each scenario.
 func testRace(t *testing.T, scenarios []race.Scenario, rounds map[string]int) {
-	t.Helper()
 	long(t)
-	if inPods() {
-		t.Skip("It needs control planes of its own, with replicas as processes beside them.")
-	}
+	notInPods(t, "It needs control planes of its own, with replicas as processes beside them.")
 	timing := scenarios[0].Timing
 	commands := race.Commands{0: command}
 	require.NoError(t, commands.Build(t.Context(), t.TempDir(), timing, os.Stderr))
-	cluster, err := race.NewCluster(t.Context(), 2, timing.Request, os.Stderr)
-	require.NoError(t, err)
+	cluster := must(race.NewCluster(t.Context(), 2, timing.Request, os.Stderr))(t)
 	t.Cleanup(func() { assert.NoError(t, cluster.Stop()) })
-	fleet, err := cluster.Deploy(t.Context(), 3, timing, commands)
-	require.NoError(t, err)
+	fleet := must(cluster.Deploy(t.Context(), 3, timing, commands))(t)
 	t.Cleanup(func() { assert.NoError(t, fleet.Stop(), "We should see the replicas end well.") })
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
-			result, err := fleet.Race(t.Context(), s, rounds[s.Name], 16)
-			require.NoError(t, err)
+			result := must(fleet.Race(t.Context(), s, rounds[s.Name], 16))(t)
 			assert.Equal(t, race.Result{Rounds: rounds[s.Name]}, result, "We should see no violation, and every loser told why.")
 		})
 	}

@@ -87,12 +87,10 @@ func (b *besieged) forgedUpdates(t *testing.T) {
 			created <- b.Create(t.Context(), defaultClass("Red", red, map[string]string{"slow": "true"}))
 		}()
 		var uid string
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			var err error
-			uid, err = b.heldBy(t, hostileResource("Red")+"/"+red)
-			require.NoError(c, err)
+		eventually(t, func(c *attempt) {
+			uid = must(b.heldBy(t, hostileResource("Red")+"/"+red))(c)
 			require.NotEmpty(c, uid)
-		}, patience, 2*time.Millisecond, "We should see the class in flight.")
+		}, "We should see the class in flight.")
 		const later = "999999999999"
 		forgery := forged("UPDATE", "Red", classObject("Red", red, uid, later, true), classObject("Red", red, uid, later, false))
 		for i := range b.replicas {
@@ -133,7 +131,6 @@ func defaultClass(kind, name string, labels map[string]string) *unstructured.Uns
 
 // unmark a class, and return how many defaults it was: 1, or 0.
 func (b *besieged) unmark(t *testing.T, kind, name string) int {
-	t.Helper()
 	u := object(hostileGroup, kind, name)
 	err := b.Get(t.Context(), client.ObjectKey{Name: name}, u)
 	require.NoError(t, client.IgnoreNotFound(err))
@@ -148,7 +145,6 @@ func (b *besieged) unmark(t *testing.T, kind, name string) int {
 // slowCreations has the creation of a class with the label slow wait in a webhook
 // of somebody else until it is released: it is in flight for as long.
 func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
-	t.Helper()
 	released, asked := make(chan struct{}), atomic.Bool{}
 	settings := `timeoutSeconds: 20
   objectSelector: {matchLabels: {slow: "true"}}
@@ -162,17 +158,16 @@ func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
 		}
 		return &admissionv1.AdmissionResponse{Allowed: true}
 	})
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		probe := defaultClass("Red", "slow-probe", map[string]string{"slow": "true"})
 		probe.SetAnnotations(nil)
 		require.NoError(c, b.Create(t.Context(), probe, client.DryRunAll))
 		require.True(c, asked.Load())
-	}, patience, 20*time.Millisecond, "We should see the API server call the slow webhook.")
+	}, "We should see the API server call the slow webhook.")
 	return released
 }
 
-// forgedCreations take the seat of a claim kind for classes that nobody creates.
-// That keeps its admin waiting, and nobody else.
+// forgedCreations take the seat of a claim kind for classes that nobody creates. That keeps its admin waiting, and nobody else.
 func (b *besieged) forgedCreations(_ *testing.T) {
 	ctx := b.attack
 	s := b.stranger()
@@ -182,8 +177,7 @@ func (b *besieged) forgedCreations(_ *testing.T) {
 	})
 }
 
-// forgedClaims ask for a class in the stranger's own namespace, one selector after
-// the other, and take turns and reservations.
+// forgedClaims ask for a class in the stranger's own namespace, one selector after the other, and take turns and reservations.
 func (b *besieged) forgedClaims(_ *testing.T) {
 	ctx := b.attack
 	s := b.stranger()

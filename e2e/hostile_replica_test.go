@@ -20,8 +20,7 @@ import (
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// fleet is the replicas of classbind under attack: processes with the memory
-// that deploy gives a container, behind one address.
+// fleet is the replicas of classbind under attack: processes with the memory that deploy gives a container, behind one address.
 type fleet struct {
 	command, kubeconfig string
 	balancer            *classbind.Balancer
@@ -37,13 +36,10 @@ type attacked struct {
 	logged int // in bytes
 }
 
-// newFleet builds the command without the race detector, which takes several
-// times as much memory and CPU, and gives this process the environment that
-// deploy gives the container: the replicas inherit it.
+// newFleet builds the command without the race detector, which takes several times as much memory and CPU, and gives this process the
+// environment that deploy gives the container: the replicas inherit it.
 func newFleet(t *testing.T, w *world) *fleet {
-	t.Helper()
-	manifest, err := os.ReadFile(filepath.Join(w.deploy, "base", "deployment.yaml"))
-	require.NoError(t, err)
+	manifest := must(os.ReadFile(filepath.Join(w.deploy, "base", "deployment.yaml")))(t)
 	deployment := appsv1.Deployment{}
 	require.NoError(t, yaml.UnmarshalStrict(manifest, &deployment))
 	container := deployment.Spec.Template.Spec.Containers[0]
@@ -52,10 +48,8 @@ func newFleet(t *testing.T, w *world) *fleet {
 	}
 	f := &fleet{kubeconfig: w.kubeconfig, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
 	require.NotZero(t, f.limit, "We should have a limit in deploy.")
-	f.command, err = classbind.Build(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	f.balancer, err = classbind.NewBalancer()
-	require.NoError(t, err)
+	f.command = must(classbind.Build(t.Context(), t.TempDir()))(t)
+	f.balancer = must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = f.balancer.Close() })
 	for range int(*deployment.Spec.Replicas) {
 		f.add(t)
@@ -70,7 +64,6 @@ func newFleet(t *testing.T, w *world) *fleet {
 
 // add a replica, and wait until it is ready.
 func (f *fleet) add(t *testing.T) {
-	t.Helper()
 	r := &attacked{replica: &replica{log: &progress.Log{}}}
 	r.logFailure(t)
 	var err error
@@ -85,7 +78,6 @@ func (f *fleet) add(t *testing.T) {
 
 // restart all replicas, which an attack has left in a state that would spoil the next.
 func (f *fleet) restart(t *testing.T) {
-	t.Helper()
 	old := f.replicas
 	f.replicas = nil
 	for _, r := range old {
@@ -99,7 +91,6 @@ func (f *fleet) restart(t *testing.T) {
 
 // replaceLeader starts a replica and ends the one that leads, as a roll-out does.
 func (f *fleet) replaceLeader(t *testing.T) {
-	t.Helper()
 	for i, r := range f.replicas {
 		if !r.leads(t.Context()) {
 			continue
@@ -122,7 +113,6 @@ func (r *attacked) leads(ctx context.Context) bool {
 
 // begin to measure.
 func (f *fleet) begin(t *testing.T) {
-	t.Helper()
 	for _, r := range f.replicas {
 		// 5 makes the peak what there is now (proc(5)).
 		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0))
@@ -133,23 +123,18 @@ func (f *fleet) begin(t *testing.T) {
 
 // cpuTime that the replica has used, in seconds.
 func (r *attacked) cpuTime(t *testing.T) float64 {
-	t.Helper()
 	process, err := procfs.NewProc(r.PID())
 	require.NoError(t, err, "We should have the same process.")
-	stat, err := process.Stat()
-	require.NoError(t, err)
+	stat := must(process.Stat())(t)
 	return stat.CPUTime()
 }
 
-// used since it was begun to measure: the most memory of a replica, in bytes, and
-// the CPU of all together, in seconds.
+// used since it was begun to measure: the most memory of a replica, in bytes, and the CPU of all together, in seconds.
 func (f *fleet) used(t *testing.T) (peak uint64, cpu float64) {
-	t.Helper()
 	for _, r := range f.replicas {
 		process, err := procfs.NewProc(r.PID())
 		require.NoError(t, err, "We should have the same process.")
-		status, err := process.NewStatus()
-		require.NoError(t, err)
+		status := must(process.NewStatus())(t)
 		peak, cpu = max(peak, status.VmHWM), cpu+r.cpuTime(t)-r.cpu
 	}
 	return peak, cpu
@@ -157,7 +142,6 @@ func (f *fleet) used(t *testing.T) (peak uint64, cpu float64) {
 
 // rest waits until the replicas are ready and have next to nothing to do.
 func (f *fleet) rest(t *testing.T) (ok bool) {
-	t.Helper()
 	const (
 		within = 5 * time.Second
 		look   = 500 * time.Millisecond
@@ -170,7 +154,7 @@ func (f *fleet) rest(t *testing.T) (ok bool) {
 		return cpu
 	}
 	before := used()
-	return assert.EventuallyWithT(t, func(c *assert.CollectT) {
+	return assert.EventuallyWithT(t, func(c *attempt) {
 		now := used()
 		cores := (now - before) / look.Seconds()
 		before = now

@@ -74,8 +74,7 @@ func (b *besieged) honestMisses(t *testing.T) {
 	})
 }
 
-// unmatchedSelector matches nothing: of five and of twelve KiB, which is a
-// selector, and of two MB, which is none.
+// unmatchedSelector matches nothing: of five and of twelve KiB, which is a selector, and of two MB, which is none.
 func (b *besieged) unmatchedSelector(t *testing.T) {
 	ctx := b.attack
 	selectors := []string{expressions(values(380), 1), expressions(values(900), 1), expressions(values(150_000), 1)}
@@ -97,9 +96,8 @@ func localClass(name, labels, annotations string) string {
 		hostileGroup, tenantA, name, labels, annotations)
 }
 
-// attractiveClass of tenantA has the labels that others ask for, and all the
-// weight that there is, and is the default. Its author asks in every way what
-// there is, and what he may not do.
+// attractiveClass of tenantA has the labels that others ask for, and all the weight that there is, and is the default. Its author asks in
+// every way what there is, and what he may not do.
 func (b *besieged) attractiveClass(t *testing.T) {
 	ctx := b.attack
 	status, text := b.mallory.create(ctx, "Local", false, localClass("lure", `"pool":"common"`, `"resourceclass.crossplane.io/weight":"1000000"`))
@@ -129,8 +127,7 @@ func (b *besieged) attractiveClass(t *testing.T) {
 	})
 }
 
-// movedClasses of tenantA are default, and their author moves them to another partition
-// with each update. Each move takes a Lease.
+// movedClasses of tenantA are default, and their author moves them to another partition with each update. Each move takes a Lease.
 func (b *besieged) movedClasses(t *testing.T) {
 	ctx := b.attack
 	const movers, inTime = 16, 5 * time.Second
@@ -165,9 +162,8 @@ func (b *besieged) movedClasses(t *testing.T) {
 	assert.Less(t, slowest, inTime, "We should not make him wait.")
 }
 
-// contestedClass serves two kinds of claim, one of which has a default. Four
-// clients of its author mark it again and again, which is refused each time, while
-// an admin makes another class the default of the other kind.
+// contestedClass serves two kinds of claim, one of which has a default. Four clients of its author mark it again and again, which is
+// refused each time, while an admin makes another class the default of the other kind.
 func (b *besieged) contestedClass(t *testing.T) {
 	ctx := b.attack
 	const inTime = 5 * time.Second
@@ -208,8 +204,7 @@ func (b *besieged) contestedClass(t *testing.T) {
 	t.Logf("The honest admin set a default %d times, in %s at most.", rounds, slowest.Round(time.Millisecond))
 }
 
-// fitKinds of claim are served by Zoned alone, whose classes are costly to judge for a claim of
-// many zones.
+// fitKinds of claim are served by Zoned alone, whose classes are costly to judge for a claim of many zones.
 var fitKinds = map[string]string{
 	"FitClaim":     fmt.Sprintf(fitSpec, "Admit"),
 	"DenyFitClaim": fmt.Sprintf(fitSpec, "Deny"),
@@ -233,7 +228,6 @@ func zones(n int, zone string) string {
 
 // zonedClasses are 25 with a few zones, and as many with all that a class may have.
 func (b *besieged) zonedClasses(t *testing.T) {
-	t.Helper()
 	var manifest strings.Builder
 	for i := range 25 {
 		for name, zones := range map[string]string{"common-few": zones(20, "zone-#"), "common-many": zones(990, "a#")} {
@@ -244,8 +238,7 @@ func (b *besieged) zonedClasses(t *testing.T) {
 	b.apply(t, manifest.String())
 }
 
-// longClaims are dry runs of claims that are as costly as they can be: in one kind, Deny has to hold
-// although classbind may be passed by.
+// longClaims are dry runs of claims that are as costly as they can be: in one kind, Deny has to hold although classbind may be passed by.
 func (b *besieged) longClaims(t *testing.T) {
 	ctx := b.attack
 	long := []string{zones(5000, ""), zones(1800, "b#"), zones(1000, "none-#")}
@@ -280,9 +273,8 @@ func (b *besieged) costlyClasses(t *testing.T) {
 	})
 }
 
-// poisonedClaims are stored as an update or an outage of ours would have had them
-// stored, and cost as much as possible to read. The leader ends, and the next has
-// to read them, too, and to bind a claim that waits.
+// poisonedClaims are stored as an update or an outage of ours would have had them stored, and cost as much as possible to read. The leader
+// ends, and the next has to read them, too, and to bind a claim that waits.
 func (b *besieged) poisonedClaims(t *testing.T) {
 	claims := map[string]map[string]any{}
 	for i := range 12 {
@@ -320,7 +312,6 @@ func (b *besieged) poisonedClaims(t *testing.T) {
 
 // bindsLate has an honest claim wait, and then makes a class for it.
 func (b *besieged) bindsLate(t *testing.T, name string) {
-	t.Helper()
 	const soon = 10 * time.Second
 	claim := object(hostileGroup, "LaterClaim", "waits-"+name)
 	claim.SetNamespace(honestNamespace)
@@ -329,7 +320,7 @@ func (b *besieged) bindsLate(t *testing.T, name string) {
 	require.Empty(t, classOf(claim))
 	b.apply(t, class(hostileGroup, "Alpha", "awaited-"+name, "labels: {awaited: "+name+"}, "))
 	begin := time.Now()
-	bound := assert.EventuallyWithT(t, func(c *assert.CollectT) {
+	bound := assert.EventuallyWithT(t, func(c *attempt) {
 		require.NoError(c, b.honest.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
 		require.NotEmpty(c, classOf(claim))
 	}, soon, 20*time.Millisecond, "We should go on binding the claims of others that wait.")
@@ -339,8 +330,7 @@ func (b *besieged) bindsLate(t *testing.T, name string) {
 	assert.NoError(t, b.honest.Delete(t.Context(), claim))
 }
 
-// waitingClaims are many of one author, each with a selector of its own, nearly as
-// long as the leader keeps one.
+// waitingClaims are many of one author, each with a selector of its own, nearly as long as the leader keeps one.
 func (b *besieged) waitingClaims(t *testing.T) {
 	ctx := b.attack
 	const waiting = 14_000

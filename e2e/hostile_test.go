@@ -81,9 +81,7 @@ func attacks() []attack {
 // creates claims. It has the machine to itself, since it measures.
 func TestHostile(t *testing.T) {
 	long(t)
-	if inPods() {
-		t.Skip("It needs a control plane of its own, with replicas as processes beside it.")
-	}
+	notInPods(t, "It needs a control plane of its own, with replicas as processes beside it.")
 	b := besiege(t)
 	var rows []*hostileRow
 	t.Cleanup(func() { t.Logf("The limit of memory is %d MiB.\n%s", b.limit>>20, hostileTable(rows)) })
@@ -138,7 +136,6 @@ func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersi
 
 // judge what became of everybody, into the row.
 func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, control *load.Load) {
-	t.Helper()
 	row.peak, row.cpu = b.used(t)
 	var err error
 	row.control, err = control.Stop(t.Context())
@@ -166,7 +163,6 @@ func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, contro
 
 // toldNothing looks into the events that the hostile tenant may read.
 func (b *besieged) toldNothing(t *testing.T) {
-	t.Helper()
 	events := &eventsv1.EventList{}
 	require.NoError(t, b.List(t.Context(), events, client.InNamespace(tenantA)))
 	for _, event := range events.Items {
@@ -187,11 +183,9 @@ type hostileRow struct {
 	failed  bool
 }
 
-// allowed is how long an honest claim may take. Where one with which classbind has
-// nothing to do was slow at the same time, and classbind did little, then it was
-// the machine, etcd or the API server that was slow, and the honest claim may be
-// slower, too: it takes two calls where the other takes one. It is not fit to
-// judge by at all when even that is as long as the API server waits for a webhook.
+// allowed is how long an honest claim may take. Where one with which classbind has nothing to do was slow at the same time, and classbind
+// did little, then it was the machine, etcd or the API server that was slow, and the honest claim may be slower, too: it takes two calls
+// where the other takes one. It is not fit to judge by at all when even that is as long as the API server waits for a webhook.
 func (r *hostileRow) allowed() (limit time.Duration, fit bool) {
 	const (
 		slow   = 100 * time.Millisecond
@@ -252,8 +246,7 @@ func (a *answers) add(status int, text string) {
 	}
 }
 
-// judge what the answers say, which are to have one of these statuses, and return
-// what is wrong with them.
+// judge what the answers say, which are to have one of these statuses, and return what is wrong with them.
 func (a *answers) judge(allowed []int) (wrong []string) {
 	// longest refusal: it should not repeat all that was sent.
 	const longest = 32 << 10
@@ -292,18 +285,13 @@ type author struct {
 }
 
 func newAuthor(t *testing.T, w *world, name string, to func() *answers) *author {
-	t.Helper()
-	kubeconfig, err := w.plane.UserKubeconfig(name)
-	require.NoError(t, err)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	require.NoError(t, err)
-	c, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
+	kubeconfig := must(w.plane.UserKubeconfig(name))(t)
+	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	c := must(rest.HTTPClientFor(config))(t)
 	return &author{url: strings.TrimSuffix(config.Host, "/"), client: c, to: to}
 }
 
-// send a body, and keep the answer. Without one before the attack ends, it is
-// none; without one in time, its status is 0.
+// send a body, and keep the answer. Without one before the attack ends, it is none; without one in time, its status is 0.
 func (a *author) send(ctx context.Context, method, url, contentType, body string) (status int, text string) {
 	const inTime = 15 * time.Second // Longer than any deadline of the server.
 	limited, cancel := context.WithTimeout(ctx, inTime)

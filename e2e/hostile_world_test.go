@@ -72,7 +72,6 @@ type besieged struct {
 }
 
 func besiege(t *testing.T) *besieged {
-	t.Helper()
 	b := &besieged{world: newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true}), answers: &answers{}}
 	var err error
 	b.etcd, err = etcdclient.New(b.plane.EtcdURL())
@@ -88,7 +87,6 @@ func besiege(t *testing.T) *besieged {
 
 // install the kinds, the tenants and the classes.
 func (b *besieged) install(t *testing.T) {
-	t.Helper()
 	crds := []string{"FreeClaim " + hostileResource("FreeClaim") + " Namespaced", "Local " + hostileResource("Local") + " Namespaced", "Part " + hostileResource("Part") + " Namespaced"}
 	for kind := range boundKinds {
 		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
@@ -165,7 +163,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[4]s}]
 
 // register the kinds, and wait until they are served.
 func (b *besieged) register(t *testing.T) {
-	t.Helper()
 	var names []string
 	manifest := ""
 	for kind, spec := range boundKinds {
@@ -214,15 +211,11 @@ func (b *besieged) register(t *testing.T) {
 
 // user is a client of an ordinary user.
 func (b *besieged) user(t *testing.T, name string) client.Client {
-	t.Helper()
-	kubeconfig, err := b.plane.UserKubeconfig(name)
-	require.NoError(t, err)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	require.NoError(t, err)
+	kubeconfig := must(b.plane.UserKubeconfig(name))(t)
+	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	// He may ask for no CRD: it is told which kinds there are.
-	c, err := client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()})
-	require.NoError(t, err)
+	c := must(client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()}))(t)
 	return c
 }
 
@@ -242,7 +235,6 @@ func stored(kind, namespace, name string, labels map[string]string) (key string,
 // store objects past the API server, as quickly as etcd takes them, and whatever
 // webhooks would say: somebody may have stored them when there were none.
 func (b *besieged) store(t *testing.T, objects map[string]map[string]any) {
-	t.Helper()
 	b.write(t, slices.Collect(maps.Keys(objects)), func(key string) error {
 		value, err := json.Marshal(objects[key])
 		if err == nil {
@@ -254,10 +246,8 @@ func (b *besieged) store(t *testing.T, objects map[string]map[string]any) {
 
 // forget all claims of a kind in tenantA, as quickly.
 func (b *besieged) forget(t *testing.T, kind string) {
-	t.Helper()
 	prefix := "/registry/" + hostileGroup + "/" + strings.ToLower(kind) + "s/" + tenantA + "/"
-	all, err := b.etcd.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	require.NoError(t, err)
+	all := must(b.etcd.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)
 	keys := make([]string, len(all.Kvs))
 	for i, of := range all.Kvs {
 		keys[i] = string(of.Key)
@@ -268,11 +258,9 @@ func (b *besieged) forget(t *testing.T, kind string) {
 	})
 }
 
-// write the objects with these keys, each in a revision of its own, as an API
-// server does. What shares a revision shares a resourceVersion, and a watch that
-// goes on from there after the API server ended it never shows the others.
+// write the objects with these keys, each in a revision of its own, as an API server does. What shares a revision shares a resourceVersion,
+// and a watch that goes on from there after the API server ended it never shows the others.
 func (b *besieged) write(t *testing.T, keys []string, write func(key string) error) {
-	t.Helper()
 	var writes errgroup.Group
 	writes.SetLimit(16)
 	for _, key := range keys {

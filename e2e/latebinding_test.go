@@ -27,7 +27,6 @@ func lateVendor(group string) string {
 
 // createMany claims of the tier gold in the namespace default, as fast as it goes.
 func (w *world) createMany(t *testing.T, group string, n int) {
-	t.Helper()
 	concurrently(t, n, func(i int) error {
 		claim := unopinionated(group, fmt.Sprint("claim-", i))
 		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
@@ -37,13 +36,11 @@ func (w *world) createMany(t *testing.T, group string, n int) {
 
 // claimsOf a group in the namespace default.
 func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
-	t.Helper()
 	return w.claimsIn(t, group, "default")
 }
 
 // claimsIn a namespace, by pages.
 func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
-	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
 	for {
@@ -57,9 +54,8 @@ func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructu
 
 // awaitWaiting waits until the status says that so many claims wait, of thousands.
 func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
-	t.Helper()
 	k := &v1beta1.ClaimKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
 		require.NotNil(c, k.Status.WaitingClaims, "%v", k.Status.Conditions)
 		require.EqualValues(c, n, *k.Status.WaitingClaims)
@@ -67,10 +63,8 @@ func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
 	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionLateBinding), "%v", k.Status.Conditions)
 }
 
-// boundOnce checks that each claim of a group was written twice: when it was
-// created, and when it was bound.
+// boundOnce checks that each claim of a group was written twice: when it was created, and when it was bound.
 func (w *world) boundOnce(t *testing.T, group string, n int) {
-	t.Helper()
 	claims := w.claimsOf(t, group)
 	assert.Len(t, claims, n)
 	unbound, rewritten := 0, 0
@@ -98,14 +92,13 @@ func TestLateBinding(t *testing.T) {
 	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
 	w.kubectl(t, "create", "namespace", "load")
 
-	_, warnings, err := w.create(t, "apiVersion: late.test/v1\nkind: Claim\nmetadata: {namespace: default, name: warned}\nspec: {classSelector: {matchLabels: {tier: gold}}}\n")
-	require.NoError(t, err)
+	_, warnings := w.warned(t, "apiVersion: late.test/v1\nkind: Claim\nmetadata: {namespace: default, name: warned}\nspec: {classSelector: {matchLabels: {tier: gold}}}\n")
 	require.Len(t, warnings, 1)
 	assert.Contains(t, warnings[0], "it will be bound when a class matches")
 	w.createMany(t, group, claims-1)
 	w.awaitWaiting(t, kind, claims)
 	events := &eventsv1.EventList{}
-	assert.EventuallyWithT(t, func(c *assert.CollectT) {
+	assert.EventuallyWithT(t, func(c *attempt) {
 		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
 		assert.True(c, slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 			return e.Reason == v1beta1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
@@ -120,12 +113,11 @@ func TestLateBinding(t *testing.T) {
 	w.apply(t, class(group, "Class", "gold", "labels: {tier: gold}, "))
 	w.awaitWaiting(t, kind, 0)
 	took := time.Since(begin)
-	report, err := others.Stop(t.Context())
-	require.NoError(t, err)
+	report := must(others.Stop(t.Context()))(t)
 	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, float64(claims)/took.Seconds(), report)
 	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
 	w.boundOnce(t, group, claims)
-	assert.EventuallyWithT(t, func(c *assert.CollectT) {
+	assert.EventuallyWithT(t, func(c *attempt) {
 		require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
 		bound := 0
 		for i := range events.Items {
@@ -149,7 +141,7 @@ func TestLateBindingLeaderKilled(t *testing.T) {
 	w.serve(t) // Since the first leads, this one does not.
 
 	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
-	w.awaitKind(t, kind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
+	w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
 	first.Kill()
 	w.awaitWaiting(t, kind, 0)
 	w.boundOnce(t, group, claims)
@@ -168,7 +160,7 @@ func TestLeastClaims(t *testing.T) {
 				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))
 			}
 			w.register(t, group, "{choice: {strategy: LeastClaims}}", offered...)
-			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *attempt, k *v1beta1.ClaimKind) {
 				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
 				for _, r := range all {
 					require.NoError(c, r.Probe(t.Context()))
@@ -177,8 +169,7 @@ func TestLeastClaims(t *testing.T) {
 
 			w.createMany(t, group, claims)
 			for _, r := range all {
-				calls, err := r.Answered(t.Context(), v1beta1.BindPath+"{name}")
-				require.NoError(t, err)
+				calls := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
 				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
 			}
 			counts := map[string]int{}
@@ -190,7 +181,7 @@ func TestLeastClaims(t *testing.T) {
 			for class, n := range counts {
 				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
 			}
-			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *attempt, k *v1beta1.ClaimKind) {
 				require.EqualValues(c, claims, *k.Status.BoundClaims)
 			})
 		})

@@ -22,8 +22,7 @@ import (
 // v1beta1.MaxEntriesBytes has room for, and more than etcd takes in one object.
 const manyPaths = 40
 
-// longPaths is a spec with as many paths to skip as the schema allows, each of ten
-// names: nine of so many letters, and the last of so many.
+// longPaths is a spec with as many paths to skip as the schema allows, each of ten names: nine of so many letters, and the last of so many.
 func longPaths(letters, last int) string {
 	paths := make([]string, 16)
 	for i := range paths {
@@ -32,10 +31,9 @@ func longPaths(letters, last int) string {
 	return "{claims: {skipIfSet: [{path: " + strings.Join(paths, "}, {path: ") + "}]}}"
 }
 
-// TestManyLongPaths registers more than the webhook configuration has room for:
-// two thirds of it with the longest paths that the schema allows, which are the most
-// to store, and the rest with as many names of one letter, which are the most to
-// compile for their length. It is not parallel: the API server compiles for seconds.
+// TestManyLongPaths registers more than the webhook configuration has room for: two thirds of it with the longest paths that the schema
+// allows, which are the most to store, and the rest with as many names of one letter, which are the most to compile for their length. It is
+// not parallel: the API server compiles for seconds.
 func TestManyLongPaths(t *testing.T) {
 	long(t)
 	w := newWorld(t, controlplane.Options{Audit: true})
@@ -60,7 +58,6 @@ func TestManyLongPaths(t *testing.T) {
 		w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "only", ""))
 	}
 	bound := func(group, name string) {
-		t.Helper()
 		w.binds(t, claim(group, name), "Class/only", "We should bind the claims of others.")
 	}
 
@@ -81,11 +78,11 @@ func TestManyLongPaths(t *testing.T) {
 	bound("later.test", "with")
 
 	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"claims":{"skipIfSet":[{"path":".spec.other"}]}}}`)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		entries := w.claimEntries(t)
 		require.Equal(c, "claims.before.test"+v1beta1.BindSuffix, entries.Webhooks[0].Name)
 		require.Contains(c, entries.Webhooks[0].MatchConditions[1].Expression, `["other"]`)
-	}, patience, 100*time.Millisecond, "We should write the change of a registration.")
+	}, "We should write the change of a registration.")
 	bound("before.test", "changed")
 	assert.Equal(t, entries, w.awaitLongPaths(t), "We should leave out the same.")
 	w.noWriteFailed(t)
@@ -96,7 +93,6 @@ func manyPathsKind(i int) string { return fmt.Sprintf("claims%02d.long.test", i)
 
 // claimEntries is the webhook configuration for claims.
 func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
-	t.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, configuration))
 	return configuration
@@ -105,8 +101,7 @@ func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebh
 // awaitLongPaths waits until the status of each of manyPaths reports whether there is
 // an entry for it, and returns how many have one: the first that were registered.
 func (w *world) awaitLongPaths(t *testing.T) (served int) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		has := map[string]bool{}
 		for _, e := range w.claimEntries(t).Webhooks {
 			has[e.Name] = true
@@ -126,14 +121,12 @@ func (w *world) awaitLongPaths(t *testing.T) (served int) {
 			require.Equal(c, v1beta1.ReasonTooLarge, ready.Reason, "We should say in the status that there is no room.")
 			require.Contains(c, ready.Message, "claims are not bound: the webhook configuration has no room for its entry")
 		}
-	}, patience, 100*time.Millisecond)
+	})
 	return served
 }
 
-// noWriteFailed of the webhook configuration for claims, but for conflicts, after
-// which the next is better.
+// noWriteFailed of the webhook configuration for claims, but for conflicts, after which the next is better.
 func (w *world) noWriteFailed(t *testing.T) {
-	t.Helper()
 	var writes int
 	var slowest time.Duration
 	for _, e := range w.audited(t) {

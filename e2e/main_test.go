@@ -1,9 +1,7 @@
-// Package e2e tests classbind as it is deployed, by the manifests of deploy/ and
-// with a real API server that calls it. It does so in one of two ways. By itself
-// it starts control planes, and runs the command beside them, as a process with
-// the rights of its ServiceAccount. With $IMAGE it uses the cluster of
-// $KUBECONFIG, in which it installs classbind in pods; there, tests that need a
-// control plane of their own are skipped.
+// Package e2e tests classbind as it is deployed, by the manifests of deploy/ and with a real API server that calls it. It does so in one of
+// two ways. By itself it starts control planes, and runs the command beside them, as a process with the rights of its ServiceAccount. With
+// $IMAGE it uses the cluster of $KUBECONFIG, in which it installs classbind in pods; there, tests that need a control plane of their own
+// are skipped.
 package e2e
 
 import (
@@ -22,7 +20,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,8 +44,7 @@ import (
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// scratch is a folder for the time of the tests, and command the built one, which
-// there is not where classbind runs in pods.
+// scratch is a folder for the time of the tests, and command the built one, which there is not where classbind runs in pods.
 var scratch, command string
 
 func TestMain(m *testing.M) {
@@ -80,10 +76,8 @@ func prepare() (err error) {
 	return err
 }
 
-// raceFlags have the server report its data races, in its exit status, where
-// there is the C compiler that this needs. It is five times slower with them, so
-// make test does without. The tests themselves are built without, as all else
-// that shares packages with Kubernetes.
+// raceFlags have the server report its data races, in its exit status, where there is the C compiler that this needs. It is five times
+// slower with them, so make test does without. The tests themselves are built without, as all else that shares packages with Kubernetes.
 func raceFlags() []string {
 	if testing.Short() {
 		return nil
@@ -106,8 +100,7 @@ type world struct {
 	// deploy is the path of the folder.
 	deploy string
 
-	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind
-	// runs in pods.
+	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind runs in pods.
 	plane      *controlplane.ControlPlane
 	kubeconfig string
 	// anybody is answered by the replicas to come, as where the API server cannot be told to present a certificate.
@@ -116,12 +109,8 @@ type world struct {
 
 // newWorld is for one test, which may do with it as it likes.
 func newWorld(t testing.TB, o controlplane.Options) *world {
-	t.Helper()
-	if inPods() {
-		t.Skip("It needs a control plane of its own, with classbind as a process beside it.")
-	}
-	w, err := startWorld(t.Context(), o)
-	require.NoError(t, err)
+	notInPods(t, "It needs a control plane of its own, with classbind as a process beside it.")
+	w := must(startWorld(t.Context(), o))(t)
 	t.Cleanup(func() { assert.NoError(t, w.plane.Stop()) })
 	return w
 }
@@ -182,7 +171,6 @@ type shared struct {
 
 // sharedWorld is started for the first test that asks for it.
 func sharedWorld(t *testing.T) *world {
-	t.Helper()
 	sharing.once.Do(func() {
 		// The context of a test ends with it.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
@@ -208,18 +196,12 @@ func sharedWorld(t *testing.T) *world {
 
 // sharedReplica is of a test that counts for which claims of a kind the API server has called the one replica.
 func sharedReplica(t *testing.T) (w *world, asked func(claimKind string) int) {
-	t.Helper()
-	if inPods() {
-		t.Skip("It reads the metrics of the one replica.")
-	}
+	notInPods(t, "It reads the metrics of the one replica.")
 	return sharedWorld(t), func(claimKind string) (n int) {
-		t.Helper()
-		metrics, err := sharing.replica.Metrics(t.Context())
-		require.NoError(t, err)
+		metrics := must(sharing.replica.Metrics(t.Context()))(t)
 		counter := regexp.MustCompile(`(?m)^classbind_decisions_total\{claim_kind="` + regexp.QuoteMeta(claimKind) + `",.*\} (\d+)$`)
 		for _, found := range counter.FindAllSubmatch(metrics, -1) {
-			count, err := strconv.Atoi(string(found[1]))
-			require.NoError(t, err)
+			count := must(strconv.Atoi(string(found[1])))(t)
 			n += count
 		}
 		return n
@@ -242,7 +224,6 @@ func (s *shared) end(failed bool) error {
 }
 
 func (w *world) kubectl(t testing.TB, args ...string) string {
-	t.Helper()
 	out, _, err := w.Kubectl(t.Context(), nil, args...)
 	require.NoError(t, err)
 	return out
@@ -251,22 +232,20 @@ func (w *world) kubectl(t testing.TB, args ...string) string {
 // apply does what kubectl apply --server-side --force-conflicts does, without a process of its own, which takes half a second.
 // A resource that has just become established may not be served yet. It waits until CRDs are established.
 func (w *world) apply(t testing.TB, manifest string) {
-	t.Helper()
 	var crds []string
 	for _, object := range documents(t, manifest) {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			mapping, err := w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
-			require.NoError(c, err)
+		eventually(t, func(c *attempt) {
+			mapping := must(w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version))(c)
 			if object.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 				object.SetNamespace("default")
 			}
-			err = w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl"))
+			err := w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl"))
 			if !apierrors.IsNotFound(err) {
 				assert.NoError(t, err)
 				return
 			}
 			require.NoError(c, err)
-		}, patience, 50*time.Millisecond)
+		})
 		if object.GetKind() == "CustomResourceDefinition" {
 			crds = append(crds, object.GetName())
 		}
@@ -276,11 +255,8 @@ func (w *world) apply(t testing.TB, manifest string) {
 
 // patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
 func (w *world) patch(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	t.Helper()
-	kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
-	require.NoError(t, err)
-	mapping, err := w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	require.NoError(t, err)
+	kind := must(w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
+	mapping := must(w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version))(t)
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	object.SetName(name)
@@ -292,13 +268,11 @@ func (w *world) patch(t testing.TB, resource, name, change string, o ...client.P
 
 // annotate an object by a change as kubectl annotate takes it: key=value, or key-.
 func (w *world) annotate(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	t.Helper()
 	return w.patch(t, resource, name, metadataPatch("annotations", change), o...)
 }
 
 // label does the same to a label.
 func (w *world) label(t testing.TB, resource, name, change string) error {
-	t.Helper()
 	return w.patch(t, resource, name, metadataPatch("labels", change))
 }
 
@@ -343,9 +317,7 @@ func (w *world) caller() (*tls.Config, error) {
 
 // start a replica; when the test ends it must end well, which it does not after a data race.
 func (w *world) start(t testing.TB, flags ...string) *replica {
-	t.Helper()
-	r, err := w.run(flags...)
-	require.NoError(t, err)
+	r := must(w.run(flags...))(t)
 	r.logFailure(t)
 	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
 	return r
@@ -353,7 +325,6 @@ func (w *world) start(t testing.TB, flags ...string) *replica {
 
 // logFailure shows the end of what the replica logs from now on until the test ends, if it fails.
 func (r *replica) logFailure(t testing.TB) {
-	t.Helper()
 	const lines = 200
 	begin := len(r.log.String())
 	t.Cleanup(func() {
@@ -367,7 +338,6 @@ func (r *replica) logFailure(t testing.TB) {
 
 // serve starts a replica and waits until it is ready.
 func (w *world) serve(t testing.TB, flags ...string) *replica {
-	t.Helper()
 	r := w.start(t, flags...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -377,9 +347,7 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 
 // serveBehind has so many replicas behind one address.
 func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, replicas []*replica) {
-	t.Helper()
-	balancer, err := classbind.NewBalancer()
-	require.NoError(t, err)
+	balancer = must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = balancer.Close() })
 	for range n {
 		r := w.serve(t, "--webhook-url="+balancer.URL)
@@ -391,9 +359,7 @@ func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, 
 
 // audited are the events in the audit log of the first API server. The last may be half written.
 func (w *world) audited(t *testing.T) (events []auditv1.Event) {
-	t.Helper()
-	log, err := os.Open(w.plane.AuditLog)
-	require.NoError(t, err)
+	log := must(os.Open(w.plane.AuditLog))(t)
 	defer func() { _ = log.Close() }()
 	for all := json.NewDecoder(log); all.More(); {
 		e := auditv1.Event{}
@@ -409,12 +375,10 @@ func (w *world) audited(t *testing.T) (events []auditv1.Event) {
 
 // resources installs CRDs that prescribe nothing, from "Kind plural.group scope".
 func (w *world) resources(t testing.TB, lines ...string) {
-	t.Helper()
 	var manifest strings.Builder
 	for _, line := range lines {
 		var kind, name, scope string
-		_, err := fmt.Sscan(line, &kind, &name, &scope)
-		require.NoError(t, err)
+		must(fmt.Sscan(line, &kind, &name, &scope))(t)
 		manifest.WriteString(classbind.CRD(kind, name, scope, classbind.AnySchema))
 	}
 	w.apply(t, manifest.String())
@@ -422,17 +386,15 @@ func (w *world) resources(t testing.TB, lines ...string) {
 
 // awaitCRDs waits until they are established.
 func (w *world) awaitCRDs(t testing.TB, names ...string) {
-	t.Helper()
 	for _, name := range names {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, crd))
 			require.True(c, apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established))
 			served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 			kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
-			_, err := w.RESTMapper().RESTMapping(kind, crd.Spec.Versions[served].Name) // Discovery comes later.
-			require.NoError(c, err)
-		}, patience, 20*time.Millisecond)
+			must(w.RESTMapper().RESTMapping(kind, crd.Spec.Versions[served].Name))(c) // Discovery comes later.
+		})
 	}
 }
 
@@ -441,7 +403,6 @@ var vendor, claimKind, classKind = classbind.Vendor, classbind.ClaimKind, classb
 
 // long leaves a test to make test-all, because it takes long or its own control plane.
 func long(t *testing.T) {
-	t.Helper()
 	if testing.Short() {
 		t.Skip("make test-all runs it.")
 	}
@@ -450,34 +411,31 @@ func long(t *testing.T) {
 // awaitClaims waits until claims of the kind are bound, as the API server sees
 // it: it knows of a new webhook a little later than of the entry for it.
 func (w *world) awaitClaims(t *testing.T, claimKind string) {
-	t.Helper()
-	w.awaitKind(t, claimKind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+	w.awaitKind(t, claimKind, "", func(c *attempt, k *v1beta1.ClaimKind) {
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
 	})
 	probe := &unstructured.Unstructured{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion(""))
-		require.NoError(c, err)
+	eventually(t, func(c *attempt) {
+		kind := must(w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion("")))(c)
 		probe.SetGroupVersionKind(kind)
-	}, patience, 100*time.Millisecond, "We should see the API server serve a new version.")
+	}, "We should see the API server serve a new version.")
 	probe.SetNamespace("default")
 	probe.SetGenerateName("probe-")
 	probe.SetAnnotations(map[string]string{v1beta1.ClassSelectorAnnotation: "="})
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		err := w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
 		require.True(c, apierrors.IsInvalid(err), "%v", err)
-	}, patience, 20*time.Millisecond, "We should see the API server call the webhook.")
+	}, "We should see the API server call the webhook.")
 }
 
 // awaitClasses waits until so many classes of the kind are offered.
 func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
-	t.Helper()
 	k := &v1beta1.ClassKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
 		require.EqualValues(c, n, k.Status.Classes)
-	}, patience, 20*time.Millisecond)
+	})
 	for _, claimKind := range k.Spec.ClaimKinds {
 		w.awaitReplicas(t, claimKind.Name)
 	}
@@ -485,12 +443,31 @@ func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
 
 // create an object and return it as stored, with the warnings about it.
 func (w *world) create(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string, error) {
-	t.Helper()
 	object := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
 	var text []string
 	err := w.Create(context.WithValue(t.Context(), warnings{}, &text), object, o...)
 	return object, text, err
+}
+
+// created is an object as stored.
+func (w *world) created(t testing.TB, manifest string, o ...client.CreateOption) *unstructured.Unstructured {
+	object, _ := w.warned(t, manifest, o...)
+	return object
+}
+
+// warned is an object as stored, and the warnings about it.
+func (w *world) warned(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string) {
+	object, text, err := w.create(t, manifest, o...)
+	require.NoError(t, err)
+	return object, text
+}
+
+// refuses to create an object, for a reason that has this text, and returns the reason.
+func (w *world) refuses(t testing.TB, manifest, text string, why ...any) string {
+	_, _, err := w.create(t, manifest)
+	require.ErrorContains(t, err, text, why...)
+	return err.Error()
 }
 
 // classOf a claim is the KIND/NAME of its reference, or empty.

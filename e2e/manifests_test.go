@@ -65,7 +65,6 @@ var foreignCRDs = []struct{ module, files string }{
 }
 
 func (w *world) installForeignCRDs(t *testing.T) {
-	t.Helper()
 	for _, crds := range foreignCRDs {
 		download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", crds.module) //nolint:gosec // The test names the module.
 		// In no module, which it might change.
@@ -74,8 +73,7 @@ func (w *world) installForeignCRDs(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		var module struct{ Dir string }
 		require.NoError(t, json.Unmarshal(out, &module))
-		files, err := filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(crds.files)))
-		require.NoError(t, err)
+		files := must(filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(crds.files))))(t)
 		require.NotEmpty(t, files, "We should find %s in %s.", crds.files, crds.module)
 		for _, file := range files {
 			w.kubectl(t, "create", "-f", file)
@@ -86,29 +84,24 @@ func (w *world) installForeignCRDs(t *testing.T) {
 
 // overlay is a user's, of an installation and components.
 func (w *world) overlay(t *testing.T, installation string, components ...string) (dir string) {
-	t.Helper()
 	dir = t.TempDir()
-	deploy, err := relative(dir, w.deploy)
-	require.NoError(t, err)
+	deploy := must(relative(dir, w.deploy))(t)
 	kustomization := map[string][]string{"resources": {filepath.Join(deploy, installation)}}
 	for _, c := range components {
 		kustomization["components"] = append(kustomization["components"], filepath.Join(deploy, "components", c))
 	}
-	text, err := yaml.Marshal(kustomization)
-	require.NoError(t, err)
+	text := must(yaml.Marshal(kustomization))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
 	return dir
 }
 
 // rendered are the objects of a folder.
 func (w *world) rendered(t *testing.T, dir string) []*unstructured.Unstructured {
-	t.Helper()
 	return documents(t, w.kubectl(t, "kustomize", dir))
 }
 
 // all of a kind among rendered objects.
 func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
-	t.Helper()
 	found := some[T](t, objects, kind)
 	require.NotEmpty(t, found, "We should have a %s.", kind)
 	return found
@@ -116,7 +109,6 @@ func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string)
 
 // some is all of a kind, which may be none.
 func some[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
-	t.Helper()
 	var found []T
 	for _, object := range objects {
 		if object.GetKind() != kind {
@@ -174,15 +166,12 @@ func TestManifests(t *testing.T) {
 
 // fit proves that what refers to each other does.
 func fit(t *testing.T, objects []*unstructured.Unstructured) {
-	t.Helper()
 	deployment := all[appsv1.Deployment](t, objects, "Deployment")[0]
 	pod := deployment.Spec.Template
 	require.Len(t, pod.Spec.Containers, 1)
 	container := pod.Spec.Containers[0]
 	selects := func(what string, selector *metav1.LabelSelector) {
-		t.Helper()
-		s, err := metav1.LabelSelectorAsSelector(selector)
-		require.NoError(t, err)
+		s := must(metav1.LabelSelectorAsSelector(selector))(t)
 		assert.False(t, s.Empty(), "We should have %s select something.", what)
 		assert.True(t, s.Matches(labels.Set(pod.Labels)), "We should have %s select the pods.", what)
 	}
@@ -199,10 +188,8 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 	assert.Equal(t, []string{corev1.LabelTopologyZone, corev1.LabelHostname}, keys)
 
 	// The defaults of serve, which the manifests rely on.
-	help, err := exec.CommandContext(t.Context(), command, "serve", "--help").Output()
-	require.NoError(t, err)
+	help := must(exec.CommandContext(t.Context(), command, "serve", "--help").Output())(t)
 	byDefault := func(flag string) string {
-		t.Helper()
 		match := regexp.MustCompile(`(?m)^ +--` + flag + ` .*\(default "?(.+?)"?\)$`).FindSubmatch(help)
 		require.NotNil(t, match, "We should find the default of --%s.", flag)
 		return string(match[1])
@@ -272,7 +259,6 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 
 // scraped proves that Prometheus finds the metrics, and knows whom to trust there.
 func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
-	t.Helper()
 	for _, object := range objects {
 		if object.GetKind() != "ServiceMonitor" {
 			continue
@@ -293,7 +279,6 @@ func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
 
 // podSecurity has an API server that enforces the restricted profile judge the pods.
 func (w *world) podSecurity(t *testing.T, installation string) {
-	t.Helper()
 	deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, installation)), "Deployment")[0]
 	admit := func(change func(*corev1.PodSpec)) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "classbind-", Namespace: classbind.Namespace}}
@@ -316,8 +301,7 @@ func (w *world) podSecurity(t *testing.T, installation string) {
 	}
 }
 
-// everywhere is what the ServiceAccount may do in any namespace, without what a
-// vendor's role lets it read.
+// everywhere is what the ServiceAccount may do in any namespace, without what a vendor's role lets it read.
 var everywhere = []string{
 	"claimkinds.classbind.io/status: update",
 	"claimkinds.classbind.io: get list watch",
@@ -368,7 +352,7 @@ func (w *world) rights(t *testing.T) {
 		} {
 			anybody := w.rulesOf(t, "system:serviceaccount:default:anybody", namespace)
 			// The API server takes a moment to see a role.
-			assert.EventuallyWithT(t, func(c *assert.CollectT) {
+			assert.EventuallyWithT(t, func(c *attempt) {
 				var got []string
 				for what, verbs := range w.rulesOf(t, classbind.User, namespace) {
 					if anybody[what] != verbs {
@@ -385,21 +369,17 @@ func (w *world) rights(t *testing.T) {
 	w.kubectl(t, "apply", "-k", w.deploy)
 }
 
-// rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as
-// the API server tells it itself.
+// rulesOf a ServiceAccount in a namespace are the verbs by what they are for, as the API server tells it itself.
 func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string {
-	t.Helper()
 	config := rest.CopyConfig(w.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append([]string{"system:authenticated"}, classbind.Groups[0])}
-	clientset, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
+	clientset := must(kubernetes.NewForConfig(config))(t)
 	verbs := map[string][]string{}
 	add := func(what string, more []string) {
 		verbs[what] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(verbs[what], more))))
 	}
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-	review, err = clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
-	require.NoError(t, err)
+	review = must(clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t)
 	require.False(t, review.Status.Incomplete, review.Status.EvaluationError)
 	for _, rule := range review.Status.ResourceRules {
 		for _, group := range rule.APIGroups {
@@ -446,8 +426,7 @@ func (w *world) applyAgain(t *testing.T) {
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, claims))
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.ClassConfiguration}, classes))
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classbind-classes"}, role))
-		text, err := yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules})
-		require.NoError(t, err)
+		text := must(yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules}))(t)
 		return string(text)
 	}
 	require.Eventually(t, func() bool { return strings.Contains(kept(), "classes.again.test"+v1beta1.GuardSuffix) }, patience, 20*time.Millisecond)
@@ -494,33 +473,26 @@ type series struct {
 	value  float64
 }
 
-// alerts proves that every metric in an alert or a panel is one that is exposed, with the
-// labels that it asks for. Of an API server's it has to be one that counts calls
-// that fail, so the replica is killed.
+// alerts proves that every metric in an alert or a panel is one that is exposed, with the labels that it asks for. Of an API server's it
+// has to be one that counts calls that fail, so the replica is killed.
 func (w *world) alerts(t *testing.T, r *replica) {
-	_, _, err := w.create(t, claim("ignored.test", "not-allowed"), client.DryRunAll)
-	require.NoError(t, err)
+	w.created(t, claim("ignored.test", "not-allowed"), client.DryRunAll)
 	const only = "apiVersion=hard.again.test/v1 kind=Class name=only"
-	require.EventuallyWithT(t, func(c *assert.CollectT) { // No ledger is open yet, so it is refused once the API server asks.
+	eventually(t, func(c *attempt) { // No ledger is open yet, so it is refused once the API server asks.
 		require.Error(c, w.Create(t.Context(), naming("hard.again.test", "default", rand.Text(), only)))
-	}, patience, 50*time.Millisecond)
-	metrics, err := r.Metrics(t.Context())
-	require.NoError(t, err)
+	})
+	metrics := must(r.Metrics(t.Context()))(t)
 	exposed := decode(t, bytes.NewReader(metrics))
-	clientset, err := kubernetes.NewForConfig(w.config)
-	require.NoError(t, err)
+	clientset := must(kubernetes.NewForConfig(w.config))(t)
 	apiServer := func() []series {
-		body, err := clientset.RESTClient().Get().AbsPath("/metrics").Stream(t.Context())
-		require.NoError(t, err)
+		body := must(clientset.RESTClient().Get().AbsPath("/metrics").Stream(t.Context()))(t)
 		defer func() { _ = body.Close() }()
 		return decode(t, body)
 	}
 	before := apiServer()
 	r.Kill()
-	_, _, err = w.create(t, claim("again.test", "refused"))
-	require.Error(t, err)
-	_, _, err = w.create(t, claim("ignored.test", "unasked"))
-	require.NoError(t, err)
+	w.refuses(t, claim("again.test", "refused"), "failed calling webhook")
+	w.created(t, claim("ignored.test", "unasked"))
 	for _, s := range apiServer() {
 		if !slices.ContainsFunc(before, func(b series) bool { return b.name == s.name && b.value == s.value && maps.Equal(b.labels, s.labels) }) {
 			exposed = append(exposed, s)
@@ -558,7 +530,6 @@ type query struct{ of, expr, text string }
 
 // monitored is all that the rendered component monitoring asks for.
 func (w *world) monitored(t *testing.T) (queries []query) {
-	t.Helper()
 	var rule struct {
 		Spec struct {
 			Groups []struct {
@@ -578,8 +549,7 @@ func (w *world) monitored(t *testing.T) (queries []query) {
 	for _, object := range w.rendered(t, w.overlay(t, selfSigned, "monitoring")) {
 		switch {
 		case object.GetKind() == "PrometheusRule":
-			text, err := object.MarshalJSON()
-			require.NoError(t, err)
+			text := must(object.MarshalJSON())(t)
 			require.NoError(t, json.Unmarshal(text, &rule))
 		case object.GetLabels()["grafana_dashboard"] == "1":
 			text, _, err := unstructured.NestedString(object.Object, "data", "classbind.json")
@@ -626,10 +596,8 @@ func matches(selector string, labels map[string]string) bool {
 }
 
 func decode(t *testing.T, body io.Reader) []series {
-	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(body)
-	require.NoError(t, err)
+	families := must(parser.TextToMetricFamilies(body))(t)
 	var all []series
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -647,8 +615,7 @@ func decode(t *testing.T, body io.Reader) []series {
 	return all
 }
 
-// TestFlows has the API server say in which flow it puts what classbind asks, and
-// whom it lets use classbind's PriorityClass.
+// TestFlows has the API server say in which flow it puts what classbind asks, and whom it lets use classbind's PriorityClass.
 func TestFlows(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -658,14 +625,10 @@ func TestFlows(t *testing.T) {
 		uid, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		uids[uid] = name
 	}
-	account, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
-	require.NoError(t, err)
+	account := must(clientcmd.BuildConfigFromFlags("", w.kubeconfig))(t)
 	flow := func(method, path, body string) string {
-		t.Helper()
-		httpClient, err := rest.HTTPClientFor(account)
-		require.NoError(t, err)
-		request, err := http.NewRequestWithContext(t.Context(), method, account.Host+path, strings.NewReader(body))
-		require.NoError(t, err)
+		httpClient := must(rest.HTTPClientFor(account))(t)
+		request := must(http.NewRequestWithContext(t.Context(), method, account.Host+path, strings.NewReader(body)))(t)
 		request.Header.Set("Content-Type", "application/json")
 		response, err := httpClient.Do(request)
 		require.NoError(t, err)
@@ -686,9 +649,7 @@ func TestFlows(t *testing.T) {
 		"Token":         {"We should count tokens that strangers make up among what others cause.", http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"a"}}`, "classbind-others"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				require.Equal(c, tc.want, flow(tc.method, tc.path, tc.body))
-			}, patience, 50*time.Millisecond, tc.reason)
+			eventually(t, func(c *attempt) { require.Equal(c, tc.want, flow(tc.method, tc.path, tc.body)) }, tc.reason)
 		})
 	}
 
@@ -704,8 +665,8 @@ func TestFlows(t *testing.T) {
 			},
 		}, client.DryRunAll)
 	}
-	require.EventuallyWithT(t, func(c *assert.CollectT) { // The API server takes a moment to see a policy.
+	eventually(t, func(c *attempt) { // The API server takes a moment to see a policy.
 		require.ErrorContains(c, pod("default"), `the PriorityClass "classbind" is for pods of the namespace "classbind-system" alone`)
-	}, patience, 50*time.Millisecond, "We should have nobody else's pod evict others by our PriorityClass.")
+	}, "We should have nobody else's pod evict others by our PriorityClass.")
 	require.NoError(t, pod(classbind.Namespace), "We should have it for our own.")
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,8 +46,7 @@ func TestOrder(t *testing.T) {
 			}
 			return patched(`[{"op": "add", "path": "/spec/classSelector", "value": {"matchLabels": {"exposure": "internal"}}}]`)
 		})
-		bound, _, err := w.create(t, "apiVersion: last.test/v1\nkind: Claim\nmetadata: {namespace: default, name: exposed}\nspec: {size: 1}\n")
-		require.NoError(t, err)
+		bound := w.created(t, "apiVersion: last.test/v1\nkind: Claim\nmetadata: {namespace: default, name: exposed}\nspec: {size: 1}\n")
 		exposure, _, _ := unstructured.NestedString(bound.Object, "spec", "classSelector", "matchLabels", "exposure")
 		require.Equal(t, "internal", exposure, "We should see the other webhook add a selector.")
 		assert.Equal(t, "Class/internal", classOf(bound), "We should heed what other webhooks want of a claim.")
@@ -76,14 +74,14 @@ func TestOrder(t *testing.T) {
 
 		w.apply(t, spec("First"))
 		w.awaitOrder(t, kind, v1beta1.OrderFirst)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			bound, err := cluster("first")
 			require.NoError(c, client.IgnoreAlreadyExists(err))
 			name, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
 			assert.Equal(t, "quick-start", name, "We should be asked first.")
 			version, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "version")
 			assert.Equal(t, "v1.36.3", version, "We should see Cluster API's webhook called after us.")
-		}, patience, 50*time.Millisecond)
+		})
 	})
 
 	t.Run("Changes", func(t *testing.T) {
@@ -120,11 +118,9 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// awaitOrder waits until the entry of a claim kind is in the configuration of its order, and
-// no more in the other.
+// awaitOrder waits until the entry of a claim kind is in the configuration of its order, and no more in the other.
 func (w *world) awaitOrder(t *testing.T, claimKind string, order v1beta1.Order) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
 			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, configuration))
@@ -133,7 +129,7 @@ func (w *world) awaitOrder(t *testing.T, claimKind string, order v1beta1.Order) 
 			})
 			require.Equal(c, name == order.Configuration(), isHere, "%s", name)
 		}
-	}, patience, 20*time.Millisecond, "We should have one entry, in the configuration of its order.")
+	}, "We should have one entry, in the configuration of its order.")
 }
 
 // reviewer answers reviews as the webhook of another program.
@@ -153,11 +149,9 @@ func (answer reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// standIn stands in for the mutating webhook of another program, which the API server calls
-// for new and changed objects of a resource, <plural>.<group>, when it is the turn of the
-// configuration with the name. It is gone when the test ends.
+// standIn stands in for the mutating webhook of another program, which the API server calls for new and changed objects of a resource,
+// <plural>.<group>, when it is the turn of the configuration with the name. It is gone when the test ends.
 func (w *world) standIn(t *testing.T, configuration, resource string, answer func(claim *unstructured.Unstructured) *admissionv1.AdmissionResponse) {
-	t.Helper()
 	var asked atomic.Bool
 	plural, group, _ := strings.Cut(resource, ".")
 	settings := fmt.Sprintf("rules: [{apiGroups: [%s], apiVersions: ['*'], resources: [%s], operations: [CREATE, UPDATE]}]", group, plural)
@@ -169,21 +163,19 @@ func (w *world) standIn(t *testing.T, configuration, resource string, answer fun
 		}
 		return answer(claim)
 	})
-	mapping, err := w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
-	require.NoError(t, err)
+	mapping := must(w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
 	probe := &unstructured.Unstructured{}
 	probe.SetGroupVersionKind(mapping)
 	probe.SetNamespace("default")
 	probe.SetGenerateName("probe-")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_ = w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) // It may be refused, afterwards.
 		require.True(c, asked.Load())
-	}, patience, 20*time.Millisecond, "We should see the API server call the stand-in.")
+	}, "We should see the API server call the stand-in.")
 }
 
 // askOfWrites has the API server ask somebody else's webhook, until the test ends. The settings of the webhook are YAML.
 func (w *world) askOfWrites(t *testing.T, kind, name, settings string, answer reviewer) {
-	t.Helper()
 	server := httptest.NewTLSServer(answer)
 	t.Cleanup(server.Close)
 	w.apply(t, fmt.Sprintf(`---
@@ -218,10 +210,8 @@ func patched(patch string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true, PatchType: new(admissionv1.PatchTypeJSONPatch), Patch: []byte(patch)}
 }
 
-// clusterAPI answers as the webhook of Cluster API for Clusters does
-// (core/webhooks/admission/cluster.go): it adds the v of the version of a topology, and
-// refuses a topology without a class. Its configuration is called
-// capi-mutating-webhook-configuration.
+// clusterAPI answers as the webhook of Cluster API for Clusters does (core/webhooks/admission/cluster.go): it adds the v of the version of
+// a topology, and refuses a topology without a class. Its configuration is called capi-mutating-webhook-configuration.
 func clusterAPI(cluster *unstructured.Unstructured) *admissionv1.AdmissionResponse {
 	topology, _, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 	if len(topology) == 0 {

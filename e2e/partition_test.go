@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,7 +39,6 @@ func TestPartitions(t *testing.T) {
 		return w.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(patch)))
 	}
 	refused := func(t *testing.T, err error, code int32, part string) {
-		t.Helper()
 		status := apierrors.APIStatus(nil)
 		require.ErrorAs(t, err, &status)
 		assert.Equal(t, code, status.Status().Code, "%v", err)
@@ -58,10 +56,10 @@ func TestPartitions(t *testing.T) {
 		refused(t, err, http.StatusForbidden, `"Snap/disk" is the default class for "claims.parts.test" in partition "disk.csi" already`)
 	})
 	t.Run("Moved", func(t *testing.T) {
-		require.EventuallyWithT(t, func(c *assert.CollectT) { // The entry may have been written before there was the ClaimKind.
+		eventually(t, func(c *attempt) { // The entry may have been written before there was the ClaimKind.
 			err := patch("file", `{"driver":"disk.csi"}`)
 			require.ErrorContains(c, err, `"Snap/disk" is the default class for "claims.parts.test" in partition "disk.csi" already`)
-		}, patience, 50*time.Millisecond)
+		})
 		require.NoError(t, patch("file", `{"driver":"nfs.csi"}`), "We should let a default move to where there is none.")
 		_, _, err := w.create(t, snap("file-2", isDefault, "driver: nfs.csi"))
 		refused(t, err, http.StatusForbidden, `"Snap/file" is the default class for "claims.parts.test" in partition "nfs.csi" already`)
@@ -95,7 +93,7 @@ func TestPartitions(t *testing.T) {
 		}
 	})
 	t.Run("Status", func(t *testing.T) {
-		w.awaitKind(t, "claims.parts.test", "", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		w.awaitKind(t, "claims.parts.test", "", func(c *attempt, k *v1beta1.ClaimKind) {
 			require.Equal(c, []v1beta1.DefaultClass{{Kind: "Snap", Name: "all"}}, k.Status.Defaults)
 			require.EqualValues(c, 3, k.Status.PartitionDefaults, "We should count the partitions that have a default.")
 		})

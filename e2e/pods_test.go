@@ -39,8 +39,7 @@ import (
 	"github.com/classbind/classbind/e2e/load"
 )
 
-// What tells of a cluster with pods. Nothing else is needed there: neither Go nor
-// the source.
+// What tells of a cluster with pods. Nothing else is needed there: neither Go nor the source.
 var (
 	// podImage is what the nodes have, as well as the one that follows it, of which the tag ends in -next.
 	podImage = os.Getenv("IMAGE")
@@ -121,8 +120,7 @@ func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, s
 	return out.String(), errOut.String(), err
 }
 
-// overlay of deploy with an image, and with more arguments of the command, as an
-// admin would write it. It returns its folder.
+// overlay of deploy with an image, and with more arguments of the command, as an admin would write it. It returns its folder.
 func overlay(image string, arguments ...string) (string, error) {
 	return overlayOf(podCerts, image, arguments...)
 }
@@ -212,30 +210,25 @@ func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// awaitReplicas waits until all replicas say the same of a claim that no class
-// matches: among how many classes they looked, or why they cannot. The status of
-// registrations tells what the leader knows, and another may be a little behind.
+// awaitReplicas waits until all replicas say the same of a claim that no class matches: among how many classes they looked, or why they
+// cannot. The status of registrations tells what the leader knows, and another may be a little behind.
 func (w *world) awaitReplicas(t testing.TB, claimKind string) {
-	t.Helper()
 	if w.plane != nil {
 		return // There is one, which leads.
 	}
 	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: claimKind}}
 	require.NoError(t, client.IgnoreNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(k), k)))
-	review, err := w.review(k.Resource())
-	require.NoError(t, err)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		pods, err := w.pods(t.Context())
-		require.NoError(c, err)
+	review := must(w.review(k.Resource()))(t)
+	eventually(t, func(c *attempt) {
+		pods := must(w.pods(t.Context()))(c)
 		require.NotEmpty(c, pods)
 		var answers []string
 		for i := range pods {
-			answer, err := w.ask(t.Context(), pods[i].Status.PodIP, claimKind, review)
-			require.NoError(c, err)
+			answer := must(w.ask(t.Context(), pods[i].Status.PodIP, claimKind, review))(c)
 			answers = append(answers, answer)
 			require.Equal(c, answers[0], answer)
 		}
-	}, patience, 20*time.Millisecond, "We should see all replicas agree.")
+	}, "We should see all replicas agree.")
 }
 
 // review asks of a claim that no class matches.
@@ -352,9 +345,8 @@ func (d *deployment) uninstall(t *testing.T, before []string) {
 
 // gone proves that what there was before an installation is all that there is.
 func (d *deployment) gone(t *testing.T, before []string) {
-	t.Helper()
 	// What was deleted last may be an APIService, of which the API server takes care itself.
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		var left []string
 		for _, name := range d.inventory(t) {
 			if !slices.Contains(before, name) {
@@ -362,7 +354,7 @@ func (d *deployment) gone(t *testing.T, before []string) {
 			}
 		}
 		require.Empty(c, left)
-	}, patience, time.Second, "We should leave nothing behind.")
+	}, "We should leave nothing behind.")
 	for _, kind := range []string{"Claim", "Lenient"} {
 		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"), client.DryRunAll)
 		require.NoError(t, err, "We should block no claim once we are uninstalled.")
@@ -372,9 +364,8 @@ func (d *deployment) gone(t *testing.T, before []string) {
 
 // settledInventory waits until nothing more appears in a cluster that is new.
 func (d *deployment) settledInventory(t *testing.T) []string {
-	t.Helper()
 	var last []string
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		before := last
 		last = d.inventory(t)
 		require.Contains(c, last, "serviceaccounts/kube-system/default", "We should see its controllers run.")
@@ -383,26 +374,19 @@ func (d *deployment) settledInventory(t *testing.T) []string {
 	return last
 }
 
-// inventory is RESOURCE/NAMESPACE/NAME of every object in the cluster that
-// neither comes and goes by itself nor is this test's.
+// inventory is RESOURCE/NAMESPACE/NAME of every object in the cluster that neither comes and goes by itself nor is this test's.
 func (d *deployment) inventory(t *testing.T) []string {
-	t.Helper()
 	config := rest.CopyConfig(d.config)
 	config.WarningHandlerWithContext = rest.NoWarnings{} // Some kinds of Kubernetes itself are deprecated.
-	resources, err := discovery.NewDiscoveryClientForConfig(config)
-	require.NoError(t, err)
-	objects, err := metadata.NewForConfig(config)
-	require.NoError(t, err)
-	lists, err := resources.ServerPreferredResources()
-	require.NoError(t, err)
+	resources := must(discovery.NewDiscoveryClientForConfig(config))(t)
+	objects := must(metadata.NewForConfig(config))(t)
+	lists := must(resources.ServerPreferredResources())(t)
 	var found []string
 	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		require.NoError(t, err)
+		version := must(schema.ParseGroupVersion(list.GroupVersion))(t)
 		for i := range list.APIResources {
 			if r := &list.APIResources[i]; slices.Contains(r.Verbs, "list") && r.Name != "events" {
-				names, err := namesOf(t.Context(), objects, version.WithResource(r.Name))
-				require.NoError(t, err)
+				names := must(namesOf(t.Context(), objects, version.WithResource(r.Name)))(t)
 				found = append(found, names...)
 			}
 		}

@@ -47,22 +47,20 @@ func boundByPolicy(ctx context.Context, server *rest.Config, claimKind string) (
 
 // boundByPolicy counts them in a world with one API server.
 func (w *world) boundByPolicy(t require.TestingT, claimKind string) int {
-	n, err := boundByPolicy(context.Background(), w.config, claimKind)
-	require.NoError(t, err)
+	n := must(boundByPolicy(context.Background(), w.config, claimKind))(t)
 	return n
 }
 
 // awaitPolicy waits until the API server itself gives the default class to a claim without an
 // opinion: it knows of a new policy up to a second later than of the condition.
 func (w *world) awaitPolicy(t *testing.T, claimKind, unopinionated string) {
-	t.Helper()
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claimKind, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		before := w.boundByPolicy(c, claimKind)
 		_, _, err := w.create(t, unopinionated, client.DryRunAll)
 		require.NoError(c, err)
 		require.Greater(c, w.boundByPolicy(c, claimKind), before)
-	}, patience, 50*time.Millisecond, "We should see the API server give the default class itself.")
+	}, "We should see the API server give the default class itself.")
 }
 
 // unopinionated is a claim without a selector, in the namespace default.
@@ -74,7 +72,6 @@ func unopinionated(group, name string) *unstructured.Unstructured {
 
 // policyKinds are of claims whose default class, Class/first, the API server gives itself.
 func policyKinds(t *testing.T, w *world, group string) {
-	t.Helper()
 	claims, classes := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+classes+" Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}}")+classKind(classes, "{claimKinds: [{name: "+claims+"}]}"))
@@ -85,8 +82,7 @@ func policyKinds(t *testing.T, w *world, group string) {
 	w.awaitPolicy(t, claims, manifestOf(t, unopinionated(group, "probe")))
 }
 
-// TestPolicyWhileDown has claims without a selector bound while there is no classbind, and
-// never to a class that is default no more.
+// TestPolicyWhileDown has claims without a selector bound while there is no classbind, and never to a class that is default no more.
 func TestPolicyWhileDown(t *testing.T) {
 	t.Parallel()
 	const group, claims = "down.test", 1000
@@ -108,14 +104,13 @@ func TestPolicyWhileDown(t *testing.T) {
 	selecting := unopinionated(group, "selecting")
 	selecting.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
 	refused := func(err error) {
-		t.Helper()
 		require.True(t, apierrors.IsInternalError(err), "%v", err)
 		require.ErrorContains(t, err, "failed calling webhook", "We should refuse what only classbind can bind.")
 	}
 	refused(w.Create(t.Context(), selecting))
 
 	require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		require.Error(c, w.Create(t.Context(), unopinionated(group, "moved"), client.DryRunAll))
 	}, time.Second, 5*time.Millisecond, "We should see the API server know at once that the class is default no more.")
 	for i := range 100 {
@@ -123,10 +118,7 @@ func TestPolicyWhileDown(t *testing.T) {
 	}
 	// Nobody is there to be asked whether a class may become default.
 	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1beta1.ClassConfiguration, `{"webhooks":[]}`))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		err := w.annotate(t, "classes."+group, "second", defaultMark+"=true")
-		require.NoError(c, err)
-	}, patience, 100*time.Millisecond)
+	eventually(t, func(c *attempt) { require.NoError(c, w.annotate(t, "classes."+group, "second", defaultMark+"=true")) })
 	for i := range 100 {
 		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("moved-", i))))
 	}
@@ -162,12 +154,11 @@ func (w *world) policy(t require.TestingT) (p storedPolicy) {
 
 // awaitNoPolicy waits until there is neither a policy nor a binding.
 func (w *world) awaitNoPolicy(t *testing.T) {
-	t.Helper()
 	name := client.ObjectKey{Name: lifeKind + v1beta1.PolicySuffix}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.MutatingAdmissionPolicy{})))
 		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})))
-	}, patience, 50*time.Millisecond, "We should remove the policy.")
+	}, "We should remove the policy.")
 }
 
 // TestPolicyLife follows a policy through all that changes it.
@@ -188,7 +179,7 @@ func TestPolicyLife(t *testing.T) {
 		edited.Spec.MatchConditions[0].Expression = "false"
 		require.NoError(t, w.Update(t.Context(), edited))
 		require.NoError(t, w.Delete(t.Context(), before.binding.DeepCopy()))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.EventuallyWithT(t, func(c *attempt) {
 			after := w.policy(c)
 			require.Equal(c, before.policy.Spec, after.policy.Spec)
 			require.Equal(c, before.binding.Spec, after.binding.Spec)
@@ -211,19 +202,19 @@ func TestPolicyLife(t *testing.T) {
 	})
 	t.Run("OrderFirst", func(t *testing.T) {
 		w.apply(t, claimKind(claims, "{admission: {defaulting: Policy, order: First}}"))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			p := w.policy(c)
 			for _, owners := range [][]metav1.OwnerReference{p.policy.OwnerReferences, p.binding.OwnerReferences} {
 				require.Len(c, owners, 1)
 				require.Equal(c, v1beta1.FirstConfiguration, owners[0].Name)
 			}
-		}, patience, 100*time.Millisecond, "We should have it go with the configuration of its order.")
+		}, "We should have it go with the configuration of its order.")
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
 	})
 	t.Run("Webhook", func(t *testing.T) {
 		w.apply(t, claimKind(claims, "{}"))
 		w.awaitNoPolicy(t)
-		w.awaitKind(t, claims, "We should not speak of a policy that nobody asks for.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		w.awaitKind(t, claims, "We should not speak of a policy that nobody asks for.", func(c *attempt, k *v1beta1.ClaimKind) {
 			require.Nil(c, meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionDefaultedByPolicy))
 		})
 		w.apply(t, claimKind(claims, "{admission: {defaulting: Policy}}"))
@@ -281,7 +272,7 @@ func (w *world) countsThem(t *testing.T) {
 			require.NoError(t, w.Create(t.Context(), unopinionated(group, fmt.Sprint("claim-", i))))
 		}
 		assert.Equal(t, 20, w.boundByPolicy(t, kind)-before)
-		w.awaitKind(t, kind, "We should count claims that we were not asked about.", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+		w.awaitKind(t, kind, "We should count claims that we were not asked about.", func(c *attempt, k *v1beta1.ClaimKind) {
 			require.NotNil(c, k.Status.BoundClaims)
 			require.EqualValues(c, 20, *k.Status.BoundClaims)
 		})
@@ -328,8 +319,7 @@ func TestPolicyNotServed(t *testing.T) {
 	}
 }
 
-// policySettles is longer than the leader takes to compare the policies with those that are
-// stored, twice.
+// policySettles is longer than the leader takes to compare the policies with those that are stored, twice.
 const policySettles = 35 * time.Second
 
 // TestPolicyOfLongPaths has the API server take the policy with the most and the longest paths
@@ -350,8 +340,7 @@ func TestPolicyOfLongPaths(t *testing.T) {
 	const unopinionated = "apiVersion: long.test/v1\nkind: Claim\nmetadata: {namespace: default, name: mine}\nspec: {}\n"
 	w.awaitPolicy(t, "claims.long.test", unopinionated)
 	before := w.boundByPolicy(t, "claims.long.test")
-	bound, _, err := w.create(t, unopinionated)
-	require.NoError(t, err)
+	bound := w.created(t, unopinionated)
 	assert.Equal(t, before+1, w.boundByPolicy(t, "claims.long.test"))
 	name, _, err := unstructured.NestedString(bound.Object, append(v1beta1.FieldPath(long("r")).Names(), "name")...)
 	require.NoError(t, err)
@@ -364,7 +353,6 @@ func TestPolicyOfLongPaths(t *testing.T) {
 
 // policyWrites counts the writes of policies and bindings.
 func (w *world) policyWrites(t *testing.T) (n int) {
-	t.Helper()
 	for _, e := range w.audited(t) {
 		if e.Verb == "patch" && e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && strings.HasPrefix(e.ObjectRef.Resource, "mutatingadmissionpolic") {
 			n++

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,18 +19,15 @@ import (
 
 const formsGroup = "policyforms.test"
 
-// policyForm is a kind of claims and one of classes, and claims that come out the same
-// whoever gives them the default class.
+// policyForm is a kind of claims and one of classes, and claims that come out the same whoever gives them the default class.
 type policyForm struct {
 	reason string
-	// claims are "Kind plural.group scope", and spec is that of their ClaimKind, without the
-	// defaulting.
+	// claims are "Kind plural.group scope", and spec is that of their ClaimKind, without the defaulting.
 	claims, spec string
 	// classes are "Kind plural.group scope", whose ClassKind has classSpec, without its claim
 	// kinds. The default one, usual, has this metadata, without its name, and these fields.
 	classes, classSpec, metadata, fields string
-	// bound are the claims, without their names, that the API server binds itself. It leaves
-	// the others to classbind.
+	// bound are the claims, without their names, that the API server binds itself. It leaves the others to classbind.
 	bound, others []string
 	// want is at a place in each that is bound.
 	at   []string
@@ -163,8 +159,7 @@ func (f policyForm) outcomes(t *testing.T, w *world, prefix string) (bound, othe
 	return bound, others
 }
 
-// TestPolicyForms has the API server itself write references of all forms, and compares them
-// with what classbind writes.
+// TestPolicyForms has the API server itself write references of all forms, and compares them with what classbind writes.
 func TestPolicyForms(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -229,12 +224,11 @@ func (w *world) unregisterForm(t *testing.T, claimKind, classKind string, class 
 
 // awaitReference waits until a claim like the probe comes out with a value at a place.
 func (w *world) awaitReference(t *testing.T, probe *unstructured.Unstructured, at []string, want any) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		claim := probe.DeepCopy()
 		require.NoError(c, w.Create(t.Context(), claim, client.DryRunAll))
 		got, _, err := unstructured.NestedFieldNoCopy(claim.Object, at...)
 		require.NoError(c, err)
 		require.Equal(c, want, got)
-	}, patience, 50*time.Millisecond)
+	})
 }

@@ -183,10 +183,9 @@ func (r *policyRace) changes(ctx context.Context) []func() error {
 	}
 }
 
-// change the default class, a step at each turn. The guard refuses to mark a class while there
-// is another default: then that is tried again at the next turn. After every other round there is
-// a rest, in which the API servers learn of the policy again, so that the next change finds them
-// with it.
+// change the default class, a step at each turn. The guard refuses to mark a class while there is another default: then that is tried again
+// at the next turn. After every other round there is a rest, in which the API servers learn of the policy again, so that the next change
+// finds them with it.
 func (r *policyRace) change(ctx, until context.Context) (made int, err error) {
 	turn := time.NewTicker(time.Second / changesPerSecond)
 	defer turn.Stop()
@@ -284,25 +283,21 @@ func (r *policyRace) createClaim(ctx context.Context, i int) error {
 	return r.answer(stored, nil)
 }
 
-// TestPolicyRace changes the default class 20 times a second, in every way, while claims
-// without a selector are created through two API servers. No claim gets a class that was not
-// default at some moment of its request.
+// TestPolicyRace changes the default class 20 times a second, in every way, while claims without a selector are created through two API
+// servers. No claim gets a class that was not default at some moment of its request.
 func TestPolicyRace(t *testing.T) {
 	long(t)
 	w := newWorld(t, controlplane.Options{APIServers: 2})
 	duration := 30 * time.Second
 	if text := os.Getenv("POLICY_RACE"); text != "" {
-		var err error
-		duration, err = time.ParseDuration(text)
-		require.NoError(t, err, "POLICY_RACE is how long to race.")
+		duration = must(time.ParseDuration(text))(t, "POLICY_RACE is how long to race.")
 	}
 	replicas := w.serveBoth(t, policyRaceGroup)
 	r := &policyRace{seenAt: map[uint64]time.Time{}, seen: map[string]uint64{}}
 	for _, config := range w.plane.Configs {
 		config = rest.CopyConfig(config)
 		config.WarningHandlerWithContext = rest.NoWarnings{}
-		server, err := dynamic.NewForConfig(config)
-		require.NoError(t, err)
+		server := must(dynamic.NewForConfig(config))(t)
 		r.servers = append(r.servers, server)
 	}
 	for _, resource := range []schema.GroupVersionResource{raceClasses, raceOlds, raceRegistry} {
@@ -335,15 +330,11 @@ func TestPolicyRace(t *testing.T) {
 	assert.Positive(t, doubles)
 }
 
-// serveBoth has two replicas, each with an API server of its own, and waits until both API
-// servers give the default class themselves.
+// serveBoth has two replicas, each with an API server of its own, and waits until both API servers give the default class themselves.
 func (w *world) serveBoth(t *testing.T, group string) (replicas []*replica) {
-	t.Helper()
-	balancer, err := classbind.NewBalancer()
-	require.NoError(t, err)
+	balancer := must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = balancer.Close() })
-	kubeconfigs, err := w.plane.UserKubeconfigs(classbind.User, classbind.Groups...)
-	require.NoError(t, err)
+	kubeconfigs := must(w.plane.UserKubeconfigs(classbind.User, classbind.Groups...))(t)
 	w.kubeconfig = kubeconfigs[1]
 	second := w.start(t, "--webhook-url="+balancer.URL, "--in-flight-window=4s", "--log-level=debug")
 	w.kubeconfig = kubeconfigs[0]
@@ -355,27 +346,21 @@ func (w *world) serveBoth(t *testing.T, group string) (replicas []*replica) {
 		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 	}
 	policyKinds(t, w, group)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		for _, config := range w.plane.Configs {
-			n, err := boundByPolicy(t.Context(), config, "claims."+group)
-			require.NoError(c, err)
-			server, err := dynamic.NewForConfig(config)
-			require.NoError(c, err)
-			_, err = server.Resource(raceClaims).Namespace("default").Create(t.Context(), unopinionated(group, "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			require.NoError(c, err)
-			m, err := boundByPolicy(t.Context(), config, "claims."+group)
-			require.NoError(c, err)
+			n := must(boundByPolicy(t.Context(), config, "claims."+group))(c)
+			server := must(dynamic.NewForConfig(config))(c)
+			must(server.Resource(raceClaims).Namespace("default").Create(t.Context(), unopinionated(group, "probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(c)
+			m := must(boundByPolicy(t.Context(), config, "claims."+group))(c)
 			require.Greater(c, m, n)
 		}
-	}, patience, 50*time.Millisecond)
+	})
 	return []*replica{first, second}
 }
 
 func (w *world) boundByPolicyOnAll(t *testing.T) (sum int) {
-	t.Helper()
 	for _, config := range w.plane.Configs {
-		n, err := boundByPolicy(t.Context(), config, policyRaceKind)
-		require.NoError(t, err)
+		n := must(boundByPolicy(t.Context(), config, policyRaceKind))(t)
 		sum += n
 	}
 	return sum
@@ -383,7 +368,6 @@ func (w *world) boundByPolicyOnAll(t *testing.T) (sum int) {
 
 // fence waits until the watches have shown all that happened.
 func (r *policyRace) fence(t *testing.T) {
-	t.Helper()
 	for _, resource := range []schema.GroupVersionResource{raceClasses, raceOlds, raceRegistry} {
 		fence := map[string]string{
 			"classes": `{"apiVersion":"` + policyRaceGroup + `/v1","kind":"Class","metadata":{"name":"fence"}}`,
@@ -393,16 +377,14 @@ func (r *policyRace) fence(t *testing.T) {
 		}[resource.Resource]
 		object := &unstructured.Unstructured{}
 		require.NoError(t, json.Unmarshal([]byte(fence), &object.Object))
-		object, err := r.servers[1].Resource(resource).Create(t.Context(), object, metav1.CreateOptions{})
-		require.NoError(t, err)
-		version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-		require.NoError(t, err)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		object = must(r.servers[1].Resource(resource).Create(t.Context(), object, metav1.CreateOptions{}))(t)
+		version := must(strconv.ParseUint(object.GetResourceVersion(), 10, 64))(t)
+		eventually(t, func(c *attempt) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			require.NoError(c, r.watchErr)
 			require.GreaterOrEqual(c, r.seen[resource.Resource], version)
-		}, patience, 10*time.Millisecond)
+		})
 	}
 }
 
@@ -414,11 +396,9 @@ const (
 	tooLate  = "bound later than promised"
 )
 
-// judge whether any claim got a class that had ceased to be default before its request. A
-// request begins when it is sent, but for what the API servers and classbind may need to learn
-// of a change. It returns how many claims there were of each outcome.
+// judge whether any claim got a class that had ceased to be default before its request. A request begins when it is sent, but for what the
+// API servers and classbind may need to learn of a change. It returns how many claims there were of each outcome.
 func (r *policyRace) judge(t *testing.T, replicas []*replica) (outcomes map[string]int) {
-	t.Helper()
 	log, spans := replicas[0].log.String()+replicas[1].log.String(), defaultSpans(r.events)
 	outcomes = map[string]int{}
 	for _, c := range r.claims {
@@ -446,14 +426,12 @@ func (r *policyRace) judge(t *testing.T, replicas []*replica) (outcomes map[stri
 	return outcomes
 }
 
-// classEvent is what a watch showed: what a class, or the registration of its kind, was from
-// a resourceVersion on.
+// classEvent is what a watch showed: what a class, or the registration of its kind, was from a resourceVersion on.
 type classEvent struct {
 	version uint64
 	// class is KIND/NAME; of a registration, KIND.
 	class string
-	// is says of a class that it is there, marked default, and neither cordoned nor being
-	// deleted; of a registration, that it is there.
+	// is says of a class that it is there, marked default, and neither cordoned nor being deleted; of a registration, that it is there.
 	is bool
 }
 

@@ -96,7 +96,6 @@ const (
 
 // hasNoClaims reports whether the preset has what others need, and no claims of its own.
 func (p preset) hasNoClaims(t *testing.T, w *world) bool {
-	t.Helper()
 	return len(some[v1beta1.ClaimKind](t, w.rendered(t, filepath.Join(w.deploy, "kinds", p.name)), "ClaimKind")) == 0
 }
 
@@ -135,7 +134,6 @@ func TestPresets(t *testing.T) {
 
 // sharing are all pairs of presets that let classbind read the same kinds: as classes, or as what expressions look at.
 func (w *world) sharing(t *testing.T) (pairs [][2]preset) {
-	t.Helper()
 	reads := func(p preset) (kinds []string) {
 		for _, name := range append(p.needs, p.name) {
 			for _, role := range some[rbacv1.ClusterRole](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClusterRole") {
@@ -195,9 +193,7 @@ func (w *world) composes(t *testing.T, pair [2]preset, source *crdSource) {
 func TestRegister(t *testing.T) {
 	long(t)
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := newWorld(t, controlplane.Options{})
 	w.serve(t)
 	source := newCRDSource(t)
@@ -226,7 +222,6 @@ func TestRegister(t *testing.T) {
 
 // registers a claim kind of a preset by what the command prints for it, and binds a claim. It returns the comments about guesses.
 func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses []string) {
-	t.Helper()
 	args := []string{"register", "--kubeconfig=" + i.plane.Kubeconfig, k.Resource()}
 	for _, listed := range k.Spec.Classes.Kinds {
 		args = append(args, listed.Name)
@@ -267,8 +262,7 @@ func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses 
 // TestPresetsAreAll proves that no folder is without a test.
 func TestPresetsAreAll(t *testing.T) {
 	t.Parallel()
-	folders, err := filepath.Glob("../deploy/kinds/*/kustomization.yaml")
-	require.NoError(t, err)
+	folders := must(filepath.Glob("../deploy/kinds/*/kustomization.yaml"))(t)
 	var found, tested []string
 	for _, folder := range folders {
 		found = append(found, filepath.Base(filepath.Dir(folder)))
@@ -301,7 +295,6 @@ type installedPreset struct {
 
 // installCRDs of all kinds that are registered.
 func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructured.Unstructured, source *crdSource) {
-	t.Helper()
 	for _, k := range some[v1beta1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
 		for _, related := range k.Spec.Classes.Related {
@@ -317,7 +310,6 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 
 // preparePreset installs the CRDs of a preset, and reads its example.
 func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	t.Helper()
 	i := &installedPreset{
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
 		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
@@ -333,13 +325,12 @@ func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *instal
 
 // applyClasses of the example until the test ends. They are guarded for the claim kinds, of which a replica must have heard.
 func (i *installedPreset) applyClasses(t *testing.T) {
-	t.Helper()
 	for _, classes := range i.classes {
 		for _, class := range classes {
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
+			eventually(t, func(c *attempt) {
 				applied := client.ApplyConfigurationFromUnstructured(class.DeepCopy())
 				require.NoError(c, i.Apply(t.Context(), applied, client.ForceOwnership, client.FieldOwner("kubectl")))
-			}, patience, 50*time.Millisecond, "We should guard classes once the replica has heard of a claim kind that was there before.")
+			}, "We should guard classes once the replica has heard of a claim kind that was there before.")
 			i.deleteAfter(t, class.DeepCopy())
 		}
 	}
@@ -350,7 +341,6 @@ func (i *installedPreset) applyClasses(t *testing.T) {
 
 // installPreset until the test ends.
 func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	t.Helper()
 	i := w.preparePreset(t, p, source)
 	for _, folder := range i.folders {
 		w.kubectl(t, "apply", "-k", folder)
@@ -368,7 +358,6 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 
 // awaitServed applies the example's classes once the claims are bound, and waits until all are known.
 func (i *installedPreset) awaitServed(t *testing.T) {
-	t.Helper()
 	for n := range i.claimKinds {
 		i.awaitReady(t, &i.claimKinds[n])
 	}
@@ -382,9 +371,7 @@ func (i *installedPreset) awaitServed(t *testing.T) {
 
 // count the objects of a resource, <plural>.<group>, in the cluster.
 func (i *installedPreset) count(t *testing.T, resource string) int {
-	t.Helper()
-	kind, err := i.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
-	require.NoError(t, err)
+	kind := must(i.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
 	require.NoError(t, i.List(t.Context(), list))
@@ -393,7 +380,6 @@ func (i *installedPreset) count(t *testing.T, resource string) int {
 
 // installCRD of a kind, if it has one, and note its version.
 func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name string) {
-	t.Helper()
 	found, ok := source.find(t, name, i.project)
 	if !ok {
 		i.version[name] = "Kubernetes " + i.kubernetes(t)
@@ -409,26 +395,21 @@ func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name strin
 
 // kubernetes is its version, without the patch.
 func (w *world) kubernetes(t *testing.T) string {
-	t.Helper()
-	clients, err := kubernetes.NewForConfig(w.config)
-	require.NoError(t, err)
-	version, err := clients.Discovery().ServerVersion()
-	require.NoError(t, err)
+	clients := must(kubernetes.NewForConfig(w.config))(t)
+	version := must(clients.Discovery().ServerVersion())(t)
 	return version.Major + "." + version.Minor
 }
 
 // awaitReady waits until a registration is served, and reads it.
 func (w *world) awaitReady(t *testing.T, k client.Object) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(k), k))
 		require.True(c, meta.IsStatusConditionTrue(conditionsOf(k), v1beta1.ConditionReady), "%s: %v", k.GetName(), conditionsOf(k))
-	}, patience, 20*time.Millisecond)
+	})
 }
 
 // readExample of the preset. Its namespaces are made.
 func (i *installedPreset) readExample(t *testing.T) {
-	t.Helper()
 	for _, folder := range i.folders {
 		for _, class := range exampleOf(t, folder, "classes.yaml") {
 			resource := i.place(t, class)
@@ -446,7 +427,6 @@ func (i *installedPreset) readExample(t *testing.T) {
 
 // exampleOf is a file of a preset's example, if that has it.
 func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
-	t.Helper()
 	file := filepath.Join(folder, "example", name)
 	if _, err := os.Stat(file); err != nil {
 		return nil
@@ -456,7 +436,6 @@ func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
 
 // readClaims with the comments above them. Their namespaces are made.
 func (i *installedPreset) readClaims(t *testing.T, file string) {
-	t.Helper()
 	text, err := os.ReadFile(file) //nolint:gosec // It is ours.
 	require.NoError(t, err)
 	comments := strings.Split(string(text), "\n---\n")
@@ -469,14 +448,11 @@ func (i *installedPreset) readClaims(t *testing.T, file string) {
 
 // place an object in its namespace, which is made, and return its resource, <plural>.<group>.
 func (i *installedPreset) place(t *testing.T, object *unstructured.Unstructured) string {
-	t.Helper()
 	kind := object.GroupVersionKind()
 	var mapping *meta.RESTMapping
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		var err error
-		mapping, err = i.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		require.NoError(c, err)
-	}, patience, 100*time.Millisecond, "We should see the API server list a kind whose CRD is established.")
+	eventually(t, func(c *attempt) {
+		mapping = must(i.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version))(c)
+	}, "We should see the API server list a kind whose CRD is established.")
 	switch n := object.GetNamespace(); {
 	case n != "":
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}
@@ -524,10 +500,8 @@ func (p *presetTable) lines() []string {
 // compare the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
 // on a machine without the folder, the CRD may be one of ours.
 func (p *presetTable) compare(t *testing.T) {
-	t.Helper()
 	const page = "../docs/register-kinds.md"
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
+	text := must(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
 	require.True(t, found)
 	present, after, found := strings.Cut(rest, presetTableEnd)
@@ -635,7 +609,6 @@ func TestPresetsAtOnce(t *testing.T) {
 
 // registerAll applies registrations of kinds that are absent and of others, and waits until these are served.
 func (w *world) registerAll(t *testing.T, absent string, registrations map[string]*unstructured.Unstructured) {
-	t.Helper()
 	manifests := absent
 	for _, object := range registrations {
 		manifests += "---\n" + manifestOf(t, object)
@@ -656,18 +629,16 @@ func (w *world) registerAll(t *testing.T, absent string, registrations map[strin
 // absent kinds of a group, one for claims and one for classes, cost nothing: they have no
 // webhook, are not watched, and are looked up now and then.
 func (w *world) absent(t *testing.T, group string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
 		require.NoError(c, w.List(t.Context(), &mutating))
 		require.NoError(c, w.List(t.Context(), &validating))
 		for _, list := range []any{mutating, validating} {
-			text, err := json.Marshal(list)
-			require.NoError(c, err)
+			text := must(json.Marshal(list))(c)
 			require.Contains(c, string(text), "gateway.networking.k8s.io", "We should have the webhooks of the others.")
 			assert.NotContains(t, string(text), group, "We should have no webhook.")
 		}
-	}, patience, 100*time.Millisecond)
+	})
 	before := len(w.requests(t, group))
 	assert.Never(t, func() bool { return len(w.requests(t, group)) > before+maxLookups }, lookupTime, time.Second, "We should look them up now and then.")
 	t.Logf("Requests: %d before all others were served, %d in %s after it", before, len(w.requests(t, group))-before, lookupTime)
@@ -678,7 +649,6 @@ func (w *world) absent(t *testing.T, group string) {
 
 // requests of classbind for kinds of a group.
 func (w *world) requests(t *testing.T, group string) (requests []string) {
-	t.Helper()
 	for _, e := range w.audited(t) {
 		path, _, _ := strings.Cut(e.RequestURI, "?")
 		if e.User.Username == classbind.User && strings.HasPrefix(path, "/apis/"+group) {
@@ -691,13 +661,10 @@ func (w *world) requests(t *testing.T, group string) (requests []string) {
 // TestKinds prints each preset, and builds its kustomization: both are ways to apply it.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the command on this host, and there it is in an image alone.")
-	}
+	notInPods(t, "It needs the command on this host, and there it is in an image alone.")
 	w := sharedWorld(t)
 	folder := filepath.Join(w.deploy, "kinds")
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
+	entries := must(os.ReadDir(folder))(t)
 	presets := 0
 	for _, e := range entries {
 		if !e.IsDir() {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,7 +32,6 @@ type trial struct {
 }
 
 func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
-	t.Helper()
 	x := &trial{installedPreset: i, kind: k}
 	x.findBase(t)
 	x.findClasses(t)
@@ -42,7 +40,6 @@ func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
 
 // try all checks of a ClaimKind, and return its row of the table.
 func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
-	t.Helper()
 	x := i.newTrial(t, k)
 	row := presetRow{
 		preset: i.name, kind: x.base.GetKind(), version: i.version[k.Resource()],
@@ -84,7 +81,6 @@ func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
 
 // findBase is the example's claim by-default.
 func (x *trial) findBase(t *testing.T) {
-	t.Helper()
 	for _, claim := range x.claims {
 		if claim.GetName() == "by-default" && x.place(t, claim.Unstructured) == x.kind.Resource() {
 			x.base = claim.Unstructured
@@ -100,10 +96,8 @@ func (x *trial) claim(name string) *unstructured.Unstructured {
 	return claim
 }
 
-// bindable is a claim that gets a class, which it returns: the default class, or, where the example has
-// none, the one that it selects.
+// bindable is a claim that gets a class, which it returns: the default class, or, where the example has none, the one that it selects.
 func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.Unstructured) {
-	t.Helper()
 	if x.byDefault == nil {
 		return x.selecting(t, x.claim(name)), x.bySelector
 	}
@@ -112,7 +106,6 @@ func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.
 
 // findClasses that the claim is offered.
 func (x *trial) findClasses(t *testing.T) {
-	t.Helper()
 	namespaces := []string{"", x.base.GetNamespace()}
 	if from := x.kind.Spec.Classes.Namespaces; len(from.Names) > 0 {
 		namespaces = []string{""}
@@ -159,7 +152,6 @@ func (x *trial) labels(class *unstructured.Unstructured) map[string]string {
 
 // selecting adds a selector: in the field if the kind has one.
 func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
-	t.Helper()
 	labels := x.labels(x.bySelector)
 	if path := x.kind.Spec.Selector.Path; path != ".spec.classSelector" {
 		require.NoError(t, unstructured.SetNestedStringMap(claim.Object, labels, append(path.Names(), "matchLabels")...))
@@ -224,7 +216,6 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 
 // created is a claim as the API server has stored it, until the test ends.
 func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
-	t.Helper()
 	stored := claim.DeepCopy()
 	require.NoError(t, x.Create(t.Context(), stored))
 	x.deleteAfter(t, stored)
@@ -232,7 +223,6 @@ func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstruc
 }
 
 func (w *world) deleteAfter(t *testing.T, object client.Object) {
-	t.Helper()
 	// Nobody is there to do what a finalizer asks for.
 	unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
 	t.Cleanup(func() {
@@ -243,24 +233,22 @@ func (w *world) deleteAfter(t *testing.T, object client.Object) {
 
 // awaitCalls waits until the API server calls the webhook, a little later than the entry is there.
 func (x *trial) awaitCalls(t *testing.T) {
-	t.Helper()
 	claim, class := x.bindable(t, "probe")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		probe := claim.DeepCopy()
 		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
 		require.Equal(c, x.referenceTo(class), x.reference(c, probe))
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 // awaitUnbound waits until claims are created as their authors wrote them.
 func (x *trial) awaitUnbound(t *testing.T) {
-	t.Helper()
 	claim, class := x.bindable(t, "unbound")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		probe := claim.DeepCopy()
 		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
 		require.NotEqual(c, x.referenceTo(class), x.reference(c, probe))
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 // example claims get what their comments say.
@@ -299,7 +287,6 @@ func (x *trial) selects(t *testing.T) {
 
 // explicitly has a reference that nobody would choose.
 func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured {
-	t.Helper()
 	class := x.bySelector.DeepCopy()
 	class.SetName("of-the-author")
 	claim := x.claim(name)
@@ -362,12 +349,11 @@ func (x *trial) guard(t *testing.T) {
 
 // refused is the error for a second default class. The API server calls the webhook a little later than the entry is there.
 func (w *world) refused(t *testing.T, second *unstructured.Unstructured) error {
-	t.Helper()
 	w.deleteAfter(t, second)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		err := w.Create(t.Context(), second.DeepCopy(), client.DryRunAll)
 		require.True(c, apierrors.IsForbidden(err), "%v", err)
-	}, patience, 50*time.Millisecond)
+	})
 	err := w.Create(t.Context(), second)
 	require.True(t, apierrors.IsForbidden(err), "We should refuse a second default class: %v", err)
 	return err
@@ -375,7 +361,6 @@ func (w *world) refused(t *testing.T, second *unstructured.Unstructured) error {
 
 // marked is a class like the given one, and marked as the default.
 func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name string) *unstructured.Unstructured {
-	t.Helper()
 	marked := class.DeepCopy()
 	marked.SetName(name)
 	marked.SetResourceVersion("")
@@ -390,8 +375,7 @@ func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name stri
 	return marked
 }
 
-// explained compares what explain says of claims, of the cluster and of files, with what
-// happens to them.
+// explained compares what explain says of claims, of the cluster and of files, with what happens to them.
 func (x *trial) explained(t *testing.T) {
 	bound, _ := x.bindable(t, "bound")
 	claims := []*unstructured.Unstructured{bound, x.selecting(t, x.claim("selected")), x.explicitly(t, "referring")}
@@ -445,7 +429,6 @@ func (x *trial) appliedTwice(t *testing.T) {
 
 // applyTwice a claim, and return what is stored each time.
 func (x *trial) applyTwice(t *testing.T, claim *unstructured.Unstructured) (first, second *unstructured.Unstructured) {
-	t.Helper()
 	x.deleteAfter(t, claim)
 	file := write(t, manifestOf(t, claim))
 	var applied [2]*unstructured.Unstructured

@@ -84,7 +84,7 @@ func TestCapacityRate(t *testing.T) {
 	assert.Less(t, size, 100<<10)
 	used := int64(0)
 	for name := range classes {
-		w.awaitLedger(t, group, name, func(col *assert.CollectT, l *v1beta1.Ledger) { assert.Zero(col, l.Spec.Reserved) })
+		w.awaitLedger(t, group, name, func(col *attempt, l *v1beta1.Ledger) { assert.Zero(col, l.Spec.Reserved) })
 		l := &v1beta1.Ledger{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: capacity.NameOf("classes."+group, "", name)}, l))
 		used += l.Spec.Used

@@ -17,8 +17,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// TestReferences has claims of the shapes that other projects have, and counts which of
-// them the API server calls us for.
+// TestReferences has claims of the shapes that other projects have, and counts which of them the API server calls us for.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	const group = "references.test"
@@ -90,8 +89,7 @@ func TestReferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kind := tc.kind + "." + group
 			before := asked(kind)
-			stored, _, err := w.create(t, tc.manifest)
-			require.NoError(t, err)
+			stored := w.created(t, tc.manifest)
 			assert.Equal(t, tc.calls, asked(kind)-before, tc.reason)
 			got, _, err := unstructured.NestedFieldNoCopy(stored.Object, tc.at...)
 			require.NoError(t, err)
@@ -104,24 +102,21 @@ func TestReferences(t *testing.T) {
 		assert.ErrorContains(t, err, "spec.storeRef.name: Invalid value: 5: must be a string", "We should tell the author which field is wrong.")
 	})
 	t.Run("OtherKind", func(t *testing.T) {
-		_, warned, err := w.create(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
-		require.NoError(t, err)
+		_, warned := w.warned(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
 		require.Len(t, warned, 1)
 		assert.Contains(t, warned[0], "of another group, kind or namespace than the class reference of the claim says")
 	})
 	t.Run("LabelLater", func(t *testing.T) {
-		job, warned, err := w.create(t, of("Job", "waits", ", labels: {a: b}", "{}"))
-		require.NoError(t, err)
+		job, warned := w.warned(t, of("Job", "waits", ", labels: {a: b}", "{}"))
 		require.Len(t, warned, 1)
 		require.NotContains(t, job.GetLabels(), "kueue.x-k8s.io/queue-name")
 		w.apply(t, class(group, "Queue", "default", "namespace: default, "+isDefault))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 			require.Equal(c, map[string]string{"a": "b", "kueue.x-k8s.io/queue-name": "default"}, job.GetLabels())
-		}, patience, 50*time.Millisecond, "We should write the label of a job that waited.")
+		}, "We should write the label of a job that waited.")
 		w.awaitClasses(t, "queues."+group, 1)
-		job, _, err = w.create(t, of("Job", "now", "", "{}"))
-		require.NoError(t, err)
+		job = w.created(t, of("Job", "now", "", "{}"))
 		assert.Equal(t, map[string]string{"kueue.x-k8s.io/queue-name": "default"}, job.GetLabels(), "We should write the label of a new job.")
 	})
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, "jobs."+group, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
@@ -158,19 +153,15 @@ func TestHalfReference(t *testing.T) {
 		return reference
 	}
 	create := func(t *testing.T, manifest, manager string) {
-		t.Helper()
-		_, _, err := w.create(t, manifest, client.FieldOwner(manager))
-		require.NoError(t, err)
+		w.created(t, manifest, client.FieldOwner(manager))
 	}
 	apply := func(t *testing.T, manifest, manager string) (warning string) {
-		t.Helper()
 		var said []string
 		claim := client.ApplyConfigurationFromUnstructured(documents(t, manifest)[0])
 		require.NoError(t, w.Apply(context.WithValue(t.Context(), warnings{}, &said), claim, client.ForceOwnership, client.FieldOwner(manager)))
 		return strings.Join(said, "\n")
 	}
 	replace := func(t *testing.T, manifest string) (warning string) {
-		t.Helper()
 		var said []string
 		claim, stored := documents(t, manifest)[0], &unstructured.Unstructured{}
 		require.NoError(t, w.read(t, manifest, stored))
@@ -215,9 +206,7 @@ func TestHalfReference(t *testing.T) {
 					create(t, claim(group, manager, ""), "creator")
 					require.Equal(t, whole(group, "late"), reference(t, group, manager))
 				case "late":
-					require.EventuallyWithT(t, func(c *assert.CollectT) {
-						require.Equal(c, whole(group, "late"), reference(c, group, manager))
-					}, patience, 50*time.Millisecond)
+					eventually(t, func(c *attempt) { require.Equal(c, whole(group, "late"), reference(c, group, manager)) })
 				}
 				apply(t, claim(group, manager, "second"), "author")
 				require.Equal(t, whole(group, "second"), reference(t, group, manager))
@@ -227,9 +216,9 @@ func TestHalfReference(t *testing.T) {
 					assert.Empty(t, reference(t, group, manager)["name"], "We should have an update unbind a claim where this is allowed.")
 					assert.Empty(t, warning)
 				case "moving.half.test":
-					require.EventuallyWithT(t, func(c *assert.CollectT) {
+					eventually(t, func(c *attempt) {
 						require.Equal(c, whole(group, "late"), reference(c, group, manager))
-					}, patience, 50*time.Millisecond, "We should bind later what an update has unbound.")
+					}, "We should bind later what an update has unbound.")
 				default:
 					assert.Equal(t, whole(group, "second"), reference(t, group, manager), "We should keep the whole reference.")
 					assert.Contains(t, warning, `keeps it (class "second")`, "We should tell the author.")
@@ -256,8 +245,7 @@ func TestHalfReference(t *testing.T) {
 	})
 }
 
-// TestSticky has claims that are bound to the class first, which then matches them no more,
-// and updates that leave their reference out.
+// TestSticky has claims that are bound to the class first, which then matches them no more, and updates that leave their reference out.
 func TestSticky(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -272,7 +260,6 @@ func TestSticky(t *testing.T) {
 	}
 	// bound is a claim that has the class first, which matches it no more: the class second does.
 	bound := func(t *testing.T, group, name string) *unstructured.Unstructured {
-		t.Helper()
 		w.apply(t, class(group, "Class", "first", "labels: {tier: gold}, ")+class(group, "Class", "second", "labels: {tier: silver}, "))
 		w.awaitClasses(t, "classes."+group, 2)
 		w.awaitBound(t, asking(group, name, ""), "Class/first", "")
@@ -347,7 +334,6 @@ func TestSticky(t *testing.T) {
 
 // read the object of a manifest as it is stored.
 func (w *world) read(t *testing.T, manifest string, object *unstructured.Unstructured) error {
-	t.Helper()
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
 	return w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 }

@@ -39,12 +39,12 @@ func TestRegistration(t *testing.T) {
 		w.awaitBound(t, claim("runtime.test", "after"), "", "We should stop to use a ClassKind that is deleted.")
 
 		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
 			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
 			require.NoError(c, err, "We should never refuse a claim of a kind that is registered no more.")
 			require.Empty(c, warnings)
-		}, patience, 20*time.Millisecond, "We should leave claims alone whose ClaimKind is deleted.")
+		}, "We should leave claims alone whose ClaimKind is deleted.")
 	})
 
 	t.Run("CRDsComeAndGo", func(t *testing.T) {
@@ -100,9 +100,9 @@ spec:
 		t.Parallel()
 		w.resources(t, "Claim claims.unwatched.test Namespaced", "Class classes.open.unwatched.test Cluster")
 		w.apply(t, vendor("open.unwatched.test")+classKind("classes.open.unwatched.test", "{claimKinds: [{name: claims.unwatched.test}]}")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.Regexp(c, `FAILING +READY[^\n]*\nclaims\.unwatched\.test .* LateBinding +True +Served`, w.kubectl(t, "get", "claimkind", "claims.unwatched.test"))
-		}, patience, 100*time.Millisecond, "We should tell claims that we may not watch from those that we need not.")
+		}, "We should tell claims that we may not watch from those that we need not.")
 	})
 
 	t.Run("NotSuited", func(t *testing.T) {
@@ -119,8 +119,7 @@ spec:
 			class("wide.test", "Class", "only", "namespace: default, "))
 		w.awaitClaims(t, "claims.wide.test")
 		w.awaitClasses(t, "classes.wide.test", 1)
-		bound, _, err := w.create(t, claim("wide.test", "one"))
-		require.NoError(t, err)
+		bound := w.created(t, claim("wide.test", "one"))
 		assert.Equal(t, map[string]any{"apiVersion": "wide.test/v1", "kind": "Class", "namespace": "default", "name": "only"},
 			bound.Object["spec"].(map[string]any)["classRef"], "We should name the namespace of a namespaced class.")
 	})
@@ -278,13 +277,11 @@ func TestSchema(t *testing.T) {
 		"OtherFields": "{claims: {resource: a.test, version: v1beta2}, reference: {path: .spec.classRef, onUnbind: Allow}, selector: {whenAbsent: LeaveAlone}, admission: {defaulting: Policy, order: First}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
-			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, strict)
-			require.NoError(t, err)
+			w.created(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, strict)
 		})
 	}
 	t.Run("Defaults", func(t *testing.T) {
-		_, _, err := w.create(t, claimKind("a.test", "{}"))
-		require.NoError(t, err)
+		w.created(t, claimKind("a.test", "{}"))
 		got := &v1beta1.ClaimKind{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1beta1.ClaimKindSpec{
@@ -306,8 +303,7 @@ func TestSchema(t *testing.T) {
 				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: "a", WhenAbsent: v1beta1.NoSelectorDefault},
 			},
 		} {
-			stored, _, err := w.create(t, claimKind("b.test", spec), client.DryRunAll)
-			require.NoError(t, err)
+			stored := w.created(t, claimKind("b.test", spec), client.DryRunAll)
 			got := &v1beta1.ClaimKind{}
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, got))
 			assert.Equal(t, want.Reference, got.Spec.Reference, "We should have a default for what is left out of %s.", spec)
@@ -326,14 +322,13 @@ func numbered(n int) []string {
 }
 
 func (w *world) awaitReason(t *testing.T, object client.Object, name, reason string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
 		ready := meta.FindStatusCondition(conditionsOf(object), v1beta1.ConditionReady)
 		require.NotNil(c, ready)
 		require.Equal(c, reason, ready.Reason, "%v", ready)
 		require.Equal(c, metav1.ConditionFalse, ready.Status)
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 // notChecked is what API servers add. Older ones have quotes there.
@@ -366,7 +361,6 @@ func TestTenants(t *testing.T) {
 	w.awaitClaims(t, kind)
 	w.awaitClasses(t, classes, 2)
 	create := func(name, selector string) (class string, warnings []string) {
-		t.Helper()
 		metadata := ""
 		if selector != "" {
 			metadata = fmt.Sprintf(", annotations: {classbind.io/class-selector: %s}", selector)
@@ -392,8 +386,8 @@ func TestTenants(t *testing.T) {
 	w.awaitRefused(t, theirs("second"), `theirs" is the default class`, "We should guarantee one default in each namespace.")
 
 	w.apply(t, claimKind(kind, "{"+reference+", classes: {namespaces: {from: All}}}"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		class, _ := create("trusts-all", "bait=yes")
 		require.Equal(c, "mallory/theirs", class)
-	}, patience, 100*time.Millisecond, "We should offer the classes of all namespaces where the ClaimKind says so.")
+	}, "We should offer the classes of all namespaces where the ClaimKind says so.")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -155,10 +154,10 @@ func TestRegistrationWarnings(t *testing.T) {
 				want.WriteString("Warning: " + in(warning) + "\n")
 			}
 			if tc.before != "" { // A replica hears of it a moment later, and of the right to read it.
-				require.EventuallyWithT(t, func(c *assert.CollectT) {
+				eventually(t, func(c *attempt) {
 					_, stderr, _ := w.Kubectl(t.Context(), strings.NewReader(manifest), "apply", "--dry-run=server", "-f", "-")
 					require.Equal(c, want.String(), stderr)
-				}, patience, 200*time.Millisecond)
+				})
 			}
 			for _, o := range [][]string{{"--dry-run=server"}, nil} {
 				_, stderr, err := w.Kubectl(t.Context(), strings.NewReader(manifest), append([]string{"apply", "-f", "-"}, o...)...)
@@ -176,23 +175,21 @@ func TestRegistrationWarnings(t *testing.T) {
 
 // awaitReviewed waits until the API server asks about registrations.
 func (w *world) awaitReviewed(t *testing.T) {
-	t.Helper()
 	w.awaitRefused(t, strings.TrimPrefix(claimKind("claims.reviewed.test", "{claims: {when: 'claim ++'}}"), "---\n"), v1beta1.RegistrationEntry, "We should be asked.")
 }
 
 // noWarnings checks that registrations are right, once all that they need is there.
 func (w *world) noWarnings(t *testing.T, objects []*unstructured.Unstructured) {
-	t.Helper()
 	for _, object := range objects {
 		if object.GroupVersionKind().Group != v1beta1.GroupVersion.Group {
 			continue
 		}
-		require.EventuallyWithT(t, func(c *assert.CollectT) { // The roles are aggregated a moment later.
+		eventually(t, func(c *attempt) { // The roles are aggregated a moment later.
 			var text []string
 			require.NoError(c, w.Patch(context.WithValue(t.Context(), warnings{}, &text), object.DeepCopy(),
 				client.RawPatch(types.MergePatchType, []byte(metadataPatch("labels", "applied=again"))), client.DryRunAll))
 			require.Empty(c, text, "We should not warn of what is right.")
-		}, patience, 200*time.Millisecond)
+		})
 	}
 }
 

@@ -53,12 +53,10 @@ func TestRelated(t *testing.T) {
 		for i := range 10 {
 			name := fmt.Sprint("plan-", i)
 			// Without waiting for each other, as kubectl sends the objects of a file.
-			_, _, err := w.create(t, plan(group, name, "gold"))
-			require.NoError(t, err)
+			w.created(t, plan(group, name, "gold"))
 			w.binds(t, namedClaim(group, name, "planId: "+name), "Class/gold", "We should read a plan that is new.")
 		}
-		got, warnings, err := w.create(t, namedClaim(group, "none", "planId: absent"))
-		require.NoError(t, err)
+		got, warnings := w.warned(t, namedClaim(group, "none", "planId: absent"))
 		assert.Empty(t, classOf(got))
 		assert.Contains(t, fmt.Sprint(warnings), "of another tier")
 
@@ -66,7 +64,7 @@ func TestRelated(t *testing.T) {
 		w.awaitBound(t, namedClaim(group, "second", "planId: small"), "Class/gold", "We should go by the plan as it is now.")
 		w.kubectl(t, "delete", "plans.planned.test", "small")
 		w.awaitBound(t, namedClaim(group, "third", "planId: small"), "", "We should notice that a plan is gone.")
-		_, _, err = w.create(t, claim(group, "fourth"))
+		_, _, err := w.create(t, claim(group, "fourth"))
 		require.True(t, apierrors.IsInvalid(err), "We should refuse a claim on which an expression fails: %v", err)
 		require.ErrorContains(t, err, "no such key: planId")
 	})

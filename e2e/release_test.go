@@ -40,7 +40,6 @@ type releaseTest struct {
 
 // run commands in a folder, and return what they print.
 func (r *releaseTest) run(t *testing.T, folder string, lines ...string) (string, error) {
-	t.Helper()
 	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Join(lines, "\n")) //nolint:gosec // It is the test's own.
 	c.Dir, c.Env = folder, os.Environ()
 	for name, value := range r.env {
@@ -51,7 +50,6 @@ func (r *releaseTest) run(t *testing.T, folder string, lines ...string) (string,
 }
 
 func (r *releaseTest) must(t *testing.T, folder string, lines ...string) string {
-	t.Helper()
 	out, err := r.run(t, folder, lines...)
 	require.NoError(t, err, "%s:\n%s", strings.Join(lines, "\n"), out)
 	return out
@@ -59,7 +57,6 @@ func (r *releaseTest) must(t *testing.T, folder string, lines ...string) string 
 
 // clone the repository of the test to another folder.
 func (r *releaseTest) clone(t *testing.T, name string) string {
-	t.Helper()
 	folder := filepath.Join(t.TempDir(), name)
 	r.must(t, r.root, "git clone --quiet . '"+folder+"'")
 	return folder
@@ -67,7 +64,6 @@ func (r *releaseTest) clone(t *testing.T, name string) string {
 
 // stub is a program that prints its arguments into a file.
 func (r *releaseTest) stub(t *testing.T, name string) (called string) {
-	t.Helper()
 	folder := t.TempDir()
 	called = filepath.Join(folder, "called")
 	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" + called + "'\n"
@@ -78,7 +74,6 @@ func (r *releaseTest) stub(t *testing.T, name string) (called string) {
 }
 
 func readText(t *testing.T, path string) string {
-	t.Helper()
 	text, err := os.ReadFile(path) //nolint:gosec // It is the test's own.
 	require.NoError(t, err)
 	return string(text)
@@ -105,7 +100,6 @@ func TestRelease(t *testing.T) {
 	require.Len(t, blocks, 6)
 	verify, signed, sbom, build, krew, release := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5]
 	block := func(t *testing.T, folder string, b docBlock) string {
-		t.Helper()
 		return r.must(t, folder, strings.Split(docRelease.ReplaceAllString(strings.Join(b.lines, "\n"), r.dist.URL+"/"), "\n")...)
 	}
 	t.Log(block(t, r.root, release))
@@ -134,8 +128,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("Chart", func(t *testing.T) {
 		chart := filepath.Join(dist, "classbind-0.1.0.tgz")
-		_, err := helm(t, "lint", "--strict", chart)
-		require.NoError(t, err)
+		must(helm(t, "lint", "--strict", chart))(t)
 		sameObjects(t, readText(t, filepath.Join(dist, "install.yaml")), chart, "", classbind.Namespace)
 		sameObjects(t, readText(t, filepath.Join(dist, "install-cert-manager.yaml")), chart, "certificates: cert-manager", classbind.Namespace)
 	})
@@ -145,7 +138,6 @@ func TestRelease(t *testing.T) {
 
 // refuses what is no release, before it builds anything.
 func (r *releaseTest) refuses(t *testing.T) {
-	t.Helper()
 	for _, tc := range []struct{ name, before, command, want string }{
 		{"NoVersion", "", "make release", "VERSION is not set: name the version, as in make release VERSION=v0.1.0"},
 		{"NoV", "", "make release VERSION=0.1.0", `VERSION is "0.1.0": it must be like v0.1.0`},
@@ -172,7 +164,6 @@ func (r *releaseTest) refuses(t *testing.T) {
 
 // validKrew has krew's own check read the manifest.
 func (r *releaseTest) validKrew(t *testing.T, dist string) {
-	t.Helper()
 	text, sums := readText(t, filepath.Join(dist, "krew.yaml")), readText(t, filepath.Join(dist, "SHA256SUMS"))
 	for line := range strings.Lines(sums) {
 		if sum, name, _ := strings.Cut(strings.TrimSpace(line), "  "); strings.HasSuffix(name, ".tar.gz") {
@@ -188,26 +179,20 @@ func (r *releaseTest) validKrew(t *testing.T, dist string) {
 
 // checkImage has an image of each platform, which says where it comes from. It returns the digest of all.
 func (r *releaseTest) checkImage(t *testing.T, dist string) string {
-	t.Helper()
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xf '"+filepath.Join(dist, "classbind_v0.1.0_image.tar")+"'")
-	all, err := layout.ImageIndexFromPath(folder)
-	require.NoError(t, err)
-	named, err := all.IndexManifest()
-	require.NoError(t, err)
+	all := must(layout.ImageIndexFromPath(folder))(t)
+	named := must(all.IndexManifest())(t)
 	require.Len(t, named.Manifests, 1)
 	index, err := all.ImageIndex(named.Manifests[0].Digest)
 	require.NoError(t, err, "We should have an index.")
 	require.NoError(t, validate.Index(index))
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
+	manifest := must(index.IndexManifest())(t)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
-		i, err := index.Image(m.Digest)
-		require.NoError(t, err)
-		config, err := i.ConfigFile()
-		require.NoError(t, err)
+		i := must(index.Image(m.Digest))(t)
+		config := must(i.ConfigFile())(t)
 		assert.Equal(t, m.Platform.Architecture, config.Architecture)
 		assert.Equal(t, "65532:65532", config.Config.User)
 		assert.Equal(t, releaseVersion, config.Config.Labels["org.opencontainers.image.version"])
@@ -218,11 +203,9 @@ func (r *releaseTest) checkImage(t *testing.T, dist string) string {
 
 // checkBOM lists the modules of the binary, which the binary itself knows, each with a license.
 func (r *releaseTest) checkBOM(t *testing.T, dist string) {
-	t.Helper()
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xzf '"+filepath.Join(dist, "classbind_v0.1.0_linux_amd64.tar.gz")+"'")
-	info, err := buildinfo.ReadFile(filepath.Join(folder, "classbind"))
-	require.NoError(t, err)
+	info := must(buildinfo.ReadFile(filepath.Join(folder, "classbind")))(t)
 	want := map[string]string{"std": info.GoVersion}
 	for _, m := range info.Deps {
 		want[m.Path] = m.Version
@@ -247,7 +230,6 @@ func (r *releaseTest) checkBOM(t *testing.T, dist string) {
 // publishes to a registry on this machine, and verifies what is there as a user would. gh is not real, and a key signs instead of the
 // identity of a workflow.
 func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
-	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
@@ -282,22 +264,19 @@ func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
 	response, err := http.Get(server.URL + "/v2/classbind/manifests/v0.1.0") //nolint:noctx // It is on this machine.
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })
-	pushed, err := v1.ParseIndexManifest(response.Body)
-	require.NoError(t, err)
+	pushed := must(v1.ParseIndexManifest(response.Body))(t)
 	assert.Len(t, pushed.Manifests, 2, "We should push both platforms.")
 	chart, err := http.Get(server.URL + "/v2/charts/classbind/manifests/0.1.0") //nolint:noctx // It is on this machine.
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = chart.Body.Close() })
-	artifact, err := v1.ParseManifest(chart.Body)
-	require.NoError(t, err)
+	artifact := must(v1.ParseManifest(chart.Body))(t)
 	require.Len(t, artifact.Layers, 1)
 	assert.Contains(t, readText(t, filepath.Join(dist, "SHA256SUMS")), artifact.Layers[0].Digest.Hex+"  classbind-0.1.0.tgz\n", "We should push the chart as it is.")
 	args := strings.Split(strings.TrimSpace(readText(t, called)), "\n")
 	assert.Equal(t, []string{"release", "create", "v0.1.0", "--verify-tag", "--title", "v0.1.0", "--notes"}, args[:7])
 	assert.Contains(t, args, "The first release.", "We should say what is new.")
 	assert.NotContains(t, args, "--prerelease")
-	files, err := os.ReadDir(dist)
-	require.NoError(t, err)
+	files := must(os.ReadDir(dist))(t)
 	for _, file := range files {
 		assert.Contains(t, args, "dist/"+file.Name())
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,8 +19,7 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// TestClaimKindsOfOneResource has a kind of claim with two references, and ClaimKinds that
-// want the same one.
+// TestClaimKindsOfOneResource has a kind of claim with two references, and ClaimKinds that want the same one.
 func TestClaimKindsOfOneResource(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -37,13 +35,13 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.awaitClasses(t, "classes.two.test", 1)
 		w.awaitClasses(t, "tiers.two.test", 1)
 		w.awaitClaims(t, "claims.two.test")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			bound, _, err := w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
 			require.NoError(c, err)
 			assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
 			tier, _, _ := unstructured.NestedString(bound.Object, "spec", "tierRef", "name")
 			require.Equal(c, "first", tier, "We should write the second reference, too.")
-		}, patience, 50*time.Millisecond)
+		})
 	})
 
 	t.Run("Conflict", func(t *testing.T) {
@@ -57,11 +55,11 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims until the ClaimKind whose name comes first can bind them.")
 
 		w.apply(t, classKind("others.rivals.test", "{claimKinds: [{name: a-rival}]}"))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			two, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
 			assert.NotEmpty(t, classOf(two), "We should refuse no claim meanwhile, and have none created without a class. %v", err)
 			require.Equal(c, "Other/other", classOf(two))
-		}, patience, time.Millisecond, "We should bind claims by the ClaimKind whose name comes first.")
+		}, "We should bind claims by the ClaimKind whose name comes first.")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
 
 		w.kubectl(t, "delete", "claimkind", "a-rival")
@@ -86,8 +84,7 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 	})
 }
 
-// convertTopology converts Clusters between v1beta1, where the class is a string, and
-// v1beta2, where it is an object.
+// convertTopology converts Clusters between v1beta1, where the class is a string, and v1beta2, where it is an object.
 func convertTopology(w http.ResponseWriter, r *http.Request) {
 	type request struct {
 		UID               types.UID        `json:"uid"`
@@ -123,8 +120,7 @@ func convertTopology(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// TestVersionOfClaims upgrades the CRD of claims to a version with another path, and then
-// takes the old version away.
+// TestVersionOfClaims upgrades the CRD of claims to a version with another path, and then takes the old version away.
 func TestVersionOfClaims(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -166,28 +162,27 @@ spec:
 		claimKind(kind, "{claims: {skipIfSet: []}, reference: {path: .spec.topology.class, form: Name}}"))
 	w.awaitClasses(t, "classes.upgrade.test", 1)
 	w.awaitClaims(t, kind)
-	bound, _, err := w.create(t, cluster("v1beta1", "before"))
-	require.NoError(t, err)
+	bound := w.created(t, cluster("v1beta1", "before"))
 	class, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "class")
 	require.Equal(t, "only", class)
 
 	w.apply(t, crd(version("v1beta1", asString, true, false), version("v1beta2", asObject, true, true)))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		out, _, err := w.Kubectl(t.Context(), nil, "get", "--raw", "/apis/upgrade.test/v1beta2")
 		require.NoError(c, err)
 		require.Contains(c, out, "clusters")
-	}, patience, 50*time.Millisecond)
+	})
 	// The round of another registration looks at all entries again.
 	w.apply(t, claimKind("claims.upgrade.test", "{}"))
 	w.awaitClaims(t, "claims.upgrade.test")
-	bound, _, err = w.create(t, cluster("v1beta1", "unchanged"))
-	require.NoError(t, err)
+	bound = w.created(t, cluster("v1beta1", "unchanged"))
 	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "class")
 	assert.Equal(t, "only", class, "We should go on binding manifests that nobody changed.")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
+		var err error
 		bound, _, err = w.create(t, cluster("v1beta2", "new"))
 		require.NoError(c, err) // Discovery may not know the version yet.
-	}, patience, 50*time.Millisecond)
+	})
 	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
 	assert.Equal(t, "only", class, "We should bind claims of the new version, which the API server converts.")
 	k := &v1beta1.ClaimKind{}

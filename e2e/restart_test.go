@@ -50,8 +50,7 @@ func TestRestart(t *testing.T) {
 // holdsBack is what a replica logs that waits before it serves its certificate.
 const holdsBack = "for less than 5s"
 
-// TestRestore restores etcd from a backup that does not have a class, while claims ask for
-// it all the time.
+// TestRestore restores etcd from a backup that does not have a class, while claims ask for it all the time.
 func TestRestore(t *testing.T) {
 	long(t)
 	const (
@@ -60,18 +59,17 @@ func TestRestore(t *testing.T) {
 		looks = 5 * time.Second
 	)
 	w := newWorld(t, controlplane.Options{})
-	r, err := w.run()
-	require.NoError(t, err)
+	r := must(w.run())(t)
 	t.Cleanup(r.Kill)
 	r.logFailure(t)
 	require.NoError(t, r.Ready(t.Context()))
 	w.register(t, group, "{}", class(group, "Class", "kept", "labels: {tier: kept}, "))
 	require.NoError(t, w.plane.Backup())
 
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_, _, err := w.Kubectl(t.Context(), strings.NewReader(class(group, "Class", "lost", "labels: {tier: lost}, ")), "apply", "-f", "-")
 		require.NoError(c, err)
-	}, patience, 100*time.Millisecond)
+	})
 	w.awaitClasses(t, "classes."+group, 2)
 	claims := &unending{w: w, claim: func(tier string) *unstructured.Unstructured {
 		return documents(t, fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, generateName: c-}\n"+
@@ -104,8 +102,7 @@ func TestRestore(t *testing.T) {
 		ended.Sub(restored), ready.Sub(ended), claims.count("lost", "Class/lost", restored))
 }
 
-// unending claims are created one after the other, for each tier in turn, whatever becomes
-// of those before.
+// unending claims are created one after the other, for each tier in turn, whatever becomes of those before.
 type unending struct {
 	w     *world
 	claim func(tier string) *unstructured.Unstructured
@@ -159,16 +156,12 @@ func (u *unending) count(tier, class string, since time.Time) (n int) {
 // TestBusyPort starts replicas whose ports another process has.
 func TestBusyPort(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It starts processes beside the control plane.")
-	}
+	notInPods(t, "It starts processes beside the control plane.")
 	w := sharedWorld(t) // Its replica leads, so that these write nothing.
-	busy, err := net.Listen("tcp", "localhost:0")
-	require.NoError(t, err)
+	busy := must(net.Listen("tcp", "localhost:0"))(t)
 	defer func() { _ = busy.Close() }()
 	flags := []string{"--webhook-bind-address", "--health-probe-bind-address", "--metrics-bind-address", "--pprof-bind-address"}
-	free, err := classbind.FreePorts(len(flags))
-	require.NoError(t, err)
+	free := must(classbind.FreePorts(len(flags)))(t)
 	for _, flag := range flags {
 		t.Run(flag, func(t *testing.T) {
 			args := []string{"serve", "--kubeconfig=" + w.kubeconfig, "--namespace=" + classbind.Namespace}
@@ -191,9 +184,7 @@ func TestBusyPort(t *testing.T) {
 // replicas are replaced and a kind is registered.
 func TestStatusNonsense(t *testing.T) {
 	long(t)
-	if inPods() {
-		t.Skip("It replaces processes beside the control plane.")
-	}
+	notInPods(t, "It replaces processes beside the control plane.")
 	const group, meanwhile, claims = "nonsense.test", "meanwhile.test", 200
 	w := newWorld(t, controlplane.Options{})
 	balancer, replicas := w.serveBehind(t, 3)
@@ -204,15 +195,14 @@ func TestStatusNonsense(t *testing.T) {
 	w.register(t, group, "{whenUnmatched: BindLater}", classes...)
 	var want []string
 	for i := range claims {
-		dry, _, err := w.create(t, claim(group, fmt.Sprint("claim-", i)), client.DryRunAll)
-		require.NoError(t, err)
+		dry := w.created(t, claim(group, fmt.Sprint("claim-", i)), client.DryRunAll)
 		want = append(want, classOf(dry))
 	}
 	var before []string
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		before = w.statuses(t, group)
 		require.Contains(c, strings.Join(before, ""), `"served":true`)
-	}, patience, 100*time.Millisecond)
+	})
 
 	ctx, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
@@ -247,21 +237,20 @@ func TestStatusNonsense(t *testing.T) {
 	}
 	w.resources(t, "Claim claims."+meanwhile+" Namespaced")
 	w.apply(t, lateVendor(meanwhile)+claimKind("claims."+meanwhile, "{}")+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}, {name: claims."+meanwhile+"}]}"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		bound, _, err := w.create(t, claim(meanwhile, "a"), client.DryRunAll)
 		require.NoError(c, err)
 		require.NotEmpty(c, classOf(bound))
-	}, patience, 100*time.Millisecond, "We should serve a kind that is registered meanwhile.")
+	}, "We should serve a kind that is registered meanwhile.")
 	stop()
 	writers.Wait()
 	t.Logf("overwrote the status of all registrations %d times, %.0f times a second", written.Load(), float64(written.Load())/time.Since(begin).Seconds())
-	require.EventuallyWithT(t, func(c *assert.CollectT) { require.Equal(c, before, w.statuses(t, group)) }, 15*time.Second, 200*time.Millisecond,
+	require.EventuallyWithT(t, func(c *attempt) { require.Equal(c, before, w.statuses(t, group)) }, 15*time.Second, 200*time.Millisecond,
 		"We should have the status right again.")
 }
 
 // registrations of both kinds.
 func (w *world) registrations(t *testing.T) (all []unstructured.Unstructured) {
-	t.Helper()
 	for _, kind := range []string{"ClaimKindList", "ClassKindList"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind))
@@ -273,7 +262,6 @@ func (w *world) registrations(t *testing.T) (all []unstructured.Unstructured) {
 
 // statuses of the registrations of a group, but for times and counts of claims.
 func (w *world) statuses(t *testing.T, group string) (all []string) {
-	t.Helper()
 	for _, k := range w.registrations(t) {
 		if !strings.HasSuffix(k.GetName(), "."+group) {
 			continue
@@ -287,8 +275,7 @@ func (w *world) statuses(t *testing.T, group string) (all []string) {
 		for _, count := range []string{"boundClaims", "waitingClaims", "claims"} {
 			delete(status, count)
 		}
-		text, err := json.Marshal(status)
-		require.NoError(t, err)
+		text := must(json.Marshal(status))(t)
 		all = append(all, k.GetName()+" "+string(text))
 	}
 	return all
@@ -310,8 +297,7 @@ func (w *world) writeNonsense(t *testing.T, n int) {
 		{"version": "v1", "served": nil, "conditions": conditions("Unknown", "NotConfigured", "Conflict")},
 		{"conditions": nil},
 	}
-	patch, err := json.Marshal(map[string]any{"status": nonsense[n%len(nonsense)]})
-	require.NoError(t, err)
+	patch := must(json.Marshal(map[string]any{"status": nonsense[n%len(nonsense)]}))(t)
 	all := w.registrations(t)
 	concurrently(t, len(all), func(i int) error {
 		return client.IgnoreNotFound(w.Status().Patch(t.Context(), &all[i], client.RawPatch(types.MergePatchType, patch)))

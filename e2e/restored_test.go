@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,7 +43,6 @@ func TestRestoredInAnotherOrder(t *testing.T) {
 		return w
 	}
 	answers := func(w *world) (all []string) {
-		t.Helper()
 		for _, kind := range []string{"again", "tickets", "orders"} {
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, kind+"."+group, v1beta1.ConditionReady, metav1.ConditionTrue, "")
 		}
@@ -78,16 +76,15 @@ func TestRestoredInAnotherOrder(t *testing.T) {
 
 // restore an object, a second or more after the one before it.
 func (w *world) restore(t *testing.T, object *unstructured.Unstructured) {
-	t.Helper()
 	name := object.GetName()
 	delete(object.Object, "status")
 	delete(object.Object, "metadata")
 	object.SetName(name)
 	require.NoError(t, w.Create(t.Context(), object))
 	created := object.GetCreationTimestamp()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		probe, _, err := w.create(t, claimKind("probe.restored.test", "{}"), client.DryRunAll)
 		require.NoError(c, err)
 		require.True(c, created.Time.Before(probe.GetCreationTimestamp().Time))
-	}, patience, 200*time.Millisecond)
+	})
 }

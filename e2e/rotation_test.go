@@ -48,8 +48,7 @@ func (d *deployment) rotateCertificates(t *testing.T) {
 		d.applyDeploy(t, podImage)
 	}
 	d.settled(t, 2)
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	seen := d.connectAlways(t, pods)
 	rotateLeaf, rotateCA := d.rotateSelfSigned, d.rotateSelfSignedCA
 	if podCerts == certsCertManager {
@@ -73,8 +72,7 @@ func (d *deployment) changeCertificates(t *testing.T) {
 		t.Skip("It needs cert-manager: CERTS=cert-manager.")
 	}
 	for _, certs := range []string{certsSelfSigned, certsCertManager} {
-		folder, err := overlayOf(certs, podImage)
-		require.NoError(t, err)
+		folder := must(overlayOf(certs, podImage))(t)
 		d.lossless(t, "change to "+certs, func() {
 			d.kubectl(t, "apply", "-k", folder)
 			d.settled(t, 2)
@@ -117,7 +115,6 @@ func (d *deployment) renewCA(t *testing.T, seen *connections) {
 
 // renew a Certificate of cert-manager's, as cmctl renew does, and wait until its Secret is written.
 func (d *deployment) renew(t *testing.T, name string) {
-	t.Helper()
 	revision := func() string {
 		return d.kubectl(t, "get", "certificate", name, "--namespace="+classbind.Namespace, "-o",
 			`jsonpath={.status.revision} {.status.conditions[?(@.type=="Issuing")].status}`)
@@ -126,7 +123,7 @@ func (d *deployment) renew(t *testing.T, name string) {
 	issuing := fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"by a test","lastTransitionTime":%q}}]`,
 		time.Now().UTC().Format(time.RFC3339))
 	d.kubectl(t, "patch", "certificate", name, "--namespace="+classbind.Namespace, "--subresource=status", "--type=json", "-p", issuing)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		after := revision()
 		require.NotEqual(c, before, after)
 		require.NotContains(c, after, "True")
@@ -138,10 +135,9 @@ func (d *deployment) renew(t *testing.T, name string) {
 // certificate that a replica serves.
 type certificate struct{ serial, issuer string }
 
-// connections are made all the time, to each replica in turn, as an API server
-// would that has none yet. The API server itself makes few, since it keeps those
-// that it has. They trust the entries' caBundles as they are and as they were,
-// since an API server may be a little behind.
+// connections are made all the time, to each replica in turn, as an API server would that has none yet. The API server itself makes few,
+// since it keeps those that it has. They trust the entries' caBundles as they are and as they were, since an API server may be a little
+// behind.
 type connections struct {
 	d    *deployment
 	pods []corev1.Pod
@@ -163,7 +159,6 @@ type bundles struct {
 
 // connectAlways until the test or they end.
 func (d *deployment) connectAlways(t *testing.T, pods []corev1.Pod) *connections {
-	t.Helper()
 	s := &connections{d: d, pods: pods, served: map[string]certificate{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -308,7 +303,6 @@ func (s *connections) all(of func(certificate) string) []string {
 
 // await until every replica serves such a certificate.
 func (s *connections) await(t *testing.T, such func(certificate) bool) {
-	t.Helper()
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -134,15 +134,13 @@ func TestSetDefault(t *testing.T) {
 		_, _, err := w.setDefault(t, "Wide/new", "--for=claims")
 		require.ErrorContains(t, err, "others.move.test: wides.move.test/new in the place of wides.move.test/old")
 		assert.Equal(t, versions, w.versions(t), "We should not take the default from a claim kind that was not named.")
-		_, err = w.shell(t, commandIn(t, err, `to agree, run: (.*)`))
-		require.NoError(t, err, "We should give a command that works.")
+		must(w.shell(t, commandIn(t, err, `to agree, run: (.*)`)))(t, "We should give a command that works.")
 		assert.Equal(t, "wides.move.test/new", w.marked(t))
 
 		_, _, err = w.setDefault(t, "A/new", "--for=claims")
 		require.ErrorContains(t, err, "others.move.test: no default in the place of wides.move.test/new")
 		assert.Equal(t, "wides.move.test/new", w.marked(t), "We should not leave a claim kind without a default that was not named.")
-		out, err := w.shell(t, commandIn(t, err, `to agree, run: (.*)`))
-		require.NoError(t, err, "We should give a command that works.")
+		out := must(w.shell(t, commandIn(t, err, `to agree, run: (.*)`)))(t, "We should give a command that works.")
 		assert.Contains(t, out, "others.move.test: no longer has a default\n")
 		assert.Equal(t, "as.move.test/new", w.marked(t))
 	})
@@ -174,8 +172,7 @@ func TestSetDefault(t *testing.T) {
 				kind, _, _ := strings.Cut(strings.ToLower(tc.class), "/")
 				err := w.annotate(t, kind+"s.move.test", "new", "resourceclass.crossplane.io/is-default-class=true")
 				require.ErrorContains(t, err, "is the default class for")
-				_, err = w.shell(t, commandIn(t, err, tc.pattern))
-				require.NoError(t, err, "We should be refused with a command that works.")
+				must(w.shell(t, commandIn(t, err, tc.pattern)))(t, "We should be refused with a command that works.")
 				assert.Equal(t, tc.want, w.marked(t))
 			})
 		}
@@ -184,8 +181,7 @@ func TestSetDefault(t *testing.T) {
 			_, _, err := w.create(t, class("move.test", "B", "new", isDefault))
 			text := commandIn(t, err, `create this class without its mark, then run: (classbind .*?);`)
 			require.NoError(t, w.Create(t.Context(), classNamed("B/new")))
-			_, err = w.shell(t, text)
-			require.NoError(t, err, "We should be refused with a command that works.")
+			must(w.shell(t, text))(t, "We should be refused with a command that works.")
 			assert.Equal(t, "bs.move.test/new", w.marked(t))
 		})
 	})
@@ -193,8 +189,7 @@ func TestSetDefault(t *testing.T) {
 	t.Run("RefusedBeforehand", func(t *testing.T) {
 		w.reset(t, "A/old", "B/new", "Strict/new")
 		versions := w.versions(t)
-		half, err := w.plane.UserKubeconfig("half")
-		require.NoError(t, err)
+		half := must(w.plane.UserKubeconfig("half"))(t)
 		for name, tc := range map[string]struct {
 			args []string
 			want string
@@ -221,15 +216,12 @@ func TestSetDefault(t *testing.T) {
 		w.apply(t, policy)
 		defer func() {
 			w.kubectl(t, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "move-test")
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
-				err := w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)
-				require.NoError(c, err)
-			}, patience, 100*time.Millisecond)
+			eventually(t, func(c *attempt) { require.NoError(c, w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)) })
 		}()
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			err := w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)
 			require.ErrorContains(c, err, "no default")
-		}, patience, 100*time.Millisecond)
+		})
 		versions := w.versions(t)
 		_, _, err := w.setDefault(t, "B/new", "--for=claims")
 		require.ErrorContains(t, err, "no default")
@@ -275,8 +267,7 @@ func TestSetDefault(t *testing.T) {
 			require.LessOrEqual(t, attempt, 10, "We should wait for what is in flight.")
 			w.reset(t, "", "B/new")
 			w.refuse.Store(new(refusal(refuseRival)))
-			_, _, err := w.create(t, class("move.test", "A", "rival", isDefault))
-			require.ErrorContains(t, err, "no rivals")
+			w.refuses(t, class("move.test", "A", "rival", isDefault), "no rivals")
 			out, progress, err := w.setDefault(t, "B/new", "--for=claims")
 			require.NoError(t, err)
 			assert.Equal(t, "bs.move.test/new: the default for claims.move.test\n", out)
@@ -325,11 +316,9 @@ type mover struct {
 
 type refusal func(*admissionv1.AdmissionRequest, *unstructured.Unstructured) string
 
-// reset deletes all classes and makes others, of which the first is the default
-// unless it is empty. It marks it in an update, whose outcome the guard can tell
-// once it is deleted again.
+// reset deletes all classes and makes others, of which the first is the default unless it is empty. It marks it in an update, whose outcome
+// the guard can tell once it is deleted again.
 func (w *mover) reset(t *testing.T, classes ...string) {
-	t.Helper()
 	w.refuse.Store(nil)
 	for kind := range strings.FieldsSeq("A B Field Plain Strict Wide") {
 		namespace := ""
@@ -350,14 +339,11 @@ func (w *mover) reset(t *testing.T, classes ...string) {
 
 // mark a class as the default, once nothing is in flight any more.
 func (w *mover) mark(t *testing.T, name string) {
-	t.Helper()
 	patch := `{"metadata":{"annotations":{"resourceclass.crossplane.io/is-default-class":"true"}}}`
 	if strings.HasPrefix(name, "Field/") {
 		patch = `{"spec":{"default":true}}`
 	}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		require.NoError(c, w.Patch(t.Context(), classNamed(name), client.RawPatch(types.MergePatchType, []byte(patch))))
-	}, patience, 100*time.Millisecond)
+	eventually(t, func(c *attempt) { require.NoError(c, w.Patch(t.Context(), classNamed(name), client.RawPatch(types.MergePatchType, []byte(patch)))) })
 }
 
 // classNamed KIND/NAME or KIND/NAMESPACE/NAME.
@@ -372,14 +358,12 @@ func classNamed(text string) *unstructured.Unstructured {
 
 // setDefault runs the command as an admin.
 func (w *mover) setDefault(t *testing.T, args ...string) (out, progress string, err error) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command, append([]string{"set-default"}, args...)...) //nolint:gosec // It runs the command under test.
 	return w.finish(t, cmd)
 }
 
 // finish a command.
 func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err error) {
-	t.Helper()
 	var stdout, stderr bytes.Buffer
 	// The race detector would have a command that succeeds sleep for a second.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
@@ -396,7 +380,6 @@ func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err e
 
 // shell runs a command as an error says it.
 func (w *mover) shell(t *testing.T, text string) (string, error) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `PATH="`+filepath.Dir(command)+":"+w.plane.Assets+`:$PATH"; `+text) //nolint:gosec // It runs the commands that classbind prints.
 	out, _, err := w.finish(t, cmd)
 	return out, err
@@ -404,7 +387,6 @@ func (w *mover) shell(t *testing.T, text string) (string, error) {
 
 // commandIn an error.
 func commandIn(t *testing.T, err error, pattern string) string {
-	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(err.Error())
 	require.Len(t, found, 2, "%v", err)
 	return found[1]
@@ -412,7 +394,6 @@ func commandIn(t *testing.T, err error, pattern string) string {
 
 // marked are the classes that are.
 func (w *mover) marked(t *testing.T) string {
-	t.Helper()
 	return w.list(t, func(u *unstructured.Unstructured) (string, bool) { return "", isMarked(u) })
 }
 
@@ -423,12 +404,10 @@ func isMarked(class *unstructured.Unstructured) bool {
 
 // versions of all classes.
 func (w *mover) versions(t *testing.T) string {
-	t.Helper()
 	return w.list(t, func(u *unstructured.Unstructured) (string, bool) { return ":" + u.GetResourceVersion(), true })
 }
 
 func (w *mover) list(t *testing.T, text func(*unstructured.Unstructured) (string, bool)) string {
-	t.Helper()
 	var found []string
 	for kind := range strings.FieldsSeq("A B Field Plain Strict Wide") {
 		list := &unstructured.UnstructuredList{}
@@ -447,7 +426,6 @@ func (w *mover) list(t *testing.T, text func(*unstructured.Unstructured) (string
 
 // status of a claim kind: its defaults and whether there is only one.
 func (w *mover) status(t *testing.T, claimKind string) string {
-	t.Helper()
 	return w.kubectl(t, "get", "claimkind", claimKind, "-o",
 		`jsonpath={range .status.defaults[*]}{.kind}/{.namespace}/{.name} {end}{.status.conditions[?(@.type=="SingleDefault")].status}`)
 }
@@ -476,7 +454,6 @@ func (i *interrupter) Write(p []byte) (int, error) {
 
 // startHook has a webhook that is asked of every write of a class, in the same moment as the guard.
 func (w *mover) startHook(t *testing.T) {
-	t.Helper()
 	w.askOfWrites(t, "ValidatingWebhookConfiguration", "hook", "rules: [{apiGroups: [move.test], apiVersions: ['*'], resources: ['*'], operations: [CREATE, UPDATE]}]",
 		func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			class := &unstructured.Unstructured{}

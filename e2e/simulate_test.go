@@ -56,9 +56,7 @@ var simulatedKinds = map[string]string{
 // TestSimulate predicts random changes, applies them, and creates the claims anew.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("The command needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "The command needs the kubeconfig of an admin.")
 	const group, classes = "simulate.test", 200
 	changes, claims := 20, 5000
 	if testing.Short() {

@@ -14,7 +14,6 @@ import (
 
 // docFile is a file that a page has.
 func docFile(t *testing.T, page, name string) string {
-	t.Helper()
 	root, _ := docRoot(t)
 	_, text, found := strings.Cut(readText(t, filepath.Join(root, page)), "\n# file: "+name+"\n")
 	require.True(t, found, "We should find the file %s in %s.", name, page)
@@ -25,9 +24,7 @@ func docFile(t *testing.T, page, name string) string {
 // TestStaticPolicy has an API server with the files of docs/security.md, which keep cluster admins from turning classbind off.
 func TestStaticPolicy(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs an API server of its own.")
-	}
+	notInPods(t, "It needs an API server of its own.")
 	const page = "docs/security.md"
 	dir := t.TempDir()
 	manifests, config := filepath.Join(dir, "admission"), filepath.Join(dir, "config.yaml")

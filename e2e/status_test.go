@@ -85,10 +85,9 @@ func (w *world) status(ctx context.Context, kubeconfig string) (report statusRep
 
 // awaitStatus waits until exactly so much is found, and returns the table of it. Three dots stand for any end.
 func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report statusReport, table string) {
-	t.Helper()
 	want = slices.Clone(want)
 	slices.Sort(want)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		var exit int
 		var stderr string
 		var err error
@@ -112,7 +111,7 @@ func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report
 		}
 		table += stderr
 		require.NotContains(c, table, "("+v1beta1.ReasonNotConfigured+")", "We should wait for what passes within seconds.")
-	}, patience, 100*time.Millisecond)
+	})
 	return report, table
 }
 
@@ -141,9 +140,7 @@ func TestStatus(t *testing.T) {
 
 // strangersStatus is what those see who may read little or nothing.
 func (w *world) strangersStatus(t *testing.T) {
-	t.Helper()
-	stranger, err := w.plane.UserKubeconfig("stranger")
-	require.NoError(t, err)
+	stranger := must(w.plane.UserKubeconfig("stranger"))(t)
 	_, exit, stderr, err := w.status(t.Context(), stranger)
 	require.NoError(t, err)
 	assert.Equal(t, 2, exit, "We should have nothing to say without the registrations.")
@@ -151,7 +148,7 @@ func (w *world) strangersStatus(t *testing.T) {
 
 	w.kubectl(t, "create", "clusterrole", "status-reader", "--verb=list", "--resource=claimkinds.classbind.io,classkinds.classbind.io")
 	w.kubectl(t, "create", "clusterrolebinding", "status-reader", "--clusterrole=status-reader", "--user=stranger")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		report, exit, stderr, err := w.status(t.Context(), stranger)
 		require.NoError(c, err)
 		require.Zero(c, exit, stderr)
@@ -162,12 +159,11 @@ func (w *world) strangersStatus(t *testing.T) {
 				require.NotEmpty(c, s.Unread, "We should say what the user may not read.")
 			}
 		}
-	}, patience, 100*time.Millisecond)
+	})
 }
 
 // breakOneByOne what a replica that leads does not mend.
 func (w *world) breakOneByOne(t *testing.T) {
-	t.Helper()
 	samples := filepath.Join(w.deploy, "samples", "crossplane")
 	apply := func(file string) func(*testing.T) {
 		return func(t *testing.T) { w.kubectl(t, "apply", "-f", filepath.Join(samples, file)) }
@@ -233,25 +229,22 @@ func (w *world) breakOneByOne(t *testing.T) {
 
 // unguarded annotates a class while its kind is not registered.
 func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
-	t.Helper()
 	w.kubectl(t, "delete", "classkind", classKind)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--overwrite", classKind, class, annotation)
 		require.NoError(c, err)
-	}, patience, 100*time.Millisecond, "We should see the API server ask no more.")
+	}, "We should see the API server ask no more.")
 	w.kubectl(t, "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "kinds.yaml"))
 }
 
 // compareWithPage what the page shows of status.
 func compareWithPage(t *testing.T, said string) {
-	t.Helper()
 	shown := documented(t, "docs/explain-and-status.md")[0]
 	assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed(said), "We should show on the page what the commands print.")
 }
 
 // overruleSelectors of PersistentVolumeClaims by a default StorageClass.
 func (w *world) overruleSelectors(t *testing.T) {
-	t.Helper()
 	mark := `annotations: {storageclass.kubernetes.io/is-default-class: "true"}`
 	w.apply(t, "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: slow, labels: {tier: iron}, "+mark+"}\nprovisioner: disk.test\n")
 	w.apply(t, `
@@ -272,7 +265,6 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 
 // breakWithoutReplica what a replica would mend at once.
 func (w *world) breakWithoutReplica(t *testing.T) {
-	t.Helper()
 	const noReplica = "replicas: leases/classbind-system/classbind-leader: no replica leads, so nobody keeps the entries, the status and the CA\n" +
 		"  Do: start a replica, or see the log of those that run: kubectl describe pods --namespace classbind-system --selector app.kubernetes.io/name=classbind, and kubectl logs with the same"
 	const classes = "validatingwebhookconfigurations/" + v1beta1.ClassConfiguration
@@ -304,23 +296,19 @@ func (w *world) breakWithoutReplica(t *testing.T) {
 	}
 }
 
-// breakCertManager has the replica use certificates of cert-manager's, which the test
-// writes in its place.
+// breakCertManager has the replica use certificates of cert-manager's, which the test writes in its place.
 func (w *world) breakCertManager(t *testing.T) {
-	t.Helper()
 	var manifest strings.Builder
 	for _, o := range w.rendered(t, filepath.Join(w.deploy, certManager)) {
 		if o.GetKind() == "Deployment" || o.GetName() == "classbind-cert-manager" {
-			text, err := yaml.Marshal(o.Object)
-			require.NoError(t, err)
+			text := must(yaml.Marshal(o.Object))(t)
 			manifest.WriteString("---\n" + string(text))
 		}
 	}
 	w.apply(t, manifest.String())
 	ca := certtest.NewCA(t)
 	serving := ca.Sign(t, &x509.Certificate{DNSNames: []string{"localhost"}})
-	key, err := x509.MarshalPKCS8PrivateKey(serving.Key)
-	require.NoError(t, err)
+	key := must(x509.MarshalPKCS8PrivateKey(serving.Key))(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.TLSSecret}, Type: corev1.SecretTypeTLS}
 	secret.Data = map[string][]byte{
 		corev1.ServiceAccountRootCAKey: ca.PEM(), corev1.TLSCertKey: serving.PEM(),
@@ -337,7 +325,6 @@ func (w *world) breakCertManager(t *testing.T) {
 
 // expireCA puts an expired CA in the place of classbind's.
 func (w *world) expireCA(t *testing.T) {
-	t.Helper()
 	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{
 		IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
 	})

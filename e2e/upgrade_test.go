@@ -39,9 +39,7 @@ var (
 
 // olderRelease is the source of that commit.
 func olderRelease(t *testing.T) (root, command string) {
-	t.Helper()
-	deploy, err := classbind.Deploy(t.Context())
-	require.NoError(t, err)
+	deploy := must(classbind.Deploy(t.Context()))(t)
 	archive := exec.CommandContext(t.Context(), "git", "archive", upgradeFrom)
 	archive.Dir = filepath.Dir(deploy)
 	source, err := archive.Output()
@@ -63,19 +61,15 @@ func olderRelease(t *testing.T) (root, command string) {
 
 // olderWorld is a cluster with the older release applied, and its command beside it.
 func olderWorld(t *testing.T, root, command string) (*world, *replica) {
-	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr})
-	require.NoError(t, err)
+	plane := must(controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr}))(t)
 	t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
 	w := &world{Kubectl: plane.Kubectl, config: plane.Config, plane: plane, deploy: filepath.Join(root, "deploy")}
-	kubeconfigs, err := classbind.Install(t.Context(), plane, w.deploy)
-	require.NoError(t, err)
+	kubeconfigs := must(classbind.Install(t.Context(), plane, w.deploy))(t)
 	w.kubeconfig = kubeconfigs[0]
 	require.NoError(t, w.connect())
 
 	r := &replica{log: &progress.Log{}}
-	r.Process, err = classbind.Start(command, w.kubeconfig, r.log)
-	require.NoError(t, err)
+	r.Process = must(classbind.Start(command, w.kubeconfig, r.log))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("The older replica's log:\n%s", r.log)
@@ -86,26 +80,20 @@ func olderWorld(t *testing.T, root, command string) (*world, *replica) {
 
 // tryDefault creates a second default class, which nobody may.
 func (w *world) tryDefault(t *testing.T, when string) {
-	t.Helper()
 	_, _, err := w.create(t, class(upgradeGroup, "Class", "second", isDefault), client.DryRunAll)
 	require.Error(t, err, "We should have one default class %s the upgrade.", when)
 }
 
 // checkNamed claims have the name of their class at the path of their registration.
 func (w *world) checkNamed(t *testing.T, name string) {
-	t.Helper()
-	bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, name), "kind: Claim", "kind: Named", 1))
-	require.NoError(t, err)
+	bound := w.created(t, strings.Replace(claim(upgradeGroup, name), "kind: Claim", "kind: Named", 1))
 	assert.Equal(t, map[string]any{"className": "gold", "classSelector": map[string]any{}}, bound.Object["spec"])
 }
 
-// TestUpgrade goes from the older release to this one as docs/upgrade-and-uninstall.md says,
-// while claims are created.
+// TestUpgrade goes from the older release to this one as docs/upgrade-and-uninstall.md says, while claims are created.
 func TestUpgrade(t *testing.T) {
 	long(t)
-	if inPods() {
-		t.Skip("It needs a control plane of its own, with classbind as a process beside it.")
-	}
+	notInPods(t, "It needs a control plane of its own, with classbind as a process beside it.")
 	t.Parallel()
 	root, command := olderRelease(t)
 	w, old := olderWorld(t, root, command)
@@ -118,11 +106,11 @@ func TestUpgrade(t *testing.T) {
 	w.apply(t, class(upgradeGroup, "Class", "usual", isDefault))
 	w.awaitBound(t, strings.Replace(claim(upgradeGroup, "probe"), "classSelector: {}", "", 1), "Class/usual", "We should have the older release bind claims.")
 	w.tryDefault(t, "before")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, "probe"), "kind: Claim", "kind: Named", 1), client.DryRunAll)
 		require.NoError(c, err)
 		require.Contains(c, bound.Object["spec"], "className")
-	}, patience, 50*time.Millisecond)
+	})
 	w.checkNamed(t, "before")
 
 	w.kubectl(t, "create", "namespace", "load")
@@ -136,8 +124,7 @@ func TestUpgrade(t *testing.T) {
 	w.upgrade(t, old)
 	took := time.Since(begin)
 	require.NoError(t, claims.Next(t.Context(), 40))
-	report, err := claims.Stop(t.Context())
-	require.NoError(t, err)
+	report := must(claims.Stop(t.Context()))(t)
 	t.Log(report)
 	assert.Positive(t, report.Failures, "We should see the upgrade.")
 	assert.Zero(t, report.Unbound+report.Unlike+report.Foreign, "We should refuse claims, and create none without its class.")
@@ -150,17 +137,14 @@ func TestUpgrade(t *testing.T) {
 	w.tryDefault(t, "after")
 	w.checkNamed(t, "after")
 	w.kubectl(t, "annotate", "classes.upgrade.test", "usual", "resourceclass.crossplane.io/is-default-class-")
-	_, _, err = w.create(t, class(upgradeGroup, "Class", "next", isDefault))
+	_, _, err := w.create(t, class(upgradeGroup, "Class", "next", isDefault))
 	require.NoError(t, err, "We should have the Lease of the older release keep nobody from becoming the default.")
-	_, _, err = w.create(t, class(upgradeGroup, "Class", "second", isDefault))
-	require.ErrorContains(t, err, `"Class/next" is the default class`)
+	w.refuses(t, class(upgradeGroup, "Class", "second", isDefault), `"Class/next" is the default class`)
 }
 
 // upgrade by the commands of the document. The process takes the place of the pods.
 func (w *world) upgrade(t *testing.T, old *replica) {
-	t.Helper()
-	newer, err := classbind.Deploy(t.Context())
-	require.NoError(t, err)
+	newer := must(classbind.Deploy(t.Context()))(t)
 	files := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(files, "my-registrations.yaml"), []byte(newerRegistrations), 0o600))
 	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "-k overlay", "-k "+newer, "my-registrations.yaml", filepath.Join(files, "my-registrations.yaml"))
@@ -168,10 +152,10 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 		for _, line := range block.lines {
 			words := strings.Fields(here.Replace(line))
 			require.Equal(t, "kubectl", words[0], block.at)
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
+			eventually(t, func(c *attempt) {
 				_, _, err := w.Kubectl(t.Context(), nil, words[1:]...)
 				require.NoError(c, err, "%s: %s", block.at, line) // A CRD that has just changed is not served at once.
-			}, patience, time.Second)
+			})
 			switch {
 			case strings.Contains(line, "--replicas=0"):
 				require.NoError(t, old.Stop())
@@ -192,11 +176,10 @@ func (w *world) upgrade(t *testing.T, old *replica) {
 }
 
 func (w *world) refusesOlderFields(t *testing.T) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		older := strings.ReplaceAll(olderRegistrations, "classbind.io/v1alpha1", "classbind.io/v1beta1")
 		_, _, err := w.Kubectl(t.Context(), strings.NewReader(older), "create", "--dry-run=server", "-f", "-")
 		require.ErrorContains(c, err, `unknown field "spec.bindWhen"`)
 		require.ErrorContains(c, err, `unknown field "spec.strategy"`)
-	}, patience, 100*time.Millisecond, "We should refuse fields of the older release, rather than to drop them.")
+	}, "We should refuse fields of the older release, rather than to drop them.")
 }

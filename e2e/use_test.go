@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,19 +34,17 @@ func mayUse(name, namespace, subject, group, resource, class string) string {
 
 // as is a client of another user, who may write everything of a group.
 func (w *world) as(t *testing.T, user, group string) client.Client {
-	t.Helper()
 	name := user + "." + group
 	w.apply(t, strings.Replace(mayUse(name, "", "kind: User, name: "+user, group, "'*'", ""), "resourceNames: [], verbs: [use]",
 		"verbs: [get, list, create, update, patch]", 1))
 	config := rest.CopyConfig(w.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	c, err := newClient(config)
-	require.NoError(t, err)
-	require.EventuallyWithT(t, func(col *assert.CollectT) {
+	c := must(newClient(config))(t)
+	eventually(t, func(col *attempt) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(object(group, "Claim", "").GroupVersionKind())
 		require.NoError(col, c.List(t.Context(), list))
-	}, patience, 20*time.Millisecond)
+	})
 	return c
 }
 
@@ -69,15 +66,14 @@ func naming(group, namespace, name, reference string) *unstructured.Unstructured
 
 // awaitWrites waits until a dry run of a creation is let pass, or refused with a text.
 func awaitWrites(t *testing.T, c client.Client, claim *unstructured.Unstructured, text, reason string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(col *assert.CollectT) {
+	eventually(t, func(col *attempt) {
 		err := c.Create(t.Context(), claim.DeepCopy(), client.DryRunAll)
 		if text == "" {
 			require.NoError(col, err)
 		} else {
 			require.ErrorContains(col, err, text)
 		}
-	}, patience, 20*time.Millisecond, reason)
+	}, reason)
 }
 
 // TestUsePolicy has the API server itself check who may use the class that a claim names.
@@ -102,13 +98,11 @@ func TestUsePolicy(t *testing.T) {
 
 	// The admin writes all of these: the right of the namespace counts.
 	refused := func(claim *unstructured.Unstructured, text string) {
-		t.Helper()
 		err := w.Create(t.Context(), claim)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(t, err, text)
 	}
 	check := func(when string) {
-		t.Helper()
 		refused(naming(group, "team-a", "gold-"+when, gold), `namespace "team-a" may not use the class "Class/gold" (verb use on classes.use.test "gold"): `+
 			"classbind classes claims.use.test -n team-a lists what it may use")
 		refused(naming(group, "team-a", "none-"+when, strings.Replace(gold, "gold", "none", 1)), `may not use the class "Class/none"`)
@@ -153,9 +147,9 @@ func TestUsePolicy(t *testing.T) {
 	w.apply(t, claimKind(claims, "{reference: {path: .spec.classRef}, classes: {namespaces: {from: All}}}"))
 	awaitWrites(t, w, naming(group, "team-a", "probe", gold), "", "We should check nothing where nobody says so.")
 	name := client.ObjectKey{Name: claims + v1beta1.UseSuffix}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.True(c, apierrors.IsNotFound(w.Get(context.Background(), name, &admissionregistrationv1.ValidatingAdmissionPolicy{})))
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 // useOfRequester has users with different rights.

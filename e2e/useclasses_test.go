@@ -28,9 +28,7 @@ type offer struct {
 func TestUseClasses(t *testing.T) {
 	t.Parallel()
 	const group, claims = "classes.use.test", 50
-	if inPods() {
-		t.Skip("The command needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "The command needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	var classes []string
 	for i := range 24 {
@@ -91,7 +89,7 @@ func TestUseClasses(t *testing.T) {
 			claim := object(group, kind, fmt.Sprint("claim-", i))
 			claim.SetNamespace(namespace)
 			claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": labels}}
-			require.EventuallyWithT(t, func(c *assert.CollectT) { // A right takes a moment, and an answer is kept for some.
+			eventually(t, func(c *attempt) { // A right takes a moment, and an answer is kept for some.
 				attempt := claim.DeepCopy()
 				err := by.Create(t.Context(), attempt, client.DryRunAll)
 				require.False(c, apierrors.IsForbidden(err), "%v", err)
@@ -101,7 +99,7 @@ func TestUseClasses(t *testing.T) {
 				} else {
 					require.Contains(c, may, classOf(attempt), "We should give one of those that were listed: %v", want)
 				}
-			}, patience, 100e6)
+			})
 			got[len(may) > 0]++
 		}
 	}

@@ -45,7 +45,6 @@ func claimIn(group, namespace, name string) string {
 
 // accessReviews are those about the use of classes of a group that classbind asked.
 func (w *world) accessReviews(t *testing.T) (n int) {
-	t.Helper()
 	for _, e := range w.audited(t) {
 		if e.ObjectRef != nil && e.ObjectRef.Resource == "subjectaccessreviews" && e.Verb == "create" && e.Stage == auditv1.StageResponseComplete &&
 			strings.Contains(e.User.Username, "classbind") {
@@ -87,15 +86,13 @@ func TestUse(t *testing.T) {
 	second := w.binds(t, claimIn(group, "two", "second"), "Class/class-500", "We should give it again.")
 	assert.Equal(t, asked, w.accessReviews(t), "We should keep the answer.")
 	open := strings.Replace(claimIn(group, "none", "open"), "kind: Claim", "kind: Open", 1)
-	_, warnings, err := w.create(t, open)
-	require.NoError(t, err)
+	_, warnings := w.warned(t, open)
 	assert.Empty(t, warnings)
 	assert.Equal(t, asked, w.accessReviews(t), "We should ask nothing where all may use all.")
 	timed := func(claim string) (took []time.Duration) {
 		for i := range 100 {
 			began := time.Now()
-			_, _, err := w.create(t, strings.Replace(claim, "name: ", fmt.Sprintf("name: timed-%d-", i), 1))
-			require.NoError(t, err)
+			w.created(t, strings.Replace(claim, "name: ", fmt.Sprintf("name: timed-%d-", i), 1))
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
@@ -111,9 +108,7 @@ func TestUse(t *testing.T) {
 	assert.Equal(t, asked, w.accessReviews(t), "We should ask nothing for it.")
 
 	refused := func(name string) string {
-		t.Helper()
-		claim, warnings, err := w.create(t, strings.Replace(claimIn(group, "none", name), "{}", "{matchLabels: {tier: gold}}", 1))
-		require.NoError(t, err)
+		claim, warnings := w.warned(t, strings.Replace(claimIn(group, "none", name), "{}", "{matchLabels: {tier: gold}}", 1))
 		assert.Empty(t, classOf(claim))
 		require.Len(t, warnings, 1)
 		return warnings[0]
@@ -121,22 +116,22 @@ func TestUse(t *testing.T) {
 	const said = `no class that namespace "none" may use matches the selector "tier=gold"`
 	assert.Equal(t, said+", nor any other that is known; classbind classes claims.use.test shows all that a claim can get with -n none", refused("refused"))
 	w.apply(t, namespaceMayUse(group, "none", "class-001", "class-002"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		claim, warnings, err := w.create(t, strings.Replace(claimIn(group, "none", "asked"), "{}", "{matchLabels: {tier: gold}}", 1), client.DryRunAll)
 		require.NoError(c, err)
 		require.Empty(c, classOf(claim))
 		require.Len(c, warnings, 1)
 		require.Contains(c, warnings[0], said+": it may use Class/class-001, Class/class-002; classbind classes")
-	}, patience, 50*time.Millisecond, "We should tell what it may use, and of no other class.")
+	}, "We should tell what it may use, and of no other class.")
 
 	later := strings.Replace(claimIn(group, "later", "waits"), "kind: Claim", "kind: Later", 1)
 	w.binds(t, later, "", "We should not bind a claim that may use nothing.")
 	w.apply(t, namespaceMayUse(group, "later", "class-321"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		o := object(group, "Later", "waits")
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Namespace: "later", Name: "waits"}, o))
 		require.Equal(c, "Class/class-321", classOf(o))
-	}, patience, 50*time.Millisecond, "We should bind it once its namespace may use a class.")
+	}, "We should bind it once its namespace may use a class.")
 }
 
 // TestUseOfNamespaces has 150 classes in a namespace, of which a Role there lets another namespace use one. Only who knows that
@@ -184,11 +179,11 @@ func TestUseShares(t *testing.T) {
 			names, weights = append(names, fmt.Sprint("class-", i)), weights+i+1
 		}
 		w.apply(t, namespaceMayUse(group, namespace, names...)+followsRoles)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			claim, _, err := w.create(t, claimIn(group, namespace, "probe"), client.DryRunAll)
 			require.NoError(c, err)
 			require.NotEmpty(c, classOf(claim))
-		}, patience, 100*time.Millisecond)
+		})
 		var mu sync.Mutex
 		got := map[string]float64{}
 		concurrently(t, draws/2, func(i int) error {

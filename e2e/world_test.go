@@ -30,9 +30,38 @@ import (
 // a test that fails, so it suits a machine that others keep busy.
 const patience = 3 * time.Minute
 
+// attempt of a check. It collects what is not so yet.
+type attempt = assert.CollectT
+
+// eventually waits until a check succeeds.
+func eventually(t testing.TB, is func(c *attempt), why ...any) {
+	require.EventuallyWithT(t, is, patience, 20*time.Millisecond, why...)
+}
+
+// must is the result of a function that must not fail: must(os.ReadFile(name))(t).
+func must[T any](result T, err error) func(t require.TestingT, why ...any) T {
+	return func(t require.TestingT, why ...any) T {
+		require.NoError(t, err, why...)
+		return result
+	}
+}
+
+// output of a command that must not fail.
+func output(t testing.TB, cmd *exec.Cmd) string {
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s: %s", cmd, out)
+	return string(out)
+}
+
+// notInPods skips a test in a cluster with pods.
+func notInPods(t testing.TB, why string) {
+	if inPods() {
+		t.Skip(why)
+	}
+}
+
 const (
-	// attempts of a request that the API server gave up because a webhook was slow, and the
-	// time between them.
+	// attempts of a request that the API server gave up because a webhook was slow, and the time between them.
 	attempts     = 20
 	attemptEvery = 500 * time.Millisecond
 )
@@ -135,18 +164,15 @@ var minor = sync.OnceValues(func() (int, error) {
 
 // policiesServed reports whether the API server serves v1 of MutatingAdmissionPolicy.
 func policiesServed(t testing.TB) bool {
-	t.Helper()
 	if inPods() {
 		return true // The drivers start the newest release.
 	}
-	m, err := minor()
-	require.NoError(t, err)
+	m := must(minor())(t)
 	return m >= 36
 }
 
 // needsPolicies skips a test where the release of Kubernetes is too old for policies.
 func needsPolicies(t testing.TB) {
-	t.Helper()
 	if !policiesServed(t) {
 		t.Skip("It needs MutatingAdmissionPolicy, which Kubernetes serves as v1 since 1.36.")
 	}
@@ -162,7 +188,6 @@ func object(group, kind, name string) *unstructured.Unstructured {
 
 // concurrently does something so many times, some of them at once.
 func concurrently(t *testing.T, n int, do func(i int) error) {
-	t.Helper()
 	var all errgroup.Group
 	all.SetLimit(16)
 	for i := range n {
@@ -173,7 +198,6 @@ func concurrently(t *testing.T, n int, do func(i int) error) {
 
 // register Claim and Class of a group, with the spec of the ClaimKind, and wait until claims are bound and these classes are offered.
 func (w *world) register(t *testing.T, group, spec string, classes ...string) {
-	t.Helper()
 	claims, kind := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: [{name: "+claims+"}]}")+strings.Join(classes, ""))
@@ -183,7 +207,6 @@ func (w *world) register(t *testing.T, group, spec string, classes ...string) {
 
 // binds a claim that is created to a class; empty, to none.
 func (w *world) binds(t testing.TB, manifest, class, reason string, o ...client.CreateOption) *unstructured.Unstructured {
-	t.Helper()
 	claim, _, err := w.create(t, manifest, o...)
 	require.NoError(t, err, reason)
 	assert.Equal(t, class, classOf(claim), reason)
@@ -192,29 +215,26 @@ func (w *world) binds(t testing.TB, manifest, class, reason string, o ...client.
 
 // awaitBound waits until a claim would get this class; empty, none.
 func (w *world) awaitBound(t testing.TB, manifest, class, reason string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		claim, _, err := w.create(t, manifest, client.DryRunAll)
 		require.NoError(c, err)
 		require.Equal(c, class, classOf(claim))
-	}, patience, 20*time.Millisecond, reason)
+	}, reason)
 }
 
 // awaitRefused waits until an object would be refused for a reason that has this text.
 func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_, _, err := w.create(t, manifest, client.DryRunAll)
 		require.ErrorContains(c, err, text)
-	}, patience, 20*time.Millisecond, reason)
+	}, reason)
 }
 
 // awaitKind waits until a ClaimKind is as a check says.
-func (w *world) awaitKind(t testing.TB, name, reason string, check func(*assert.CollectT, *v1beta1.ClaimKind)) {
-	t.Helper()
+func (w *world) awaitKind(t testing.TB, name, reason string, check func(*attempt, *v1beta1.ClaimKind)) {
 	k := &v1beta1.ClaimKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, k))
 		check(c, k)
-	}, patience, 50*time.Millisecond, reason)
+	}, reason)
 }

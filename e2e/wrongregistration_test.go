@@ -43,9 +43,8 @@ spec:
 
 const wholeReference = "classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}"
 
-// TestWrongRegistrations applies each to a cluster that has claims of the kind. One that was
-// never served stops no claim, and says why it does nothing. One that was served, and is
-// changed to it, stays in force.
+// TestWrongRegistrations applies each to a cluster that has claims of the kind. One that was never served stops no claim, and says why it
+// does nothing. One that was served, and is changed to it, stays in force.
 func TestWrongRegistrations(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -57,8 +56,7 @@ func TestWrongRegistrations(t *testing.T) {
 		withoutClassKind, withoutRight bool
 		reason, message                string
 		checked                        string // in files, where that is another message
-		// served is what claims are told if the registration was right before; empty, it is
-		// not tried.
+		// served is what claims are told if the registration was right before; empty, it is not tried.
 		served string
 	}{
 		"PathAbsent":     {field: "className: {type: string}", spec: "{}", reason: v1beta1.ReasonReferencePruned, message: "the schema has no field .spec.classRef"},
@@ -89,8 +87,7 @@ func TestWrongRegistrations(t *testing.T) {
 				kind := "claims." + group
 				w.resources(t, "Class classes."+group+" Cluster")
 				w.apply(t, fmt.Sprintf(schemaOfClaims, group, cmp.Or(tc.field, wholeReference))+class(group, "Class", "only", ""))
-				_, _, err := w.create(t, claim(group, "before"))
-				require.NoError(t, err)
+				w.created(t, claim(group, "before"))
 				classKinds := classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")
 				if tc.withoutClassKind {
 					classKinds = strings.ReplaceAll(tc.others, "%[1]s", group)
@@ -175,16 +172,14 @@ func TestClassKindsNotPermitted(t *testing.T) {
 	w.awaitClaims(t, kind)
 	t.Logf("Claims were bound %s after the role was applied.", time.Since(began).Round(time.Millisecond))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "False", `"classes.two.narrow.test": `)
-	bound, warnings, err := w.create(t, claim("narrow.test", "one"))
-	require.NoError(t, err)
+	bound, warnings := w.warned(t, claim("narrow.test", "one"))
 	assert.Equal(t, "Class/one", classOf(bound), "We should go on without what was never read.")
 	assert.Contains(t, fmt.Sprint(warnings), `classbind decided without the classes of "classes.two.narrow.test" (NotPermitted), which it cannot read`, "We should say so with every claim.")
 
 	permit("two.narrow.test")
 	w.awaitClasses(t, "classes.two.narrow.test", 1)
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "True", "")
-	_, warnings, err = w.create(t, claim("narrow.test", "two"))
-	require.NoError(t, err)
+	_, warnings = w.warned(t, claim("narrow.test", "two"))
 	assert.Empty(t, warnings)
 }
 
@@ -213,10 +208,10 @@ func TestOneBadClassKind(t *testing.T) {
 	require.NoError(t, before.Stop())
 
 	w.kubectl(t, "patch", "crd", "classes.bad.test", "--type=merge", "--patch", conversion(brokenConversion))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_, _, err := w.Kubectl(t.Context(), nil, "get", "--raw", "/apis/bad.test/v2/classes")
 		require.ErrorContains(c, err, "conversion webhook")
-	}, patience, 100*time.Millisecond)
+	})
 
 	start := time.Now()
 	replicas := []*replica{w.start(t), w.start(t)}
@@ -246,10 +241,10 @@ func TestValueOfALaterRelease(t *testing.T) {
 		"path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/choice/properties/strategy/enum/-", "value": "Cheapest"}]`)
 	w.register(t, group, "{}", class(group, "Class", "only", ""))
 	w.register(t, other, "{}", class(other, "Class", "only", ""))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("claims."+group, "{choice: {strategy: Cheapest}}")), "apply", "--server-side", "--force-conflicts", "-f", "-")
 		require.NoError(c, err) // The API server knows of a CRD a little later.
-	}, patience, 200*time.Millisecond)
+	})
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionReady, metav1.ConditionFalse,
 		`has the choice.strategy "Cheapest", which this release of classbind does not know`)
 	w.awaitRefused(t, claim(group, "unknown"), "Cheapest", "We should bind no claim by a strategy that we do not know.")
