@@ -142,7 +142,6 @@ func TestSpared(t *testing.T) {
 	})
 }
 
-// calls of the webhook that the replica has answered.
 func calls(t *testing.T, r *replica) int {
 	n := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
 	return n

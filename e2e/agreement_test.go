@@ -112,7 +112,6 @@ func (w *world) agrees(t *testing.T, claim string, item explanation) (class, sai
 	return class, said
 }
 
-// agreementClaims are manifests of claims of every sort, with names.
 func agreementClaims(n int) (manifests []string) {
 	random := rand.New(rand.NewPCG(14, 1)) //nolint:gosec // It has to be reproducible.
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -148,7 +147,6 @@ func (w *world) explain(t *testing.T, file string, flags ...string) []explanatio
 	return report.Items
 }
 
-// later is what late binding made of a claim: its class, or what it told the author.
 type later struct{ class, note string }
 
 // boundLater waits until late binding has done with the claims what explain says of them.
@@ -305,7 +303,6 @@ metadata: {name: gold, labels: {tier: gold}}
 	}
 }
 
-// write a manifest, and return its file.
 func write(t *testing.T, manifest string) string {
 	file := filepath.Join(t.TempDir(), "manifest.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("---\n"+manifest), 0o600)) // Older kubectls take a first brace for JSON.

@@ -212,7 +212,6 @@ func (w *world) through(t *testing.T, meddle func(http.ResponseWriter, *http.Req
 	return file
 }
 
-// failure writes a Status as the API server does.
 func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta metav1.ListMeta) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

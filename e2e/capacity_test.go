@@ -14,7 +14,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// registerCapacity registers claims and classes of a group, which have a capacity, with these classes.
 func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes string, n int) {
 	claims, kind := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")

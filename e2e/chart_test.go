@@ -24,7 +24,6 @@ import (
 	"github.com/classbind/classbind/e2e/load"
 )
 
-// helm runs Helm, which needs no cluster for this.
 func helm(t testing.TB, args ...string) (string, error) {
 	c := exec.CommandContext(t.Context(), "./helm", args...) //nolint:gosec // The tests choose the arguments.
 	out, err := c.Output()
@@ -207,7 +206,6 @@ func (d *deployment) documentedHelm(t *testing.T, image string, b docBlock) {
 	require.NoError(t, err)
 }
 
-// docChart is the chart of a release.
 var docChart = regexp.MustCompile(`oci://ghcr\.io/classbind/charts/classbind --version \S+`)
 
 // helmInstall does what docs/install.md says, while claims are created that nobody has registered.
@@ -227,7 +225,6 @@ func (d *deployment) helmInstall(t *testing.T) {
 	d.awaitReplicas(t, "claims.deployment.test")
 }
 
-// helmMoves to another image.
 func (d *deployment) helmMoves(t *testing.T, what, image string, b docBlock) {
 	d.lossless(t, what, func() {
 		d.documentedHelm(t, image, b)

@@ -38,7 +38,6 @@ func clientsWorld(t *testing.T, o controlplane.Options) *world {
 	return w
 }
 
-// reviewWith a certificate, or none.
 func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificate) (int, string, error) {
 	review := must(w.review("claims.clients.test"))(t)
 	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // It is the client that is verified.

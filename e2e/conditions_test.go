@@ -166,7 +166,6 @@ metadata: {name: strip-test}
 spec: {policyName: strip-test}
 `
 
-// awaitCondition waits for a condition of a registration with this status, whose message has a text.
 func (w *world) awaitCondition(
 	t testing.TB, object client.Object, name, conditionType string, status metav1.ConditionStatus, text string,
 ) {

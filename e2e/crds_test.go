@@ -40,7 +40,6 @@ type crd struct {
 	manifest string
 }
 
-// crdSource finds CRDs by their names.
 type crdSource struct {
 	modules map[string]string // the version of each folder
 	folder  string            // of the CRDs that no module publishes, or empty
@@ -124,14 +123,12 @@ func readCRD(t *testing.T, file string) string {
 	return manifestOf(t, objects[0])
 }
 
-// objectsOf a file of YAML documents.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	text, err := os.ReadFile(file) //nolint:gosec // The test names the file.
 	require.NoError(t, err)
 	return documents(t, string(text))
 }
 
-// documents of a YAML stream.
 func documents(t testing.TB, manifest string) (objects []*unstructured.Unstructured) {
 	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
 		object := &unstructured.Unstructured{}

@@ -116,7 +116,6 @@ func TestFirstMinute(t *testing.T) {
 	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")
 }
 
-// gone is an error while a process or a group of them is there.
 func gone(process int) error {
 	if err := syscall.Kill(process, 0); err != syscall.ESRCH {
 		return fmt.Errorf("%d is there: %w", process, err)

@@ -82,7 +82,6 @@ type deployment struct {
 	rows   []row
 }
 
-// row of the table of what became of the claims.
 type row struct {
 	what   string
 	report load.Report
@@ -104,7 +103,6 @@ func (d *deployment) table() string {
 	return text.String()
 }
 
-// applyDeploy with an image and more arguments.
 func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) {
 	var err error
 	d.folder, err = overlay(image, arguments...)
@@ -154,14 +152,12 @@ func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (rep
 	return report
 }
 
-// neverUnbound is the same where no claim may be stored unbound.
 func (d *deployment) neverUnbound(t *testing.T, what string, do func(*load.Load)) load.Report {
 	report := d.during(t, what, do)
 	assert.Zero(t, report.Unbound, "We should never have a claim stored unbound.")
 	return report
 }
 
-// lossless is the same where no creation may fail either.
 func (d *deployment) lossless(t *testing.T, what string, do func()) {
 	report := d.neverUnbound(t, what, func(*load.Load) { do() })
 	assert.Zero(t, report.Failures, "We should lose no creation.")
@@ -174,7 +170,6 @@ func (d *deployment) install(t *testing.T) {
 	d.settled(t, 2)
 }
 
-// vendor installs kinds of claims and classes, which nobody has registered.
 func (d *deployment) vendor(t *testing.T) {
 	d.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+deploymentNamespace+"}\n")
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
@@ -183,7 +178,6 @@ func (d *deployment) vendor(t *testing.T) {
 		class(deploymentGroup, "Blue", "silver", "labels: {tier: silver}, ")+class(deploymentGroup, "Blue", "tin", "labels: {tier: tin}, "))
 }
 
-// deploymentKinds are the registrations.
 var deploymentKinds = claimKind("claims.deployment.test", "{admission: {failurePolicy: Fail, defaulting: Policy}}") +
 	claimKind("lenients.deployment.test", "{admission: {failurePolicy: Ignore}}") +
 	classKind("reds.deployment.test", "{claimKinds: [{name: claims.deployment.test}, {name: lenients.deployment.test}]}") +
@@ -200,7 +194,6 @@ func (d *deployment) register(t *testing.T) {
 	d.awaitGuard(t, deploymentGroup, "Blue", "blues.deployment.test")
 }
 
-// named is the manifest of an object of the tests' group and namespace.
 func named(kind, name, spec string) string {
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: %s, name: %s}\nspec: %s\n", deploymentGroup, kind, deploymentNamespace, name, spec)
 }
@@ -302,7 +295,6 @@ func (d *deployment) leaderDeposed(t *testing.T) {
 	}
 }
 
-// crash of each pod in turn.
 func (d *deployment) crash(t *testing.T) {
 	pods := must(d.pods(t.Context()))(t)
 	require.NotEmpty(t, pods)
@@ -315,7 +307,6 @@ func (d *deployment) crash(t *testing.T) {
 	}
 }
 
-// awaitRestart of the pod's container, and that it is ready again.
 func (d *deployment) awaitRestart(t *testing.T, before *corev1.Pod) {
 	pod := &corev1.Pod{}
 	require.EventuallyWithT(t, func(c *attempt) {
@@ -341,7 +332,6 @@ func (d *deployment) crashOfAll(t *testing.T) {
 	d.works(t, "crashed")
 }
 
-// stop all replicas, and see what the cluster can do without.
 func (d *deployment) stop(t *testing.T) {
 	_, _, err := d.create(t, named("Claim", "before", "{classSelector: {}}"))
 	require.NoError(t, err)
@@ -385,7 +375,6 @@ spec: {schedulerName: nobody, containers: [{name: none, image: none}]}
 	d.kubectl(t, "delete", "claimkind", "laters.deployment.test")
 }
 
-// works waits until claims are bound again.
 func (d *deployment) works(t *testing.T, name string) {
 	require.EventuallyWithT(t, func(c *attempt) {
 		for _, kind := range []string{"Claim", "Lenient"} {

@@ -8,32 +8,25 @@ import (
 	"strings"
 )
 
-// docPage is a Markdown file of which the blocks are to be run.
 type docPage struct {
-	// path from the root of the repository.
 	path   string
 	blocks []docBlock
 }
 
-// docBlock is one between fences.
 type docBlock struct {
 	// at is where its first line is: path:line.
-	at string
-	// language after the fence.
+	at       string
 	language string
 	lines    []string
 	// world starts a session with this block, unless it is empty. The first block of a page has one.
 	world string
 	// by is who runs it: a test, "make" or "pods". It is empty for the page's session.
-	by string
-	// fails says that its last command is to fail.
+	by    string
 	fails bool
 }
 
-// isCommand reports whether the block has commands.
 func (b *docBlock) isCommand() bool { return b.language == "sh" || b.language == "console" }
 
-// line of the page that is the nth of the block.
 func (b *docBlock) line(n int) string {
 	path, first, _ := strings.Cut(b.at, ":")
 	var line int
@@ -41,7 +34,6 @@ func (b *docBlock) line(n int) string {
 	return fmt.Sprintf("%s:%d", path, line+n)
 }
 
-// Worlds that a page may start from.
 const (
 	docsNone       = "none"       // No cluster.
 	docsEmpty      = "empty"      // A control plane without deploy.
@@ -140,7 +132,6 @@ func (b *docBlock) mark(comment string) (world string, err error) {
 	return "", nil
 }
 
-// check that the language fits what is said of the block.
 func (b *docBlock) check() error {
 	switch {
 	case !slices.Contains(docLanguages, b.language):
@@ -155,8 +146,7 @@ func (b *docBlock) check() error {
 
 // docStep is a command of a page with what it is to print, or a file to write.
 type docStep struct {
-	at string
-	// command of the shell. It may have several lines.
+	at      string
 	command string
 	// compared says that the command prints want.
 	compared bool
@@ -168,7 +158,6 @@ type docStep struct {
 
 var docHereDoc = regexp.MustCompile(`<<-?\s*['"]?(\w+)['"]?`)
 
-// steps of a block, in order.
 func (b *docBlock) steps() (steps []docStep) {
 	text := func(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 	switch b.language {

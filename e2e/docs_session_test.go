@@ -25,7 +25,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// docPatience is how long the commands of a block may take.
 const docPatience = 3 * time.Minute
 
 // docLoop is the shell of a session: it runs a file in each turn, and says when it is done. What a file
@@ -35,7 +34,6 @@ const docLoop = `while IFS= read -r -u 3 file; do
   echo done >&4
 done`
 
-// docSession runs the blocks of a page, one after the other.
 type docSession struct {
 	// root is a copy of the repository, and dir has all else.
 	root, dir string
@@ -43,16 +41,14 @@ type docSession struct {
 	world *world
 	image string // $IMAGE, in pods.
 
-	to    io.Writer
-	done  chan bool // It is closed when the shell ends.
-	shell *exec.Cmd
-	steps int
-	// patience is how long the commands of a step may take.
+	to       io.Writer
+	done     chan bool // It is closed when the shell ends.
+	shell    *exec.Cmd
+	steps    int
 	patience time.Duration
 	served   *httptest.Server
 }
 
-// newDocSession in a world of its own.
 func newDocSession(t *testing.T, kind string) *docSession {
 	switch {
 	case inPods():
@@ -78,7 +74,6 @@ func newDocSession(t *testing.T, kind string) *docSession {
 	return w.docSession(t)
 }
 
-// docSession in this world.
 func (w *world) docSession(t *testing.T) *docSession {
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if w.plane != nil {
@@ -156,7 +151,6 @@ func (s *docSession) serveReleases(t *testing.T) {
 	t.Cleanup(s.served.Close)
 }
 
-// start the shell. It ends with the test.
 func (s *docSession) start(t *testing.T, env []string) {
 	stepsRead, stepsWrite, err := os.Pipe()
 	require.NoError(t, err)
@@ -264,7 +258,6 @@ func (s *docSession) run(step *docStep) error {
 	return judge(step, script, string(out), ran)
 }
 
-// title of a step is what a reader would type.
 func (s *docStep) title() string {
 	if s.file != "" {
 		return "write " + s.file
@@ -288,7 +281,6 @@ func (s *docSession) script(step *docStep, path string) (string, error) {
 	return text, nil
 }
 
-// judge what a step did, which printed got.
 func judge(step *docStep, script, got, ran string) error {
 	if step.fails {
 		status, err := os.ReadFile(script + ".status") //nolint:gosec // The folder is the test's own.

@@ -97,7 +97,6 @@ func (p *docPage) run(t *testing.T, by string) {
 	}
 }
 
-// docPages are all Markdown files of the repository with blocks, but for test data.
 func docPages(t *testing.T) (pages []*docPage) {
 	root, paths := docRoot(t)
 	for _, path := range paths {
@@ -190,7 +189,6 @@ func TestDocsRunners(t *testing.T) {
 	}
 }
 
-// docTests are the files of the tests of this package.
 func docTests(t *testing.T) map[string]string {
 	files := must(filepath.Glob("*_test.go"))(t)
 	tests := map[string]string{}
@@ -204,7 +202,6 @@ func docTests(t *testing.T) map[string]string {
 	return tests
 }
 
-// TestDocsSession runs a page that has a little of all.
 func TestDocsSession(t *testing.T) {
 	t.Parallel()
 	notInPods(t, "It needs a control plane of its own.")
@@ -215,7 +212,6 @@ func TestDocsSession(t *testing.T) {
 	p.run(t, "")
 }
 
-// TestDocsFaults proves that a page that is wrong fails.
 func TestDocsFaults(t *testing.T) {
 	t.Parallel()
 	notInPods(t, "It needs a copy of the repository.")

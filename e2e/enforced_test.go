@@ -37,7 +37,6 @@ func hardWorld(t *testing.T, group, claims string, classes map[string]string, fl
 	return w
 }
 
-// awaitLedger waits until the ledger of a class is as it should be.
 func (w *world) awaitLedger(t *testing.T, group, class string, check func(*attempt, *v1beta1.Ledger)) {
 	eventually(t, func(col *attempt) {
 		l := &v1beta1.Ledger{}

@@ -74,7 +74,6 @@ type typedGenerator struct {
 
 func oneOf[T any](g *typedGenerator, all ...T) T { return all[g.IntN(len(all))] }
 
-// object is a value of the field at a path.
 func (g *typedGenerator) object(p paths.Path, depth int) any {
 	s := g.schema.At(p).Schema
 	switch {

@@ -23,7 +23,6 @@ import (
 	"github.com/classbind/classbind/e2e/race"
 )
 
-// isDefault is the metadata of a class that is marked default.
 const isDefault = `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `
 
 // awaitGuard waits until the API server asks about the classes of a kind that has its weight in an annotation.
@@ -38,7 +37,6 @@ func (w *world) awaitGuardOf(t testing.TB, classKind, malformed string) {
 	w.awaitRefused(t, malformed, "is invalid", "We should see the API server call the webhook.")
 }
 
-// lease of that name.
 func (w *world) lease(t *testing.T, name string) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{}
 	err := w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: name}, l)
@@ -279,7 +277,6 @@ func TestCapacityRace(t *testing.T) {
 	testRace(t, race.ShortCapacityScenarios(), map[string]int{"capacity": 30, "capacity-chaos": 60})
 }
 
-// testRace with so many rounds of each scenario.
 func testRace(t *testing.T, scenarios []race.Scenario, rounds map[string]int) {
 	long(t)
 	notInPods(t, "It needs control planes of its own, with replicas as processes beside them.")

@@ -42,7 +42,6 @@ func (b *besieged) stranger() *stranger {
 	return &stranger{b, author{client: &http.Client{Transport: transport}, to: func() *answers { return b.answers }}}
 }
 
-// post a body to a replica, and keep the answer.
 func (s *stranger) post(ctx context.Context, replica int, path, body string) {
 	s.send(ctx, http.MethodPost, s.replicas[replica].URL+path, "application/json", body)
 }
@@ -129,7 +128,6 @@ func defaultClass(kind, name string, labels map[string]string) *unstructured.Uns
 	return u
 }
 
-// unmark a class, and return how many defaults it was: 1, or 0.
 func (b *besieged) unmark(t *testing.T, kind, name string) int {
 	u := object(hostileGroup, kind, name)
 	err := b.Get(t.Context(), client.ObjectKey{Name: name}, u)
@@ -192,7 +190,6 @@ func (b *besieged) forgedClaims(_ *testing.T) {
 	})
 }
 
-// connect to a replica, with TLS or without.
 func (s *stranger) connect(ctx context.Context, replica int, secure bool) (net.Conn, error) {
 	address := strings.TrimPrefix(s.replicas[replica].URL, "https://")
 	if !secure {
@@ -290,7 +287,6 @@ func (b *besieged) bigBodies(_ *testing.T) {
 	all.Wait()
 }
 
-// garbage is everything that is no review, fast.
 func (b *besieged) garbage(_ *testing.T) {
 	ctx := b.attack
 	s := b.stranger()

@@ -24,9 +24,8 @@ import (
 type fleet struct {
 	command, kubeconfig string
 	balancer            *classbind.Balancer
-	// limit of the memory of each, in bytes.
-	limit    uint64
-	replicas []*attacked
+	limit               uint64
+	replicas            []*attacked
 }
 
 // attacked is one replica, and what it had used and logged when the present attack began.
@@ -62,7 +61,6 @@ func newFleet(t *testing.T, w *world) *fleet {
 	return f
 }
 
-// add a replica, and wait until it is ready.
 func (f *fleet) add(t *testing.T) {
 	r := &attacked{replica: &replica{log: &progress.Log{}}}
 	r.logFailure(t)
@@ -111,7 +109,6 @@ func (r *attacked) leads(ctx context.Context) bool {
 	return err == nil && leading.Match(metrics)
 }
 
-// begin to measure.
 func (f *fleet) begin(t *testing.T) {
 	for _, r := range f.replicas {
 		// 5 makes the peak what there is now (proc(5)).
@@ -121,7 +118,6 @@ func (f *fleet) begin(t *testing.T) {
 	}
 }
 
-// cpuTime that the replica has used, in seconds.
 func (r *attacked) cpuTime(t *testing.T) float64 {
 	process, err := procfs.NewProc(r.PID())
 	require.NoError(t, err, "We should have the same process.")

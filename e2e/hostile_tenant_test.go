@@ -33,7 +33,6 @@ func values(n int) string {
 	return `{"key":"number","operator":"In","values":[` + text.String()[1:] + `]}`
 }
 
-// selectorAnnotation as JSON.
 func selectorAnnotation(text string) string {
 	return fmt.Sprintf("%q:%q", v1beta1.ClassSelectorAnnotation, text)
 }
@@ -61,7 +60,6 @@ func (b *besieged) liveReads(t *testing.T) {
 	})
 }
 
-// honestMisses are honest claims that no known class matches.
 func (b *besieged) honestMisses(t *testing.T) {
 	ctx := b.attack
 	attackers(ctx, 1, 500*time.Millisecond, func(i int) {
@@ -90,7 +88,6 @@ func (b *besieged) unmatchedSelector(t *testing.T) {
 	})
 }
 
-// localClass in tenantA as JSON, with its labels and annotations.
 func localClass(name, labels, annotations string) string {
 	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Local","metadata":{"namespace":%q,"name":%q,"labels":{%s},"annotations":{%s}}}`,
 		hostileGroup, tenantA, name, labels, annotations)
@@ -226,7 +223,6 @@ func zones(n int, zone string) string {
 	return `"zones":[` + strings.Join(list, ",") + `]`
 }
 
-// zonedClasses are 25 with a few zones, and as many with all that a class may have.
 func (b *besieged) zonedClasses(t *testing.T) {
 	var manifest strings.Builder
 	for i := range 25 {
@@ -310,7 +306,6 @@ func (b *besieged) poisonedClaims(t *testing.T) {
 	b.bindsLate(t, "after-poison")
 }
 
-// bindsLate has an honest claim wait, and then makes a class for it.
 func (b *besieged) bindsLate(t *testing.T, name string) {
 	const soon = 10 * time.Second
 	claim := object(hostileGroup, "LaterClaim", "waits-"+name)

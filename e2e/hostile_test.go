@@ -26,14 +26,12 @@ import (
 )
 
 const (
-	// attackTime is how long each attack goes on.
 	attackTime = 5 * time.Second
 	// honestRate of claims in a second, and how long one may take to be created and bound.
 	honestRate    = 20
 	honestLatency = 500 * time.Millisecond
 )
 
-// attack is what somebody does who wishes others ill.
 type attack struct {
 	name   string
 	reason string
@@ -126,7 +124,6 @@ func boundHostileKinds() (kinds []schema.GroupVersionKind) {
 	return append(kinds, hostileKind("FitClaim"))
 }
 
-// claims of the honest tenant, steadily.
 func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersionKind, foreign func(string) bool) *load.Load {
 	return load.Start(t.Context(), load.Options{
 		Client: b.honest, Kinds: kinds, Namespace: honestNamespace, Prefix: prefix, PerSecond: honestRate, Foreign: foreign,
@@ -134,7 +131,6 @@ func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersi
 	})
 }
 
-// judge what became of everybody, into the row.
 func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, control *load.Load) {
 	row.peak, row.cpu = b.used(t)
 	var err error
@@ -228,7 +224,6 @@ type answers struct {
 	told     []string
 }
 
-// add an answer, warnings and all.
 func (a *answers) add(status int, text string) {
 	const shown = 400
 	a.mu.Lock()
@@ -246,7 +241,6 @@ func (a *answers) add(status int, text string) {
 	}
 }
 
-// judge what the answers say, which are to have one of these statuses, and return what is wrong with them.
 func (a *answers) judge(allowed []int) (wrong []string) {
 	// longest refusal: it should not repeat all that was sent.
 	const longest = 32 << 10
@@ -266,7 +260,6 @@ func (a *answers) judge(allowed []int) (wrong []string) {
 	return wrong
 }
 
-// String is the number of answers of each status.
 func (a *answers) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -338,7 +331,6 @@ func (a *author) create(ctx context.Context, kind string, dryRun bool, object st
 	return a.send(ctx, http.MethodPost, a.url+path, "application/json", object)
 }
 
-// claimOf a kind in tenantA as JSON, with its spec and its annotations.
 func claimOf(kind, name, spec, annotations string) string {
 	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":%q,"metadata":{"namespace":%q,"name":%q,"annotations":{%s}},"spec":{%s}}`,
 		hostileGroup, kind, tenantA, name, annotations, spec)

@@ -32,7 +32,6 @@ const (
 	// tenantA is the namespace of the hostile author of claims and of classes.
 	tenantA = "tenant-a"
 
-	// manyClasses of all kinds, most of them cluster-scoped.
 	manyClasses = 10_000
 	// pool is how many classes have the same label: as many as a claim of it has to choose from.
 	pool = 20
@@ -40,8 +39,7 @@ const (
 
 var (
 	// offered kinds of class are cluster-scoped, and serve all of boundKinds, as the namespaced Local does.
-	offered = []string{"Alpha", "Beta", "Gamma"}
-	// boundKinds of claim, with their registration.
+	offered    = []string{"Alpha", "Beta", "Gamma"}
 	boundKinds = map[string]string{
 		"AdmitClaim": "{}",
 		"DenyClaim":  "{whenUnmatched: Deny}",
@@ -85,7 +83,6 @@ func besiege(t *testing.T) *besieged {
 	return b
 }
 
-// install the kinds, the tenants and the classes.
 func (b *besieged) install(t *testing.T) {
 	crds := []string{"FreeClaim " + hostileResource("FreeClaim") + " Namespaced", "Local " + hostileResource("Local") + " Namespaced", "Part " + hostileResource("Part") + " Namespaced"}
 	for kind := range boundKinds {
@@ -122,7 +119,6 @@ func (b *besieged) install(t *testing.T) {
 	b.store(t, classes)
 }
 
-// tenant is a namespace, and a user who may do there what he likes with the kinds of the group.
 func tenant(namespace, user string) string {
 	return fmt.Sprintf(`---
 apiVersion: v1
@@ -144,7 +140,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[3]s}]
 `, namespace, hostileGroup, user)
 }
 
-// oneClass of the cluster may be changed by a user.
 func oneClass(user, resource, name string) string {
 	return fmt.Sprintf(`---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -161,7 +156,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[4]s}]
 `, hostileGroup, resource, name, user)
 }
 
-// register the kinds, and wait until they are served.
 func (b *besieged) register(t *testing.T) {
 	var names []string
 	manifest := ""
@@ -209,7 +203,6 @@ func (b *besieged) register(t *testing.T) {
 	b.awaitClasses(t, hostileResource("Local"), manyClasses/10+5)
 }
 
-// user is a client of an ordinary user.
 func (b *besieged) user(t *testing.T, name string) client.Client {
 	kubeconfig := must(b.plane.UserKubeconfig(name))(t)
 	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
@@ -244,7 +237,6 @@ func (b *besieged) store(t *testing.T, objects map[string]map[string]any) {
 	})
 }
 
-// forget all claims of a kind in tenantA, as quickly.
 func (b *besieged) forget(t *testing.T, kind string) {
 	prefix := "/registry/" + hostileGroup + "/" + strings.ToLower(kind) + "s/" + tenantA + "/"
 	all := must(b.etcd.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)

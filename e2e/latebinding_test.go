@@ -34,12 +34,10 @@ func (w *world) createMany(t *testing.T, group string, n int) {
 	})
 }
 
-// claimsOf a group in the namespace default.
 func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
 	return w.claimsIn(t, group, "default")
 }
 
-// claimsIn a namespace, by pages.
 func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
@@ -52,7 +50,6 @@ func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructu
 	}
 }
 
-// awaitWaiting waits until the status says that so many claims wait, of thousands.
 func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
 	k := &v1beta1.ClaimKind{}
 	require.EventuallyWithT(t, func(c *attempt) {

@@ -88,10 +88,8 @@ func TestManyLongPaths(t *testing.T) {
 	w.noWriteFailed(t)
 }
 
-// manyPathsKind is the name of one of manyPaths.
 func manyPathsKind(i int) string { return fmt.Sprintf("claims%02d.long.test", i) }
 
-// claimEntries is the webhook configuration for claims.
 func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, configuration))

@@ -95,10 +95,8 @@ type world struct {
 
 	// Kubectl runs kubectl as the admin. The error has standard error in it.
 	Kubectl kubectlFunc
-	// config is the admin's.
-	config *rest.Config
-	// deploy is the path of the folder.
-	deploy string
+	config  *rest.Config
+	deploy  string
 
 	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind runs in pods.
 	plane      *controlplane.ControlPlane
@@ -140,7 +138,6 @@ func (w *world) setUp(ctx context.Context) (err error) {
 	return w.connect()
 }
 
-// connect makes the client.
 func (w *world) connect() (err error) {
 	config := rest.CopyConfig(w.config)
 	config.Wrap(newPatient)
@@ -271,7 +268,6 @@ func (w *world) annotate(t testing.TB, resource, name, change string, o ...clien
 	return w.patch(t, resource, name, metadataPatch("annotations", change), o...)
 }
 
-// label does the same to a label.
 func (w *world) label(t testing.TB, resource, name, change string) error {
 	return w.patch(t, resource, name, metadataPatch("labels", change))
 }
@@ -283,7 +279,6 @@ func metadataPatch(field, change string) string {
 	return fmt.Sprintf(`{"metadata":{%q:{%q:null}}}`, field, strings.TrimSuffix(change, "-"))
 }
 
-// replica is a running classbind.
 type replica struct {
 	*classbind.Process
 	log *progress.Log
@@ -336,7 +331,6 @@ func (r *replica) logFailure(t testing.TB) {
 	})
 }
 
-// serve starts a replica and waits until it is ready.
 func (w *world) serve(t testing.TB, flags ...string) *replica {
 	r := w.start(t, flags...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -345,7 +339,6 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 	return r
 }
 
-// serveBehind has so many replicas behind one address.
 func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, replicas []*replica) {
 	balancer = must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = balancer.Close() })
@@ -384,7 +377,6 @@ func (w *world) resources(t testing.TB, lines ...string) {
 	w.apply(t, manifest.String())
 }
 
-// awaitCRDs waits until they are established.
 func (w *world) awaitCRDs(t testing.TB, names ...string) {
 	for _, name := range names {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -398,7 +390,6 @@ func (w *world) awaitCRDs(t testing.TB, names ...string) {
 	}
 }
 
-// vendor, claimKind and classKind are manifests.
 var vendor, claimKind, classKind = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind
 
 // long leaves a test to make test-all, because it takes long or its own control plane.
@@ -428,7 +419,6 @@ func (w *world) awaitClaims(t *testing.T, claimKind string) {
 	}, "We should see the API server call the webhook.")
 }
 
-// awaitClasses waits until so many classes of the kind are offered.
 func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
 	k := &v1beta1.ClassKind{}
 	eventually(t, func(c *attempt) {
@@ -450,13 +440,11 @@ func (w *world) create(t testing.TB, manifest string, o ...client.CreateOption) 
 	return object, text, err
 }
 
-// created is an object as stored.
 func (w *world) created(t testing.TB, manifest string, o ...client.CreateOption) *unstructured.Unstructured {
 	object, _ := w.warned(t, manifest, o...)
 	return object
 }
 
-// warned is an object as stored, and the warnings about it.
 func (w *world) warned(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string) {
 	object, text, err := w.create(t, manifest, o...)
 	require.NoError(t, err)

@@ -51,10 +51,8 @@ const (
 	certManager = "cert-manager"
 )
 
-// installations are the folders of deploy that are applied.
 var installations = []string{selfSigned, certManager}
 
-// components are those that an overlay adds.
 var components = []string{"client-certificates", "horizontal-pod-autoscaler", "monitoring", "network-policy"}
 
 // foreignCRDs are of the kinds that installations use and others define.
@@ -82,7 +80,6 @@ func (w *world) installForeignCRDs(t *testing.T) {
 	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 }
 
-// overlay is a user's, of an installation and components.
 func (w *world) overlay(t *testing.T, installation string, components ...string) (dir string) {
 	dir = t.TempDir()
 	deploy := must(relative(dir, w.deploy))(t)
@@ -95,19 +92,16 @@ func (w *world) overlay(t *testing.T, installation string, components ...string)
 	return dir
 }
 
-// rendered are the objects of a folder.
 func (w *world) rendered(t *testing.T, dir string) []*unstructured.Unstructured {
 	return documents(t, w.kubectl(t, "kustomize", dir))
 }
 
-// all of a kind among rendered objects.
 func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
 	found := some[T](t, objects, kind)
 	require.NotEmpty(t, found, "We should have a %s.", kind)
 	return found
 }
 
-// some is all of a kind, which may be none.
 func some[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []T {
 	var found []T
 	for _, object := range objects {
@@ -257,7 +251,6 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 	assert.Contains(t, string(out), "cannot find a cluster", "We should start it with flags that it takes.")
 }
 
-// scraped proves that Prometheus finds the metrics, and knows whom to trust there.
 func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
 	for _, object := range objects {
 		if object.GetKind() != "ServiceMonitor" {
@@ -277,7 +270,6 @@ func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
 	t.Error("We should have a ServiceMonitor.")
 }
 
-// podSecurity has an API server that enforces the restricted profile judge the pods.
 func (w *world) podSecurity(t *testing.T, installation string) {
 	deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, installation)), "Deployment")[0]
 	admit := func(change func(*corev1.PodSpec)) error {
@@ -322,7 +314,6 @@ var everywhere = []string{
 	"validatingwebhookconfigurations.admissionregistration.k8s.io classbind: list patch watch",
 }
 
-// rights reads from the API server what the ServiceAccount may do.
 func (w *world) rights(t *testing.T) {
 	for _, tc := range []struct {
 		installation, role string
@@ -466,7 +457,6 @@ func (w *world) applyAgain(t *testing.T) {
 	t.Run("Alerts", func(t *testing.T) { w.alerts(t, replica) })
 }
 
-// series is a metric with its labels and, unless it is a histogram, its value.
 type series struct {
 	name   string
 	labels map[string]string
@@ -525,10 +515,8 @@ func (w *world) alerts(t *testing.T, r *replica) {
 	}
 }
 
-// query is what an alert or a panel asks for, with the text that uses its labels.
 type query struct{ of, expr, text string }
 
-// monitored is all that the rendered component monitoring asks for.
 func (w *world) monitored(t *testing.T) (queries []query) {
 	var rule struct {
 		Spec struct {

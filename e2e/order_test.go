@@ -132,7 +132,6 @@ func (w *world) awaitOrder(t *testing.T, claimKind string, order v1beta1.Order) 
 	}, "We should have one entry, in the configuration of its order.")
 }
 
-// reviewer answers reviews as the webhook of another program.
 type reviewer func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
 // ServeHTTP is called by the API server.
@@ -195,17 +194,14 @@ webhooks:
 	})
 }
 
-// caOf a server is its certificate in PEM, as a caBundle has it.
 func caOf(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// refused by a webhook.
 func refused(why *apierrors.StatusError) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: new(why.Status())}
 }
 
-// patched by a webhook, with a JSON Patch.
 func patched(patch string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true, PatchType: new(admissionv1.PatchTypeJSONPatch), Patch: []byte(patch)}
 }

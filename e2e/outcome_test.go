@@ -16,7 +16,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// outcomeKinds are the registrations, with the defaulting.
 func outcomeKinds(group string, defaulting v1beta1.Defaulting) string {
 	databases, caches := "databases."+group, "caches."+group
 	return claimKind(databases, fmt.Sprintf("{admission: {defaulting: %s}}", defaulting)) +

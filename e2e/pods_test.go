@@ -78,7 +78,6 @@ func checkPodsEnvironment() error {
 	return errors.Join(errs...)
 }
 
-// podWorld is the cluster of $KUBECONFIG, whatever is in it.
 func podWorld() (*world, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -89,7 +88,6 @@ func podWorld() (*world, error) {
 	return w, w.connect()
 }
 
-// installed is that cluster with classbind.
 func installed(ctx context.Context) (*world, error) {
 	w, err := podWorld()
 	if err != nil {
@@ -106,7 +104,6 @@ func installed(ctx context.Context) (*world, error) {
 	return w, err
 }
 
-// rolloutStatus waits until the Deployment is as it should be.
 var rolloutStatus = []string{"rollout", "status", "deployment/classbind", "--namespace=" + classbind.Namespace, "--timeout=120s"}
 
 func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
@@ -195,7 +192,6 @@ configMapGenerator:
 `, component, classbind.Namespace), os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600) //nolint:gosec // The folder is the test's own.
 }
 
-// pods of classbind that run and are not about to end.
 func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := w.List(ctx, list, client.InNamespace(classbind.Namespace)); err != nil {
@@ -231,7 +227,6 @@ func (w *world) awaitReplicas(t testing.TB, claimKind string) {
 	}, "We should see all replicas agree.")
 }
 
-// review asks of a claim that no class matches.
 func (w *world) review(claims string) ([]byte, error) {
 	resource, err := w.RESTMapper().ResourceFor(schema.ParseGroupResource(claims).WithVersion(""))
 	if err != nil {
@@ -252,7 +247,6 @@ func (w *world) review(claims string) ([]byte, error) {
 	})
 }
 
-// ask a replica as the API server does, but whoever it says that it is.
 func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (string, error) {
 	config, err := w.caller()
 	if err != nil {
@@ -263,7 +257,6 @@ func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (s
 	return fmt.Sprint(status, " ", text), err
 }
 
-// podLogs are the last lines of each.
 func (w *world) podLogs(ctx context.Context) string {
 	out, _, err := w.Kubectl(ctx, nil, "logs", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--prefix", "--tail=2000")
 	if err != nil {
@@ -324,7 +317,6 @@ func (d *deployment) version(t *testing.T) {
 	assert.Contains(t, started, printed[1], "We should find the version in the log.")
 }
 
-// uninstall, and compare with what there was before.
 func (d *deployment) uninstall(t *testing.T, before []string) {
 	there := d.inventory(t)
 	require.Contains(t, there, "deployments.apps/"+classbind.Namespace+"/classbind", "We should see what there is.")

@@ -135,10 +135,8 @@ func TestPolicyWhileDown(t *testing.T) {
 	assert.Equal(t, 1, w.boundByPolicy(t, "claims."+group)-before)
 }
 
-// lifeKind is the claim kind whose policy TestPolicyLife follows.
 const lifeKind = "claims.life.test"
 
-// storedPolicy is that of the claim kind, with its binding.
 type storedPolicy struct {
 	policy  admissionregistrationv1.MutatingAdmissionPolicy
 	binding admissionregistrationv1.MutatingAdmissionPolicyBinding
@@ -152,7 +150,6 @@ func (w *world) policy(t require.TestingT) (p storedPolicy) {
 	return p
 }
 
-// awaitNoPolicy waits until there is neither a policy nor a binding.
 func (w *world) awaitNoPolicy(t *testing.T) {
 	name := client.ObjectKey{Name: lifeKind + v1beta1.PolicySuffix}
 	eventually(t, func(c *attempt) {
@@ -253,7 +250,6 @@ func (w *world) notPermitted(t *testing.T, asked func(string) int) {
 // countedKinds watch their claims, each for another reason.
 var countedKinds = map[string]string{"later.life.test": ", whenUnmatched: BindLater", "least.life.test": ", choice: {strategy: LeastClaims}"}
 
-// counted are claims of kinds that are counted.
 func (w *world) counted(t *testing.T) {
 	for group, spec := range countedKinds {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
@@ -262,7 +258,6 @@ func (w *world) counted(t *testing.T) {
 	}
 }
 
-// countsThem counts the claims that an API server bound.
 func (w *world) countsThem(t *testing.T) {
 	for group := range countedKinds {
 		kind := "claims." + group
@@ -351,7 +346,6 @@ func TestPolicyOfLongPaths(t *testing.T) {
 	require.Never(t, func() bool { return w.policyWrites(t) != written }, policySettles, time.Second, "We should write what differs alone.")
 }
 
-// policyWrites counts the writes of policies and bindings.
 func (w *world) policyWrites(t *testing.T) (n int) {
 	for _, e := range w.audited(t) {
 		if e.Verb == "patch" && e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && strings.HasPrefix(e.ObjectRef.Resource, "mutatingadmissionpolic") {

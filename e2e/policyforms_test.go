@@ -103,13 +103,11 @@ var policyForms = map[string]policyForm{
 	},
 }
 
-// kind, plural.group and scope.
 func (policyForm) parts(line string) (kind, resource, scope string) {
 	fields := strings.Fields(line)
 	return fields[0], fields[1], fields[2]
 }
 
-// object of a kind in its namespace, with more of its content in YAML.
 func (f policyForm) object(t *testing.T, line, name, content string) *unstructured.Unstructured {
 	kind, resource, scope := f.parts(line)
 	_, group, _ := strings.Cut(resource, ".")
@@ -214,7 +212,6 @@ func (f policyForm) compare(t *testing.T, w *world) {
 	}
 }
 
-// unregisterForm removes what other tests could trip over.
 func (w *world) unregisterForm(t *testing.T, claimKind, classKind string, class client.Object) {
 	ctx := context.Background()
 	_, _, err := w.Kubectl(ctx, nil, "delete", "claimkind/"+claimKind, "classkind/"+classKind)
@@ -222,7 +219,6 @@ func (w *world) unregisterForm(t *testing.T, claimKind, classKind string, class 
 	assert.NoError(t, w.Delete(ctx, class))
 }
 
-// awaitReference waits until a claim like the probe comes out with a value at a place.
 func (w *world) awaitReference(t *testing.T, probe *unstructured.Unstructured, at []string, want any) {
 	eventually(t, func(c *attempt) {
 		claim := probe.DeepCopy()

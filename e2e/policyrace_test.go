@@ -76,7 +76,6 @@ func (r *policyRace) answer(object *unstructured.Unstructured, err error) error 
 	return nil
 }
 
-// known is the highest resourceVersion that had been answered at a time.
 func (r *policyRace) known(at time.Time) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +95,6 @@ var (
 
 func (r *policyRace) any() dynamic.Interface { return r.servers[rand.IntN(len(r.servers))] } //nolint:gosec // It need not be secret.
 
-// watch all events of a resource from now on, until the context ends.
 func (r *policyRace) watch(ctx context.Context, resource schema.GroupVersionResource) error {
 	objects := r.servers[0].Resource(resource)
 	list, err := objects.List(ctx, metav1.ListOptions{})
@@ -134,7 +132,6 @@ func (r *policyRace) observe(resource schema.GroupVersionResource, e watch.Event
 	r.seenAt[version], r.seen[resource.Resource] = time.Now(), version
 }
 
-// annotate an object; the value is JSON.
 func (r *policyRace) annotate(ctx context.Context, resource schema.GroupVersionResource, name, key, value string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
 	return r.answer(r.any().Resource(resource).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
@@ -246,7 +243,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// racedClaim is one that was created.
 type racedClaim struct {
 	name, class string
 	sent        time.Time

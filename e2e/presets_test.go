@@ -79,7 +79,6 @@ func presets() []preset {
 // shortPreset is tried in short mode, too: its kinds need no CRDs.
 const shortPreset = "persistent-volumes"
 
-// presetCheck is a column of the table in the documents.
 type presetCheck string
 
 const (
@@ -293,7 +292,6 @@ type installedPreset struct {
 	classes    map[string][]*unstructured.Unstructured // of the example, by class kind
 }
 
-// installCRDs of all kinds that are registered.
 func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructured.Unstructured, source *crdSource) {
 	for _, k := range some[v1beta1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
@@ -308,7 +306,6 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 	}
 }
 
-// preparePreset installs the CRDs of a preset, and reads its example.
 func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *installedPreset {
 	i := &installedPreset{
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
@@ -339,7 +336,6 @@ func (i *installedPreset) applyClasses(t *testing.T) {
 	}
 }
 
-// installPreset until the test ends.
 func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
 	i := w.preparePreset(t, p, source)
 	for _, folder := range i.folders {
@@ -369,7 +365,6 @@ func (i *installedPreset) awaitServed(t *testing.T) {
 	}
 }
 
-// count the objects of a resource, <plural>.<group>, in the cluster.
 func (i *installedPreset) count(t *testing.T, resource string) int {
 	kind := must(i.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
 	list := &unstructured.UnstructuredList{}
@@ -378,7 +373,6 @@ func (i *installedPreset) count(t *testing.T, resource string) int {
 	return len(list.Items)
 }
 
-// installCRD of a kind, if it has one, and note its version.
 func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name string) {
 	found, ok := source.find(t, name, i.project)
 	if !ok {
@@ -393,14 +387,12 @@ func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name strin
 	i.version[name] = found.version
 }
 
-// kubernetes is its version, without the patch.
 func (w *world) kubernetes(t *testing.T) string {
 	clients := must(kubernetes.NewForConfig(w.config))(t)
 	version := must(clients.Discovery().ServerVersion())(t)
 	return version.Major + "." + version.Minor
 }
 
-// awaitReady waits until a registration is served, and reads it.
 func (w *world) awaitReady(t *testing.T, k client.Object) {
 	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(k), k))
@@ -425,7 +417,6 @@ func (i *installedPreset) readExample(t *testing.T) {
 	i.readClaims(t, filepath.Join(i.folder, "example", "claims.yaml"))
 }
 
-// exampleOf is a file of a preset's example, if that has it.
 func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
 	file := filepath.Join(folder, "example", name)
 	if _, err := os.Stat(file); err != nil {
@@ -468,23 +459,19 @@ const (
 	presetTableEnd   = "<!-- end of presets -->\n"
 )
 
-// presetColumns are the checks in the order of the table.
 var presetColumns = []presetCheck{
 	checkSelector, checkDefault, checkExplicit, checkEmpty, checkSticky, checkGuard, checkExplain, checkApply, checkDiff,
 }
 
-// presetRow is what works for a ClaimKind.
 type presetRow struct {
 	preset, kind, version, reference, form string
 	checks                                 map[presetCheck]string
 }
 
-// presetTable is the result of the test.
 type presetTable struct{ rows []presetRow }
 
 func (p *presetTable) add(row presetRow) { p.rows = append(p.rows, row) }
 
-// lines of the table, one for each row.
 func (p *presetTable) lines() []string {
 	var lines []string
 	for _, row := range p.rows {
@@ -607,7 +594,6 @@ func TestPresetsAtOnce(t *testing.T) {
 	w.absent(t, "absent.test")
 }
 
-// registerAll applies registrations of kinds that are absent and of others, and waits until these are served.
 func (w *world) registerAll(t *testing.T, absent string, registrations map[string]*unstructured.Unstructured) {
 	manifests := absent
 	for _, object := range registrations {
@@ -647,7 +633,6 @@ func (w *world) absent(t *testing.T, group string) {
 	}
 }
 
-// requests of classbind for kinds of a group.
 func (w *world) requests(t *testing.T, group string) (requests []string) {
 	for _, e := range w.audited(t) {
 		path, _, _ := strings.Cut(e.RequestURI, "?")

@@ -20,7 +20,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// trial of a ClaimKind.
 type trial struct {
 	*installedPreset
 	kind v1beta1.ClaimKind
@@ -79,7 +78,6 @@ func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
 	return row
 }
 
-// findBase is the example's claim by-default.
 func (x *trial) findBase(t *testing.T) {
 	for _, claim := range x.claims {
 		if claim.GetName() == "by-default" && x.place(t, claim.Unstructured) == x.kind.Resource() {
@@ -89,7 +87,6 @@ func (x *trial) findBase(t *testing.T) {
 	require.NotNil(t, x.base, "We should have an example of a claim without a selector.")
 }
 
-// claim is the base with a name of its own.
 func (x *trial) claim(name string) *unstructured.Unstructured {
 	claim := x.base.DeepCopy()
 	claim.SetName(strings.Split(x.kind.Name, ".")[0] + "-" + name)
@@ -104,7 +101,6 @@ func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.
 	return x.claim(name), x.byDefault
 }
 
-// findClasses that the claim is offered.
 func (x *trial) findClasses(t *testing.T) {
 	namespaces := []string{"", x.base.GetNamespace()}
 	if from := x.kind.Spec.Classes.Namespaces; len(from.Names) > 0 {
@@ -162,7 +158,6 @@ func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstr
 	return claim
 }
 
-// reference of a claim, as it is stored.
 func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
 	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Names()...)
 	require.NoError(t, err)
@@ -214,7 +209,6 @@ func (x *trial) referenceTo(class *unstructured.Unstructured) any {
 	return fields
 }
 
-// created is a claim as the API server has stored it, until the test ends.
 func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
 	stored := claim.DeepCopy()
 	require.NoError(t, x.Create(t.Context(), stored))
@@ -251,7 +245,6 @@ func (x *trial) awaitUnbound(t *testing.T) {
 	})
 }
 
-// example claims get what their comments say.
 func (x *trial) example(t *testing.T) {
 	for _, claim := range x.claims {
 		if x.place(t, claim.Unstructured) != x.kind.Resource() {
@@ -285,7 +278,6 @@ func (x *trial) selects(t *testing.T) {
 	assert.Equal(t, x.referenceTo(x.bySelector), x.reference(t, x.created(t, x.selecting(t, x.claim("selector")))), "We should bind a claim to the class that it selects.")
 }
 
-// explicitly has a reference that nobody would choose.
 func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured {
 	class := x.bySelector.DeepCopy()
 	class.SetName("of-the-author")
@@ -359,7 +351,6 @@ func (w *world) refused(t *testing.T, second *unstructured.Unstructured) error {
 	return err
 }
 
-// marked is a class like the given one, and marked as the default.
 func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	marked := class.DeepCopy()
 	marked.SetName(name)
@@ -427,7 +418,6 @@ func (x *trial) appliedTwice(t *testing.T) {
 	assert.Equal(t, first.Object, second.Object, "We should see no drift, and the same owners.")
 }
 
-// applyTwice a claim, and return what is stored each time.
 func (x *trial) applyTwice(t *testing.T, claim *unstructured.Unstructured) (first, second *unstructured.Unstructured) {
 	x.deleteAfter(t, claim)
 	file := write(t, manifestOf(t, claim))

@@ -332,7 +332,6 @@ func TestSticky(t *testing.T) {
 	})
 }
 
-// read the object of a manifest as it is stored.
 func (w *world) read(t *testing.T, manifest string, object *unstructured.Unstructured) error {
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
 	return w.Get(t.Context(), client.ObjectKeyFromObject(object), object)

@@ -312,7 +312,6 @@ func TestSchema(t *testing.T) {
 	})
 }
 
-// numbered names of namespaces.
 func numbered(n int) []string {
 	names := make([]string, n)
 	for i := range names {

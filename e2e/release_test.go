@@ -38,7 +38,6 @@ type releaseTest struct {
 	env  map[string]string // beside the caller's
 }
 
-// run commands in a folder, and return what they print.
 func (r *releaseTest) run(t *testing.T, folder string, lines ...string) (string, error) {
 	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Join(lines, "\n")) //nolint:gosec // It is the test's own.
 	c.Dir, c.Env = folder, os.Environ()
@@ -55,7 +54,6 @@ func (r *releaseTest) must(t *testing.T, folder string, lines ...string) string 
 	return out
 }
 
-// clone the repository of the test to another folder.
 func (r *releaseTest) clone(t *testing.T, name string) string {
 	folder := filepath.Join(t.TempDir(), name)
 	r.must(t, r.root, "git clone --quiet . '"+folder+"'")
@@ -136,7 +134,6 @@ func TestRelease(t *testing.T) {
 	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist, slices.Concat(signed.lines, sbom.lines)) })
 }
 
-// refuses what is no release, before it builds anything.
 func (r *releaseTest) refuses(t *testing.T) {
 	for _, tc := range []struct{ name, before, command, want string }{
 		{"NoVersion", "", "make release", "VERSION is not set: name the version, as in make release VERSION=v0.1.0"},
@@ -162,7 +159,6 @@ func (r *releaseTest) refuses(t *testing.T) {
 	}
 }
 
-// validKrew has krew's own check read the manifest.
 func (r *releaseTest) validKrew(t *testing.T, dist string) {
 	text, sums := readText(t, filepath.Join(dist, "krew.yaml")), readText(t, filepath.Join(dist, "SHA256SUMS"))
 	for line := range strings.Lines(sums) {
@@ -177,7 +173,6 @@ func (r *releaseTest) validKrew(t *testing.T, dist string) {
 		"CGO_ENABLED=0 go run -mod=mod sigs.k8s.io/krew/cmd/validate-krew-manifest -skip-install -manifest classbind.yaml")
 }
 
-// checkImage has an image of each platform, which says where it comes from. It returns the digest of all.
 func (r *releaseTest) checkImage(t *testing.T, dist string) string {
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xf '"+filepath.Join(dist, "classbind_v0.1.0_image.tar")+"'")

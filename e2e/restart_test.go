@@ -112,13 +112,11 @@ type unending struct {
 	all []given
 }
 
-// given is what class a claim got that was asked for at a time.
 type given struct {
 	asked       time.Time
 	tier, class string
 }
 
-// create claims until the test ends or the result is called.
 func (u *unending) create(t *testing.T) (stop func()) {
 	u.begun = time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,7 +139,6 @@ func (u *unending) create(t *testing.T) (stop func()) {
 	return stop
 }
 
-// count the claims of a tier that got a class and were asked for since then.
 func (u *unending) count(tier, class string, since time.Time) (n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -249,7 +246,6 @@ func TestStatusNonsense(t *testing.T) {
 		"We should have the status right again.")
 }
 
-// registrations of both kinds.
 func (w *world) registrations(t *testing.T) (all []unstructured.Unstructured) {
 	for _, kind := range []string{"ClaimKindList", "ClassKindList"} {
 		list := &unstructured.UnstructuredList{}
@@ -281,7 +277,6 @@ func (w *world) statuses(t *testing.T, group string) (all []string) {
 	return all
 }
 
-// writeNonsense into all statuses. n chooses one of several.
 func (w *world) writeNonsense(t *testing.T, n int) {
 	conditions := func(status string, reasons ...string) (all []map[string]any) {
 		for i, kind := range []string{"Ready", "PathsValid", "LateBinding", "Nonsense"} {

@@ -74,7 +74,6 @@ func TestRestoredInAnotherOrder(t *testing.T) {
 	assert.Equal(t, want, answers(w), "We should serve the same claims in the same way.")
 }
 
-// restore an object, a second or more after the one before it.
 func (w *world) restore(t *testing.T, object *unstructured.Unstructured) {
 	name := object.GetName()
 	delete(object.Object, "status")

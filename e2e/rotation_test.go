@@ -32,7 +32,6 @@ const (
 	turn = 2 * time.Minute
 )
 
-// rotations are how often leaves and the CA are renewed under load.
 func rotations() (leaves, cas int) {
 	if testing.Short() {
 		return 3, 1
@@ -96,7 +95,6 @@ func (d *deployment) rotateSelfSignedCA(t *testing.T, seen *connections) {
 	seen.await(t, func(c certificate) bool { return !slices.Contains(before, c.issuer) })
 }
 
-// renewLeaf so often, each time everywhere.
 func (d *deployment) renewLeaf(t *testing.T, seen *connections, times int) {
 	for n := range times {
 		before := seen.serials()
@@ -132,7 +130,6 @@ func (d *deployment) renew(t *testing.T, name string) {
 	d.kubectl(t, "annotate", "pods", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--overwrite", fmt.Sprint("renewed=", time.Now().UnixNano()))
 }
 
-// certificate that a replica serves.
 type certificate struct{ serial, issuer string }
 
 // connections are made all the time, to each replica in turn, as an API server would that has none yet. The API server itself makes few,
@@ -151,13 +148,11 @@ type connections struct {
 	problems []string
 }
 
-// bundles of all entries at a time.
 type bundles struct {
 	at  time.Time
 	all [][]byte
 }
 
-// connectAlways until the test or they end.
 func (d *deployment) connectAlways(t *testing.T, pods []corev1.Pod) *connections {
 	s := &connections{d: d, pods: pods, served: map[string]certificate{}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -244,7 +239,6 @@ func (s *connections) connect(ctx context.Context, pod *corev1.Pod, bundle []byt
 	s.served[pod.Name] = now
 }
 
-// problem is none when we end.
 func (s *connections) problem(ctx context.Context, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -254,7 +248,6 @@ func (s *connections) problem(ctx context.Context, err error) {
 	s.problems = append(s.problems, err.Error())
 }
 
-// bundles of the entries of all webhook configurations.
 func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 	now := bundles{at: time.Now()}
 	for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
@@ -276,7 +269,6 @@ func (d *deployment) bundles(ctx context.Context) (bundles, error) {
 	return now, nil
 }
 
-// rotations seen so far, of all replicas.
 func (s *connections) rotations() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +293,6 @@ func (s *connections) all(of func(certificate) string) []string {
 	return all
 }
 
-// await until every replica serves such a certificate.
 func (s *connections) await(t *testing.T, such func(certificate) bool) {
 	require.Eventually(t, func() bool {
 		s.mu.Lock()

@@ -85,7 +85,6 @@ type installedScenario struct {
 	classes []*unstructured.Unstructured
 }
 
-// installScenario until the test ends.
 func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *installedScenario {
 	i := &installedScenario{installedPreset: &installedPreset{
 		world: w, preset: preset{name: s.name, project: s.project}, folder: filepath.Join(w.deploy, "samples", s.name), crds: t.TempDir(),
@@ -171,7 +170,6 @@ func (i *installedScenario) promised(t *testing.T, claim exampleClaim) (referenc
 	return references
 }
 
-// by the ClaimKind of the claim.
 func (i *installedScenario) by(t *testing.T, claim *unstructured.Unstructured) *trial {
 	resource := i.place(t, claim)
 	n := slices.IndexFunc(i.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Resource() == resource })
@@ -198,7 +196,6 @@ func (i *installedScenario) awaitGets(t *testing.T, claim *unstructured.Unstruct
 	})
 }
 
-// binds the claims, as an author has them created.
 func (i *installedScenario) binds(t *testing.T) {
 	for _, command := range i.commands(true) {
 		assert.NotEmpty(t, i.kubectl(t, command...))
@@ -215,7 +212,6 @@ func (i *installedScenario) binds(t *testing.T) {
 	}
 }
 
-// runsFurther blocks of the README.
 func (i *installedScenario) runsFurther(t *testing.T) {
 	if len(i.blocks) == 1 {
 		return
@@ -263,7 +259,6 @@ func (i *installedScenario) explains(t *testing.T) {
 	}
 }
 
-// class of the sample.
 func (i *installedScenario) class(t *testing.T, name string) *unstructured.Unstructured {
 	for _, class := range i.classes {
 		if class.GetName() == name {
@@ -274,7 +269,6 @@ func (i *installedScenario) class(t *testing.T, name string) *unstructured.Unstr
 	return nil
 }
 
-// claim of the sample that was not created, with a name of its own.
 func (i *installedScenario) claim(t *testing.T, name, as string) *unstructured.Unstructured {
 	for _, claim := range i.claims {
 		if claim.GetName() == name {
@@ -287,41 +281,34 @@ func (i *installedScenario) claim(t *testing.T, name, as string) *unstructured.U
 	return nil
 }
 
-// to is the reference of a claim to a class.
 func (i *installedScenario) to(t *testing.T, claim *unstructured.Unstructured, class string) any {
 	return i.by(t, claim).referenceTo(i.class(t, class))
 }
 
-// second is a class like this one, and marked as the default.
 func (i *installedScenario) second(t *testing.T, class *unstructured.Unstructured) *unstructured.Unstructured {
 	return i.by(t, i.claims[0].Unstructured).marked(t, class, class.GetName()+"-second")
 }
 
-// refusesSecond default class like this one, beside that default.
 func (i *installedScenario) refusesSecond(t *testing.T, class, beside string) {
 	assert.ErrorContains(t, i.refused(t, i.second(t, i.class(t, class))), "/"+beside+`"`)
 }
 
-// acceptsSecond default class like this one.
 func (i *installedScenario) acceptsSecond(t *testing.T, class *unstructured.Unstructured, reason string) {
 	second := i.second(t, class)
 	i.deleteAfter(t, second)
 	require.NoError(t, i.Create(t.Context(), second), reason)
 }
 
-// moves the default to a class, as the samples say.
 func (i *installedScenario) moves(t *testing.T, to, claimKind string) {
 	out, stderr, exit, err := i.classbind(t.Context(), "set-default", i.class(t, to).GetKind()+"/"+to, "--for", claimKind, "--kubeconfig="+i.plane.Kubeconfig)
 	require.NoError(t, err)
 	require.Zero(t, exit, "%s%s", out, stderr)
 }
 
-// patch an object of the sample.
 func (i *installedScenario) patch(t *testing.T, object client.Object, patch string) error {
 	return i.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// bound is the reference of a claim right after its creation.
 func (i *installedScenario) bound(t *testing.T, claim *unstructured.Unstructured) any {
 	i.deleteAfter(t, claim)
 	require.NoError(t, i.Create(t.Context(), claim))

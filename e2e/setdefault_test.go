@@ -57,7 +57,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: move-tes
 subjects: [{kind: User, name: half}]
 `
 
-// policy refuses the mark of a default.
 const policy = `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -216,7 +215,9 @@ func TestSetDefault(t *testing.T) {
 		w.apply(t, policy)
 		defer func() {
 			w.kubectl(t, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "move-test")
-			eventually(t, func(c *attempt) { require.NoError(c, w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)) })
+			eventually(t, func(c *attempt) {
+				require.NoError(c, w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll))
+			})
 		}()
 		eventually(t, func(c *attempt) {
 			err := w.annotate(t, "bs.move.test", "new", "classbind.io/default=false", client.DryRunAll)
@@ -343,7 +344,9 @@ func (w *mover) mark(t *testing.T, name string) {
 	if strings.HasPrefix(name, "Field/") {
 		patch = `{"spec":{"default":true}}`
 	}
-	eventually(t, func(c *attempt) { require.NoError(c, w.Patch(t.Context(), classNamed(name), client.RawPatch(types.MergePatchType, []byte(patch)))) })
+	eventually(t, func(c *attempt) {
+		require.NoError(c, w.Patch(t.Context(), classNamed(name), client.RawPatch(types.MergePatchType, []byte(patch))))
+	})
 }
 
 // classNamed KIND/NAME or KIND/NAMESPACE/NAME.
@@ -356,13 +359,11 @@ func classNamed(text string) *unstructured.Unstructured {
 	return c
 }
 
-// setDefault runs the command as an admin.
 func (w *mover) setDefault(t *testing.T, args ...string) (out, progress string, err error) {
 	cmd := exec.CommandContext(t.Context(), command, append([]string{"set-default"}, args...)...) //nolint:gosec // It runs the command under test.
 	return w.finish(t, cmd)
 }
 
-// finish a command.
 func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err error) {
 	var stdout, stderr bytes.Buffer
 	// The race detector would have a command that succeeds sleep for a second.
@@ -378,21 +379,18 @@ func (w *mover) finish(t *testing.T, cmd *exec.Cmd) (out, progress string, err e
 	return stdout.String(), stderr.String(), err
 }
 
-// shell runs a command as an error says it.
 func (w *mover) shell(t *testing.T, text string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `PATH="`+filepath.Dir(command)+":"+w.plane.Assets+`:$PATH"; `+text) //nolint:gosec // It runs the commands that classbind prints.
 	out, _, err := w.finish(t, cmd)
 	return out, err
 }
 
-// commandIn an error.
 func commandIn(t *testing.T, err error, pattern string) string {
 	found := regexp.MustCompile(pattern).FindStringSubmatch(err.Error())
 	require.Len(t, found, 2, "%v", err)
 	return found[1]
 }
 
-// marked are the classes that are.
 func (w *mover) marked(t *testing.T) string {
 	return w.list(t, func(u *unstructured.Unstructured) (string, bool) { return "", isMarked(u) })
 }
@@ -402,7 +400,6 @@ func isMarked(class *unstructured.Unstructured) bool {
 	return field || class.GetAnnotations()[v1beta1.DefaultAnnotation] == "true" || class.GetAnnotations()[v1beta1.CrossplaneDefaultAnnotation] == "true"
 }
 
-// versions of all classes.
 func (w *mover) versions(t *testing.T) string {
 	return w.list(t, func(u *unstructured.Unstructured) (string, bool) { return ":" + u.GetResourceVersion(), true })
 }
@@ -424,7 +421,6 @@ func (w *mover) list(t *testing.T, text func(*unstructured.Unstructured) (string
 	return strings.Join(found, " ")
 }
 
-// status of a claim kind: its defaults and whether there is only one.
 func (w *mover) status(t *testing.T, claimKind string) string {
 	return w.kubectl(t, "get", "claimkind", claimKind, "-o",
 		`jsonpath={range .status.defaults[*]}{.kind}/{.namespace}/{.name} {end}{.status.conditions[?(@.type=="SingleDefault")].status}`)
@@ -437,7 +433,6 @@ func refuseRival(r *admissionv1.AdmissionRequest, c *unstructured.Unstructured) 
 	return ""
 }
 
-// interrupter interrupts a command that prints a text.
 type interrupter struct {
 	progress.Log
 	cmd  *exec.Cmd

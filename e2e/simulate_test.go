@@ -37,7 +37,6 @@ type simulatedPlace struct {
 	Outcome string
 }
 
-// class of the place, empty for none.
 func (p simulatedPlace) class() string {
 	if p.Class.Name == "" {
 		return ""
@@ -45,7 +44,6 @@ func (p simulatedPlace) class() string {
 	return p.Class.Kind + "/" + p.Class.Name
 }
 
-// simulated kinds of claims, by the spec of their ClaimKinds.
 var simulatedKinds = map[string]string{
 	"Named": "{choice: {strategy: WeightedRandom}}",
 	"Fresh": "{choice: {strategy: WeightedRandom, seed: Request}}",

@@ -12,7 +12,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// docFile is a file that a page has.
 func docFile(t *testing.T, page, name string) string {
 	root, _ := docRoot(t)
 	_, text, found := strings.Cut(readText(t, filepath.Join(root, page)), "\n# file: "+name+"\n")

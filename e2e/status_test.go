@@ -28,7 +28,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
-// statusReport is what a program reads of the report of status.
 type statusReport struct {
 	Sections []struct {
 		Name, State, Summary string
@@ -63,7 +62,6 @@ func untimed(text string) string {
 	return leader.ReplaceAllString(times.ReplaceAllString(text, "TIME"), "the leader is NAME")
 }
 
-// classbind runs the command.
 func (w *world) classbind(ctx context.Context, args ...string) (stdout, stderr string, exit int, err error) {
 	cmd := exec.CommandContext(ctx, command, args...) //nolint:gosec // It runs the command under test.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
@@ -74,7 +72,6 @@ func (w *world) classbind(ctx context.Context, args ...string) (stdout, stderr s
 	return string(out), stderr, exit, err
 }
 
-// status runs the command with a kubeconfig, for a program.
 func (w *world) status(ctx context.Context, kubeconfig string) (report statusReport, exit int, stderr string, err error) {
 	out, stderr, exit, err := w.classbind(ctx, "status", "--output=json", "--kubeconfig="+kubeconfig)
 	if err == nil && len(out) > 0 {
@@ -138,7 +135,6 @@ func TestStatus(t *testing.T) {
 	t.Run("CertManager", func(t *testing.T) { w.breakCertManager(t) })
 }
 
-// strangersStatus is what those see who may read little or nothing.
 func (w *world) strangersStatus(t *testing.T) {
 	stranger := must(w.plane.UserKubeconfig("stranger"))(t)
 	_, exit, stderr, err := w.status(t.Context(), stranger)
@@ -237,7 +233,6 @@ func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
 	w.kubectl(t, "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "kinds.yaml"))
 }
 
-// compareWithPage what the page shows of status.
 func compareWithPage(t *testing.T, said string) {
 	shown := documented(t, "docs/explain-and-status.md")[0]
 	assert.Equal(t, untimed(strings.Join(shown.lines, "\n")+"\n"), untimed(said), "We should show on the page what the commands print.")
@@ -323,7 +318,6 @@ func (w *world) breakCertManager(t *testing.T) {
 	w.awaitStatus(t, "We should find nothing wrong with the other kind of certificates.")
 }
 
-// expireCA puts an expired CA in the place of classbind's.
 func (w *world) expireCA(t *testing.T) {
 	expired := (&certtest.Pair{}).Sign(t, &x509.Certificate{
 		IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour),

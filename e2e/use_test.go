@@ -64,7 +64,6 @@ func naming(group, namespace, name, reference string) *unstructured.Unstructured
 	return claim
 }
 
-// awaitWrites waits until a dry run of a creation is let pass, or refused with a text.
 func awaitWrites(t *testing.T, c client.Client, claim *unstructured.Unstructured, text, reason string) {
 	eventually(t, func(col *attempt) {
 		err := c.Create(t.Context(), claim.DeepCopy(), client.DryRunAll)
@@ -152,7 +151,6 @@ func TestUsePolicy(t *testing.T) {
 	})
 }
 
-// useOfRequester has users with different rights.
 func (w *world) useOfRequester(t *testing.T) {
 	const group, claims = "requester.test", "claims.requester.test"
 	w.register(t, group, "{reference: {path: .spec.className, form: Name}, classes: {use: {subject: Requester}}}", class(group, "Class", "gold", ""))
@@ -179,7 +177,6 @@ func (w *world) useOfRequester(t *testing.T) {
 	require.NoError(t, bob.Create(t.Context(), empty), "We should let pass what names no class.")
 }
 
-// useOfClusterScoped has claims without a namespace.
 func (w *world) useOfClusterScoped(t *testing.T) {
 	const group, claims = "wide.test", "claims.wide.test"
 	w.resources(t, "Claim "+claims+" Cluster", "Class classes."+group+" Cluster")
@@ -195,7 +192,6 @@ func (w *world) useOfClusterScoped(t *testing.T) {
 	awaitWrites(t, w.as(t, "ann", group), naming(group, "", "probe", gold), "classbind classes claims.wide.test lists what it may use", "We should name no namespace.")
 }
 
-// useOfDefault has the API server give a default class, to claims that may use it.
 func (w *world) useOfDefault(t *testing.T) {
 	needsPolicies(t)
 	const group, claims = "usedefault.test", "claims.usedefault.test"

@@ -108,7 +108,6 @@ func TestUseAuthorizer(t *testing.T) {
 	}
 }
 
-// client without patience.
 func (w *world) client(t *testing.T) client.Client {
 	c, err := newClient(w.config)
 	assert.NoError(t, err)

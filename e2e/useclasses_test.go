@@ -15,7 +15,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// offer is what "classbind classes -o json" prints of one ClaimKind.
 type offer struct {
 	Classes []struct {
 		Kind, Name string

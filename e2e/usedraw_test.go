@@ -33,12 +33,10 @@ rules:
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, rolebindings, clusterroles, clusterrolebindings], verbs: [list, watch]}
 `
 
-// namespaceMayUse classes of a group by name.
 func namespaceMayUse(group, namespace string, names ...string) string {
 	return mayUse(group+"."+namespace, "", "kind: Group, name: 'system:serviceaccounts:"+namespace+"'", group, "classes", strings.Join(names, ", "))
 }
 
-// claimIn a namespace that any class satisfies.
 func claimIn(group, namespace, name string) string {
 	return strings.Replace(claim(group, name), "namespace: default", "namespace: "+namespace, 1)
 }
@@ -209,10 +207,8 @@ func TestUseShares(t *testing.T) {
 	}
 }
 
-// right of a tenant to use a class.
 type right struct{ tenant, class string }
 
-// rights that come and go.
 type rights struct {
 	mu sync.Mutex
 	// times when a tenant had each of them: from before the binding was written until after it was deleted.
@@ -221,7 +217,6 @@ type rights struct {
 
 type period struct{ from, to time.Time } // to is zero as long as it lasts
 
-// change gives a right or takes it away.
 func (r *rights) change(ctx context.Context, c client.Client, of right) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +232,6 @@ func (r *rights) change(ctx context.Context, c client.Client, of right) error {
 	return c.Create(ctx, binding)
 }
 
-// had reports whether a tenant had a right at any moment of a period.
 func (r *rights) had(of right, at period) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,7 +33,6 @@ const patience = 3 * time.Minute
 // attempt of a check. It collects what is not so yet.
 type attempt = assert.CollectT
 
-// eventually waits until a check succeeds.
 func eventually(t testing.TB, is func(c *attempt), why ...any) {
 	require.EventuallyWithT(t, is, patience, 20*time.Millisecond, why...)
 }
@@ -53,7 +52,6 @@ func output(t testing.TB, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// notInPods skips a test in a cluster with pods.
 func notInPods(t testing.TB, why string) {
 	if inPods() {
 		t.Skip(why)
@@ -122,7 +120,6 @@ func attemptAgain(ctx context.Context) bool {
 	}
 }
 
-// kubectlFunc runs kubectl, as ControlPlane.Kubectl does.
 type kubectlFunc func(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error)
 
 // patiently runs kubectl again after slowWebhook.
@@ -162,7 +159,6 @@ var minor = sync.OnceValues(func() (int, error) {
 	return strconv.Atoi(string(found[1]))
 })
 
-// policiesServed reports whether the API server serves v1 of MutatingAdmissionPolicy.
 func policiesServed(t testing.TB) bool {
 	if inPods() {
 		return true // The drivers start the newest release.
@@ -171,14 +167,12 @@ func policiesServed(t testing.TB) bool {
 	return m >= 36
 }
 
-// needsPolicies skips a test where the release of Kubernetes is too old for policies.
 func needsPolicies(t testing.TB) {
 	if !policiesServed(t) {
 		t.Skip("It needs MutatingAdmissionPolicy, which Kubernetes serves as v1 since 1.36.")
 	}
 }
 
-// object of a group, without anything in it.
 func object(group, kind, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
@@ -186,7 +180,6 @@ func object(group, kind, name string) *unstructured.Unstructured {
 	return o
 }
 
-// concurrently does something so many times, some of them at once.
 func concurrently(t *testing.T, n int, do func(i int) error) {
 	var all errgroup.Group
 	all.SetLimit(16)
@@ -213,7 +206,6 @@ func (w *world) binds(t testing.TB, manifest, class, reason string, o ...client.
 	return claim
 }
 
-// awaitBound waits until a claim would get this class; empty, none.
 func (w *world) awaitBound(t testing.TB, manifest, class, reason string) {
 	eventually(t, func(c *attempt) {
 		claim, _, err := w.create(t, manifest, client.DryRunAll)
@@ -222,7 +214,6 @@ func (w *world) awaitBound(t testing.TB, manifest, class, reason string) {
 	}, reason)
 }
 
-// awaitRefused waits until an object would be refused for a reason that has this text.
 func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
 	eventually(t, func(c *attempt) {
 		_, _, err := w.create(t, manifest, client.DryRunAll)
@@ -230,7 +221,6 @@ func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
 	}, reason)
 }
 
-// awaitKind waits until a ClaimKind is as a check says.
 func (w *world) awaitKind(t testing.TB, name, reason string, check func(*attempt, *v1beta1.ClaimKind)) {
 	k := &v1beta1.ClaimKind{}
 	eventually(t, func(c *attempt) {
