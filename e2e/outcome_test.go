@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
@@ -234,4 +237,324 @@ func TestTold(t *testing.T) {
 			assert.NotRegexp(t, `[[:cntrl:]]|\x{202e}`, warnings[0], tc.reason)
 		})
 	}
+}
+
+// TestReferences has claims of the shapes that other projects have, and counts which of them the API server calls us for.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	const group = "references.test"
+	w, asked := sharedReplica(t)
+	w.resources(t, "Job jobs."+group+" Namespaced", "Queue queues."+group+" Namespaced", "Ingress ingresses."+group+" Namespaced",
+		"IngressClass ingressclasses."+group+" Cluster", "Secret secrets."+group+" Namespaced", "Store stores."+group+" Namespaced",
+		"ClusterStore clusterstores."+group+" Cluster", "Cluster clusters."+group+" Namespaced", "ClusterClass clusterclasses."+group+" Namespaced",
+		"Instance instances."+group+" Namespaced")
+	claimKinds := map[string]string{
+		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
+		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name}}",
+		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, whenEmpty: Bind}}",
+		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
+		"instances": "{reference: {path: .spec.clusterId, form: Name}, selector: {annotation: example.org/cluster-selector, whenAbsent: LeaveAlone}}",
+	}
+	manifest := lateVendor(group)
+	for name, spec := range claimKinds {
+		manifest += claimKind(name+"."+group, spec)
+	}
+	for name, claims := range map[string]string{
+		"queues": "jobs", "ingressclasses": "ingresses", "stores": "secrets", "clusterstores": "secrets", "clusterclasses": "clusters." + group + "}, {name: instances",
+	} {
+		manifest += classKind(name+"."+group, fmt.Sprintf("{claimKinds: [{name: %s.%s}]}", claims, group))
+	}
+	manifest += class(group, "IngressClass", "usual", isDefault) +
+		class(group, "Store", "own", "namespace: default, "+isDefault) + class(group, "ClusterStore", "shared", isDefault) +
+		class(group, "ClusterClass", "quick-start", "namespace: default, "+isDefault)
+	w.apply(t, manifest)
+	for _, kind := range []string{"ingressclasses", "stores", "clusterstores", "clusterclasses"} {
+		w.awaitClasses(t, kind+"."+group, 1)
+	}
+	for _, kind := range []string{"jobs", "ingresses", "secrets"} {
+		w.awaitClaims(t, kind+"."+group)
+	}
+	of := func(kind, name, metadata, spec string) string {
+		return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s%s}\nspec: %s\n", group, kind, name, metadata, spec)
+	}
+	for _, probe := range []string{ // The API server does not call us for those of awaitClaims.
+		of("Cluster", "probe", ", annotations: {classbind.io/class-selector: '='}", "{topology: {}}"),
+		of("Instance", "probe", ", annotations: {example.org/cluster-selector: '='}", "{}"),
+	} {
+		w.awaitRefused(t, probe, "is invalid", "")
+	}
+	shared := map[string]any{"kind": "ClusterStore", "name": "shared"}
+	own := map[string]any{"kind": "Store", "name": "own"}
+
+	for name, tc := range map[string]struct {
+		reason, kind, manifest string
+		calls                  int
+		at                     []string
+		want                   any
+	}{
+		"LabelSet":        {"We should not be called for a job that names its queue.", "jobs", of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0, []string{"metadata", "labels", "kueue.x-k8s.io/queue-name"}, "mine"},
+		"AnnotationSet":   {"We should leave alone an Ingress with the old annotation.", "ingresses", of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0, []string{"spec", "ingressClassName"}, nil},
+		"AnnotationUnset": {"We should bind an Ingress without it.", "ingresses", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
+		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", "secrets", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
+		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
+		"OtherFields": {
+			"We should leave the other fields of the object.", "secrets", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
+			[]string{"spec", "storeRef"},
+			map[string]any{"kind": "Store", "name": "own", "optional": true},
+		},
+		"NameSet":         {"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
+		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
+		"ParentThere":     {"We should bind a Cluster with a topology.", "clusters", of("Cluster", "topology", "", "{topology: {version: v1}}"), 1, []string{"spec", "topology", "classRef"}, map[string]any{"name": "quick-start"}},
+		"SelectorAbsent":  {"We should leave alone a claim without a selector.", "instances", of("Instance", "plain", ", annotations: {classbind.io/class-selector: a=b}", "{}"), 0, []string{"spec"}, map[string]any{}},
+		"SelectorPresent": {"We should be called for a claim with a selector.", "instances", of("Instance", "selecting", ", annotations: {example.org/cluster-selector: a=b}", "{}"), 1, []string{"spec"}, map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := tc.kind + "." + group
+			before := asked(kind)
+			stored := w.created(t, tc.manifest)
+			assert.Equal(t, tc.calls, asked(kind)-before, tc.reason)
+			got, _, err := unstructured.NestedFieldNoCopy(stored.Object, tc.at...)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, got, tc.reason)
+		})
+	}
+
+	t.Run("WrongType", func(t *testing.T) {
+		_, _, err := w.create(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"))
+		assert.ErrorContains(t, err, "spec.storeRef.name: Invalid value: 5: must be a string", "We should tell the author which field is wrong.")
+	})
+	t.Run("OtherKind", func(t *testing.T) {
+		_, warned := w.warned(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
+		require.Len(t, warned, 1)
+		assert.Contains(t, warned[0], "of another group, kind or namespace than the class reference of the claim says")
+	})
+	t.Run("LabelLater", func(t *testing.T) {
+		job, warned := w.warned(t, of("Job", "waits", ", labels: {a: b}", "{}"))
+		require.Len(t, warned, 1)
+		require.NotContains(t, job.GetLabels(), "kueue.x-k8s.io/queue-name")
+		w.apply(t, class(group, "Queue", "default", "namespace: default, "+isDefault))
+		eventually(t, func(c *attempt) {
+			require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+			require.Equal(c, map[string]string{"a": "b", "kueue.x-k8s.io/queue-name": "default"}, job.GetLabels())
+		}, "We should write the label of a job that waited.")
+		w.awaitClasses(t, "queues."+group, 1)
+		job = w.created(t, of("Job", "now", "", "{}"))
+		assert.Equal(t, map[string]string{"kueue.x-k8s.io/queue-name": "default"}, job.GetLabels(), "We should write the label of a new job.")
+	})
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "jobs."+group, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
+}
+
+// TestHalfReference has an author replace the reference of a claim by force, and then give it up,
+// while another manager owns fields of it. The API server removes only the name.
+func TestHalfReference(t *testing.T) {
+	t.Parallel()
+	w := sharedWorld(t)
+	whole := func(group, name string) map[string]any {
+		if strings.HasPrefix(group, "local") {
+			return map[string]any{"name": name}
+		}
+		return map[string]any{"apiVersion": group + "/v1", "kind": "Class", "name": name}
+	}
+	// claim asks for the class late, beside what its author sets of the reference.
+	claim := func(group, name, class string) string {
+		reference := ""
+		if class != "" {
+			reference = ", classRef: {"
+			for field, value := range whole(group, class) {
+				reference += fmt.Sprintf("%s: %s, ", field, value)
+			}
+			reference += "}"
+		}
+		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {half: late}}%s}\n", group, name, reference)
+	}
+	reference := func(c require.TestingT, group, name string) map[string]any {
+		stored := &unstructured.Unstructured{}
+		require.NoError(c, w.read(t, claim(group, name, ""), stored))
+		reference, _, err := unstructured.NestedMap(stored.Object, "spec", "classRef")
+		require.NoError(c, err)
+		return reference
+	}
+	create := func(t *testing.T, manifest, manager string) {
+		w.created(t, manifest, client.FieldOwner(manager))
+	}
+	apply := func(t *testing.T, manifest, manager string) (warning string) {
+		var said []string
+		claim := client.ApplyConfigurationFromUnstructured(documents(t, manifest)[0])
+		require.NoError(t, w.Apply(context.WithValue(t.Context(), warnings{}, &said), claim, client.ForceOwnership, client.FieldOwner(manager)))
+		return strings.Join(said, "\n")
+	}
+	replace := func(t *testing.T, manifest string) (warning string) {
+		var said []string
+		claim, stored := documents(t, manifest)[0], &unstructured.Unstructured{}
+		require.NoError(t, w.read(t, manifest, stored))
+		claim.SetResourceVersion(stored.GetResourceVersion())
+		require.NoError(t, w.Update(context.WithValue(t.Context(), warnings{}, &said), claim))
+		return strings.Join(said, "\n")
+	}
+	groups := map[string]string{
+		"admit.half.test":  "{}",
+		"later.half.test":  "{whenUnmatched: BindLater}",
+		"empty.half.test":  "{reference: {path: .spec.classRef, whenEmpty: Bind}, whenUnmatched: BindLater}",
+		"local.half.test":  "{reference: {path: .spec.classRef, form: LocalObjectReference}, whenUnmatched: BindLater}",
+		"allow.half.test":  "{reference: {path: .spec.classRef, onUnbind: Allow}}",
+		"moving.half.test": "{reference: {path: .spec.classRef, onUnbind: Allow}, whenUnmatched: BindLater}",
+	}
+	for group, spec := range groups {
+		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
+		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}"))
+	}
+	for group, spec := range groups {
+		w.awaitClaims(t, "claims."+group)
+		if strings.Contains(spec, "BindLater") {
+			create(t, claim(group, "late", ""), "author")
+			require.Empty(t, reference(t, group, "late"))
+		}
+		w.apply(t, class(group, "Class", "late", "labels: {half: late}, "))
+	}
+	for group, spec := range groups {
+		w.awaitClasses(t, "classes."+group, 1)
+		managers := []string{"creator", "applier", "webhook"}
+		if strings.Contains(spec, "BindLater") {
+			managers = append(managers, "late")
+		}
+		for _, manager := range managers {
+			t.Run(group+"/"+manager, func(t *testing.T) {
+				switch manager {
+				case "creator":
+					create(t, claim(group, manager, "first"), manager)
+				case "applier":
+					apply(t, claim(group, manager, "first"), manager)
+				case "webhook":
+					create(t, claim(group, manager, ""), "creator")
+					require.Equal(t, whole(group, "late"), reference(t, group, manager))
+				case "late":
+					eventually(t, func(c *attempt) { require.Equal(c, whole(group, "late"), reference(c, group, manager)) })
+				}
+				apply(t, claim(group, manager, "second"), "author")
+				require.Equal(t, whole(group, "second"), reference(t, group, manager))
+				warning := apply(t, claim(group, manager, ""), "author")
+				switch group {
+				case "allow.half.test":
+					assert.Empty(t, reference(t, group, manager)["name"], "We should have an update unbind a claim where this is allowed.")
+					assert.Empty(t, warning)
+				case "moving.half.test":
+					eventually(t, func(c *attempt) {
+						require.Equal(c, whole(group, "late"), reference(c, group, manager))
+					}, "We should bind later what an update has unbound.")
+				default:
+					assert.Equal(t, whole(group, "second"), reference(t, group, manager), "We should keep the whole reference.")
+					assert.Contains(t, warning, `keeps it (class "second")`, "We should tell the author.")
+					warning = replace(t, claim(group, manager, ""))
+					assert.Equal(t, whole(group, "second"), reference(t, group, manager))
+					assert.Contains(t, warning, `keeps it (class "second")`, "We should name the class.")
+				}
+			})
+		}
+	}
+
+	t.Run("Created", func(t *testing.T) {
+		for name, spec := range map[string]string{
+			"half": "{kind: Class}", "nothing": `{}`, "unnamed": `{name: "", kind: ""}`, "other": "{kind: Class, external: x}", "unknown": "{kind: Other}",
+		} {
+			manifest := strings.Replace(claim("admit.half.test", name, ""), "}}}", "}}, classRef: "+spec+"}", 1)
+			create(t, manifest, "author")
+		}
+		assert.Equal(t, whole("admit.half.test", "late"), reference(t, "admit.half.test", "half"), "We should bind a claim to a class of the kind that it names.")
+		assert.Empty(t, reference(t, "admit.half.test", "nothing"), "We should not bind a claim whose author asked for no class.")
+		for _, name := range []string{"unnamed", "other", "unknown"} {
+			assert.Empty(t, reference(t, "admit.half.test", name)["name"], "%s: We should bind nothing that its author did not ask for.", name)
+		}
+	})
+}
+
+// TestSticky has claims that are bound to the class first, which then matches them no more, and updates that leave their reference out.
+func TestSticky(t *testing.T) {
+	long(t)
+	t.Parallel()
+	w, asked := sharedReplica(t)
+	const admit, later = "admit.sticky.test", "later.sticky.test"
+	for group, spec := range map[string]string{admit: "{}", later: "{whenUnmatched: BindLater}"} {
+		w.register(t, group, spec, class(group, "Class", "first", "labels: {tier: gold}, "))
+	}
+	// asking is the file of a claim, without a reference.
+	asking := func(group, name, more string) string {
+		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {tier: gold}}%s}\n", group, name, more)
+	}
+	// bound is a claim that has the class first, which matches it no more: the class second does.
+	bound := func(t *testing.T, group, name string) *unstructured.Unstructured {
+		w.apply(t, class(group, "Class", "first", "labels: {tier: gold}, ")+class(group, "Class", "second", "labels: {tier: silver}, "))
+		w.awaitClasses(t, "classes."+group, 2)
+		w.awaitBound(t, asking(group, name, ""), "Class/first", "")
+		claim := w.binds(t, asking(group, name, ""), "Class/first", "")
+		w.apply(t, class(group, "Class", "first", "labels: {tier: silver}, ")+class(group, "Class", "second", "labels: {tier: gold}, "))
+		return claim
+	}
+
+	for group, reason := range map[string]string{
+		admit: "We should keep a claim bound that is replaced by its file.",
+		later: "We should not move a claim to another class that is replaced by its file.",
+	} {
+		t.Run("Replace/"+group, func(t *testing.T) {
+			claim := bound(t, group, "replaced")
+			before := asked("claims." + group)
+			_, warning, err := w.Kubectl(t.Context(), strings.NewReader(asking(group, "replaced", ", size: 2")), "replace", "-f", "-")
+			require.NoError(t, err)
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+			assert.Equal(t, "Class/first", classOf(claim), reason)
+			assert.Contains(t, warning, `keeps it (class "first")`, "We should tell the author.")
+			assert.Equal(t, 1, asked("claims."+group)-before, "We should be called once for it.")
+			assert.Never(t, func() bool {
+				return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != "Class/first"
+			}, time.Second, 100*time.Millisecond, "We should not bind it later, either.")
+		})
+	}
+
+	t.Run("Provisioned", func(t *testing.T) {
+		claim := bound(t, later, "provisioned")
+		require.NoError(t, unstructured.SetNestedField(claim.Object, "a", "spec", "resourceRef", "name"))
+		require.NoError(t, w.Update(t.Context(), claim))
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, "Class/first", classOf(claim), "We should keep a claim bound to which its controller has given a resource.")
+	})
+
+	t.Run("OtherUpdates", func(t *testing.T) {
+		claim := bound(t, admit, "updated")
+		before := asked("claims." + admit)
+		claim.SetLabels(map[string]string{"a": "b"})
+		require.NoError(t, w.Update(t.Context(), claim))
+		require.NoError(t, unstructured.SetNestedField(claim.Object, map[string]any{"kind": "Class", "name": "second"}, "spec", "classRef"))
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, "Class/second", classOf(claim), "We should allow another class.")
+		claim.SetFinalizers([]string{"sticky.test/wait"})
+		require.NoError(t, w.Update(t.Context(), claim))
+		require.NoError(t, w.Delete(t.Context(), claim))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		claim.SetFinalizers(nil)
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, before, asked("claims."+admit), "We should not be called for updates that unbind no claim, nor for a claim that is being deleted.")
+	})
+
+	t.Run("Audited", func(t *testing.T) {
+		reasons := map[string]string{} // Only updates for which the API server has called us have one.
+		for _, e := range w.audited(t) {
+			if reason, asked := e.Annotations["claims."+admit+v1beta1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
+				reasons[e.ObjectRef.Name] = reason
+			}
+		}
+		assert.Equal(t, map[string]string{"replaced": "Restored"}, reasons, "We should be called for the update that unbinds a claim, and for no other.")
+	})
+
+	t.Run("DryRun", func(t *testing.T) {
+		claim := bound(t, admit, "tried")
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		require.NoError(t, w.Update(t.Context(), claim, client.DryRunAll))
+		assert.Equal(t, "Class/first", classOf(claim), "We should answer a dry run alike.")
+	})
+}
+
+func (w *world) read(t *testing.T, manifest string, object *unstructured.Unstructured) error {
+	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
+	return w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 }
