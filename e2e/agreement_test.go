@@ -30,8 +30,7 @@ const agreementGroup = "agreement.test"
 func TestAgreement(t *testing.T) {
 	long(t)
 	const kind = "claims." + agreementGroup
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t, "--late-binding-rate=500")
+	w, _ := servedWorld(t, controlplane.Options{}, "--late-binding-rate=500")
 	w.resources(t, "Claim "+kind+" Namespaced", "Red reds."+agreementGroup+" Cluster", "Blue blues."+agreementGroup+" Namespaced")
 	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team-b}\n")
 	claims := agreementClaims(500)
@@ -40,7 +39,7 @@ func TestAgreement(t *testing.T) {
 		return err
 	})
 
-	manifest := lateVendor(agreementGroup) + classKind("reds."+agreementGroup, "{claimKinds: [{name: "+kind+"}]}") + classKind("blues."+agreementGroup, "{claimKinds: [{name: "+kind+"}]}") +
+	manifest := lateVendor(agreementGroup) + serving("reds."+agreementGroup, kind) + serving("blues."+agreementGroup, kind) +
 		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
 	for i := range 8 {
 		manifest += class(agreementGroup, "Red", fmt.Sprint("red-", i), fmt.Sprintf("labels: {tier: %s, cores: %q}, ", []string{"gold", "silver"}[i%2], fmt.Sprint(i))) +
@@ -143,8 +142,7 @@ type explanation struct {
 
 // explain the claims of a file by the cluster, or by what the flags name.
 func (w *world) explain(t *testing.T, file string, flags ...string) []explanation {
-	out, stderr, _, err := w.classbind(t.Context(), append([]string{"explain", "--output=json", "--filename=" + file}, flags...)...)
-	require.NoError(t, err)
+	out, stderr, _ := w.classbind(t, append([]string{"explain", "--output=json", "--filename=" + file}, flags...)...)
 	var report struct{ Items []explanation }
 	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
 	return report.Items
@@ -187,7 +185,6 @@ func (w *world) boundLater(t *testing.T, explained []explanation) []later {
 // Both have to give them the same class, leave the same ones alone, and say the same to their authors.
 func TestExpressionAgreement(t *testing.T) {
 	notInPods(t, "It needs the kubeconfig of an admin.")
-	t.Parallel()
 	const group = "expressions.test"
 	w := sharedWorld(t)
 	kinds := []string{"Fitting", "Parted", "Scored", "Later"}
@@ -247,14 +244,10 @@ func TestExpressionAgreement(t *testing.T) {
 
 // TestExplain asks a real API server for schemas, and for claims by their kinds.
 func TestExplain(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
-	w.resources(t, "Class classes.explain.test Cluster")
-	w.apply(t, fmt.Sprintf(schemaOfClaims, "explain.test", wholeReference)+vendor("explain.test")+
-		claimKind("claims.explain.test", "{}")+classKind("classes.explain.test", "{claimKinds: [{name: claims.explain.test}]}"))
-	w.awaitClasses(t, "classes.explain.test", 0)
-	w.awaitClaims(t, "claims.explain.test")
+	w.serves(t, fmt.Sprintf(schemaOfClaims, "explain.test", wholeReference)+vendor("explain.test")+
+		claimKind("claims.explain.test", "{}")+serving("classes.explain.test", "claims.explain.test"))
 	stored := write(t, `
 apiVersion: explain.test/v1
 kind: Claim
@@ -271,7 +264,7 @@ metadata: {name: gold, labels: {tier: gold}}
 		return write(t, "{apiVersion: "+apiVersion+", kind: "+kind+", metadata: {name: a, namespace: default}, spec: {"+field+": {matchLabels: {tier: gold}}}}")
 	}
 	volumes := write(t, claimKind("persistentvolumeclaims", "{reference: {path: .spec.storageClassName, form: Name}}")+
-		classKind("storageclasses.storage.k8s.io", "{claimKinds: [{name: persistentvolumeclaims}]}"))
+		serving("storageclasses.storage.k8s.io", "persistentvolumeclaims"))
 	volume := func(field string) string {
 		return write(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, namespace: default, annotations: {classbind.io/class-selector: tier=none}}, "+
 			"spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, "+field+"}}")
@@ -348,7 +341,6 @@ var simulatedKinds = map[string]string{
 
 // TestSimulate predicts random changes, applies them, and creates the claims anew.
 func TestSimulate(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "The command needs the kubeconfig of an admin.")
 	const group, classes = "simulate.test", 200
 	changes, claims := 20, 5000
@@ -452,8 +444,7 @@ func TestSimulate(t *testing.T) {
 		for _, name := range removed {
 			args = append(args, "--remove=Class."+group+"/"+name)
 		}
-		out, stderr, _, err := w.classbind(t.Context(), append(args, names...)...)
-		require.NoError(t, err)
+		out, stderr, _ := w.classbind(t, append(args, names...)...)
 		report := struct{ Kinds []simulation }{}
 		require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
 		require.Len(t, report.Kinds, len(kinds))

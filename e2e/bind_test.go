@@ -47,8 +47,7 @@ type bindOutput struct {
 
 // bind runs the command for a program. It returns what is said of each claim, by name, and the summary.
 func (w *world) bind(t *testing.T, kubeconfig string, args ...string) (claims map[string]bindOutput, summary bindOutput, exit int, stderr string) {
-	out, stderr, exit, err := w.classbind(t.Context(), append([]string{"bind", "--output=json", "--kubeconfig=" + kubeconfig}, args...)...)
-	require.NoError(t, err)
+	out, stderr, exit := w.classbind(t, append([]string{"bind", "--output=json", "--kubeconfig=" + kubeconfig}, args...)...)
 	claims = map[string]bindOutput{}
 	for all := json.NewDecoder(strings.NewReader(out)); all.More(); {
 		o := bindOutput{}
@@ -97,22 +96,18 @@ spec: {classSelector: {}}
 
 // TestBindStored has claims that were stored before their kind was registered, and does with them what an admin would.
 func TestBindStored(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "stored.test", "claims.stored.test"
 	w.kubectl(t, "create", "namespace", "stored-other")
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, storedClaims)
-	w.apply(t, vendor(group)+claimKind(kind, `{claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
-		classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "gold", "labels: {tier: gold}, "))
-	w.awaitClasses(t, "classes."+group, 1)
-	w.awaitClaims(t, kind)
+	w.serves(t, vendor(group)+claimKind(kind, `{claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
+		serving("classes."+group, kind)+class(group, "Class", "gold", "labels: {tier: gold}, "))
 	before := w.claimsIn(t, group, "")
 	admin := w.plane.Kubeconfig
 	run := func(args ...string) (string, int) {
-		out, stderr, exit, err := w.classbind(t.Context(), append(args, "--kubeconfig="+admin)...)
-		require.NoError(t, err)
+		out, stderr, exit := w.classbind(t, append(args, "--kubeconfig="+admin)...)
 		return out + stderr, exit
 	}
 	out, exit := run("explain", "claim.stored.test/gold", "--namespace=default")
@@ -120,8 +115,7 @@ func TestBindStored(t *testing.T) {
 	assert.Contains(t, out, "Claim default/gold: stored without a class; created now, it would get Class/gold\n", "We should not say that the claim is bound.")
 	assert.Contains(t, out, "classbind bind claims.stored.test gold --namespace default", "We should say how it is bound.")
 
-	report, _, stderr, err := w.status(t.Context(), admin)
-	require.NoError(t, err, stderr)
+	report, _, stderr := w.status(t, admin)
 	section := report.Sections[len(report.Sections)-1]
 	assert.Equal(t, 2, section.Unbound[kind], "We should count the claims that are stored without a class: %+v", section)
 	assert.True(t, slices.ContainsFunc(section.Notes, func(note string) bool {
@@ -227,7 +221,6 @@ func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta m
 
 // TestBindLeavesAlone has a claim with a reference that would be replaced while it is created, and one that needs no class.
 func TestBindLeavesAlone(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "leaves.test", "claims.leaves.test"
@@ -236,34 +229,28 @@ func TestBindLeavesAlone(t *testing.T) {
 ---
 {apiVersion: leaves.test/v1, kind: Claim, metadata: {namespace: default, name: none}, spec: {}}
 `)
-	w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "gold", "")+
+	w.serves(t, vendor(group)+serving("classes."+group, kind)+class(group, "Class", "gold", "")+
 		claimKind(kind, "{claims: {when: \"claim.?spec.classRef.name.orValue('') in ['', 'usual']\"}, selector: {whenAbsent: DefaultIfAny}}"))
-	w.awaitClasses(t, "classes."+group, 1)
-	w.awaitClaims(t, kind)
 	before := w.claimsIn(t, group, "")
 	claims, summary, exit, stderr := w.bind(t, w.plane.Kubeconfig, kind, "--all-namespaces")
 	assert.Zero(t, exit, stderr)
 	assert.Equal(t, 1, summary.HaveClass, "We should keep a class that may be in use: %v", claims)
 	assert.Equal(t, "LeftAlone", claims["none"].Outcome, "We should not call it a failure that a claim does without a class.")
 	assert.Equal(t, before, w.claimsIn(t, group, ""), "We should write to none.")
-	out, _, _, err := w.classbind(t.Context(), "status", "--kubeconfig="+w.plane.Kubeconfig)
-	require.NoError(t, err)
+	out, _, _ := w.classbind(t, "status", "--kubeconfig="+w.plane.Kubeconfig)
 	assert.NotContains(t, out, "classbind bind "+kind, "We should not recommend a command that does nothing.")
 }
 
 // TestBindInterfered binds 150 claims, two pages, while others interfere: the API server asks to wait, and forgets the list, authors
 // change claims, delete them and bind them, and the classes change.
 func TestBindInterfered(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const claims, group, kind = 150, "interfered.test", "claims.interfered.test"
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.createMany(t, group, claims)
-	w.apply(t, vendor(group)+claimKind(kind, "{choice: {strategy: LeastClaims}}")+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+
+	w.serves(t, vendor(group)+claimKind(kind, "{choice: {strategy: LeastClaims}}")+serving("classes."+group, kind)+
 		class(group, "Class", "a", "labels: {tier: gold}, ")+class(group, "Class", "b", "labels: {tier: gold}, "))
-	w.awaitClasses(t, "classes."+group, 2)
-	w.awaitClaims(t, kind)
 	named := func(name string) *unstructured.Unstructured { return unopinionated(group, name) }
 	first := sync.Once{}
 	var patched, throttled, expired atomic.Int64
@@ -318,10 +305,8 @@ func TestBindKilled(t *testing.T) {
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.createMany(t, group, claims)
 	w.serve(t)
-	w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+
+	w.serves(t, vendor(group)+claimKind(kind, "{}")+serving("classes."+group, kind)+
 		class(group, "Class", "a", "labels: {tier: gold}, ")+class(group, "Class", "b", "labels: {tier: gold}, "))
-	w.awaitClasses(t, "classes."+group, 2)
-	w.awaitClaims(t, kind)
 
 	before := map[string]*unstructured.Unstructured{}
 	for _, c := range w.claimsOf(t, group) {
@@ -478,8 +463,7 @@ func TestLateBinding(t *testing.T) {
 	if testing.Short() {
 		claims = 200
 	}
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t, "--late-binding-rate=500")
+	w, _ := servedWorld(t, controlplane.Options{}, "--late-binding-rate=500")
 	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
 	w.kubectl(t, "create", "namespace", "load")
 
@@ -524,8 +508,7 @@ func TestLateBinding(t *testing.T) {
 func TestLateBindingLeaderKilled(t *testing.T) {
 	long(t)
 	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
-	w := newWorld(t, controlplane.Options{})
-	first := w.serve(t, "--late-binding-rate=100")
+	w, first := servedWorld(t, controlplane.Options{}, "--late-binding-rate=100")
 	w.register(t, group, "{whenUnmatched: BindLater}")
 	w.createMany(t, group, claims)
 	w.awaitWaiting(t, kind, claims)

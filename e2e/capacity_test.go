@@ -3,7 +3,9 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,19 +24,14 @@ import (
 	"github.com/classbind/classbind/webhook/capacity"
 )
 
-func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes string, n int) {
-	claims, kind := "claims."+group, "classes."+group
-	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: [{name: "+claims+"}], capacity: "+capacity+"}")+classes)
-	w.awaitClaims(t, claims)
-	w.awaitClasses(t, kind, n)
-	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionClaimsCounted, metav1.ConditionTrue, "")
+func (w *world) registerCapacity(t *testing.T, group, spec, capacity, classes string) {
+	w.serves(t, kinds(group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}], capacity: "+capacity+"}")+classes)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionClaimsCounted, metav1.ConditionTrue, "")
 }
 
 // TestCapacity has classes that hold only so much, as one replica counts it.
 func TestCapacity(t *testing.T) {
 	notInPods(t, "Each of several replicas counts for itself.")
-	t.Parallel()
 	w := sharedWorld(t)
 	t.Run("Soft", func(t *testing.T) {
 		const group = "capacity.test"
@@ -42,7 +39,7 @@ func TestCapacity(t *testing.T) {
 		for _, name := range []string{"gold", "silver", "bronze"} {
 			classes += class(group, "Class", name, `annotations: {classbind.io/capacity: "10"}, `)
 		}
-		w.registerCapacity(t, group, "{}", "{}", classes, 3)
+		w.registerCapacity(t, group, "{}", "{}", classes)
 		bound := map[string]int{}
 		for i := range 60 {
 			claim, warnings := w.warned(t, claim(group, fmt.Sprint("claim-", i)))
@@ -53,12 +50,8 @@ func TestCapacity(t *testing.T) {
 		}
 		assert.Equal(t, map[string]int{"Class/gold": 10, "Class/silver": 10, "Class/bronze": 10, "": 30}, bound)
 		claims := w.claimsOf(t, group)
-		for i := range claims {
-			if classOf(&claims[i]) == "Class/silver" {
-				require.NoError(t, w.Delete(t.Context(), &claims[i]))
-				break
-			}
-		}
+		silver := slices.IndexFunc(claims, func(c unstructured.Unstructured) bool { return classOf(&c) == "Class/silver" })
+		require.NoError(t, w.Delete(t.Context(), &claims[silver]))
 		w.awaitBound(t, claim(group, "probe"), "Class/silver", "A deleted claim should make room.")
 		w.binds(t, claim(group, "next"), "Class/silver", "The next claim should have it.")
 		w.binds(t, claim(group, "last"), "", "And no other.")
@@ -73,12 +66,10 @@ func TestCapacity(t *testing.T) {
 	t.Run("Usage", func(t *testing.T) {
 		const group = "storage.capacity.test"
 		w.registerCapacity(t, group, "{classes: {usage: claim.spec.storage}}", "{total: {path: .spec.capacity}, perNamespace: {expression: class.spec.share}}",
-			class(group, "Class", "disk", "")+"spec: {capacity: 10Gi, share: 6Gi}\n", 1)
-		for _, namespace := range []string{"capacity-a", "capacity-b", "capacity-c"} {
-			w.kubectl(t, "create", "namespace", namespace)
-		}
+			class(group, "Class", "disk", "")+"spec: {capacity: 10Gi, share: 6Gi}\n")
+		w.namespaces(t, "capacity-a", "capacity-b", "capacity-c")
 		of := func(namespace, name, storage string) string {
-			return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: %s, name: %s}\nspec: {storage: %s, classSelector: {}}\n", group, namespace, name, storage)
+			return strings.Replace(claimWith(group, name, "{storage: "+storage+", classSelector: {}}"), "default", namespace, 1)
 		}
 		w.binds(t, of("capacity-a", "first", "4Gi"), "Class/disk", "There is room.")
 		w.binds(t, of("capacity-a", "second", "4Gi"), "", "The namespace may use 6Gi.")
@@ -88,25 +79,21 @@ func TestCapacity(t *testing.T) {
 		w.binds(t, of("capacity-c", "first", "1Gi"), "", "There is half of that left.")
 		for _, storage := range []string{"much", "-1", "9007199254740994", "{}"} {
 			_, _, err := w.create(t, of("capacity-c", "malformed", storage))
-			require.True(t, apierrors.IsInvalid(err), "%v", err)
-			require.ErrorContains(t, err, "spec.storage: Invalid value: the expression spec.classes.usage of claim kind")
+			refusedWith(t, err, http.StatusUnprocessableEntity, "spec.storage: Invalid value: the expression spec.classes.usage of claim kind")
 		}
 	})
 
 	t.Run("BindLater", func(t *testing.T) {
 		const group = "late.capacity.test"
 		w.registerCapacity(t, group, "{whenUnmatched: BindLater, reference: {path: .spec.classRef, explicit: Check}}", "{}",
-			class(group, "Class", "only", `annotations: {classbind.io/capacity: "1"}, `), 1)
+			class(group, "Class", "only", `annotations: {classbind.io/capacity: "1"}, `))
 		first := w.binds(t, claim(group, "first"), "Class/only", "We should let pass what we gave ourselves.")
 		second := w.binds(t, claim(group, "second"), "", "The class is full.")
-		named := "apiVersion: " + group + "/v1\nkind: Claim\nmetadata: {namespace: default, name: named}\nspec: {classRef: {apiVersion: " + group + "/v1, kind: Class, name: only}}\n"
+		named := claimWith(group, "named", "{classRef: {apiVersion: "+group+"/v1, kind: Class, name: only}}")
 		w.awaitRefused(t, named, `it names the class "Class/only", which is full`, "We should check the room of a class that a claim names.")
 		w.awaitWaiting(t, "claims."+group, 1)
 		require.NoError(t, w.Delete(t.Context(), first))
-		eventually(t, func(c *attempt) {
-			require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(second), second))
-			require.Equal(c, "Class/only", classOf(second))
-		}, "A claim that waits should get the room that another leaves.")
+		w.awaitStored(t, second, "Class/only", "A claim that waits should get the room that another leaves.")
 	})
 }
 
@@ -121,12 +108,9 @@ func TestCapacitySoft(t *testing.T) {
 	for i := range n {
 		classes += class(group, "Class", fmt.Sprint("class-", i), fmt.Sprintf("annotations: {classbind.io/capacity: %q}, ", fmt.Sprint(holds)))
 	}
-	w.registerCapacity(t, group, "{selector: {whenAbsent: Any}}", "{}", classes, n)
+	w.registerCapacity(t, group, "{selector: {whenAbsent: Any}}", "{}", classes)
 	concurrently(t, n*holds*3/2, func(i int) error { return w.Create(t.Context(), naming(group, "default", fmt.Sprint("claim-", i), "")) })
-	used, over, most := map[string]int{}, 0, 0
-	for _, claim := range w.claimsOf(t, group) {
-		used[classOf(&claim)]++
-	}
+	used, over, most := w.shares(t, group), 0, 0
 	for name, amount := range used {
 		if name != "" {
 			assert.GreaterOrEqual(t, amount, holds, "We should fill %s.", name)
@@ -142,15 +126,13 @@ const hardWindow = 2 * time.Second
 
 // hardWorld has classes of a kind whose capacity is enforced, with these annotations.
 func hardWorld(t *testing.T, group, claims string, classes map[string]string, flags ...string) *world {
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t, append(flags, "--in-flight-window="+hardWindow.String())...)
-	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-	manifest := lateVendor(group) + claimKind("claims."+group, claims) + classKind("classes."+group,
+	w, _ := servedWorld(t, controlplane.Options{}, append(flags, "--in-flight-window="+hardWindow.String())...)
+	manifest := kinds(group, claims) + classKind("classes."+group,
 		"{claimKinds: [{name: claims."+group+"}], capacity: {enforcement: Hard, perNamespace: {annotation: per-namespace}}}")
 	for name, annotations := range classes {
 		manifest += class(group, "Class", name, "annotations: {"+annotations+"}, ")
 	}
-	w.apply(t, manifest)
+	w.install(t, manifest)
 	for name := range classes {
 		w.awaitLedger(t, group, name, func(col *attempt, l *v1beta1.Ledger) { assert.True(col, l.Spec.Open) })
 	}
@@ -177,14 +159,13 @@ func TestCapacityEnforced(t *testing.T) {
 	const group = "hard.test"
 	w := hardWorld(t, group, "{reference: {path: .spec.classRef}, selector: {whenAbsent: Any}, classes: {usage: 'has(claim.spec.size) ? claim.spec.size : 1'}}",
 		map[string]string{"a": "classbind.io/capacity: '5'", "b": "classbind.io/capacity: '5', per-namespace: '3'"})
-	bound := map[string]int{}
+	bound := map[any]int{}
 	for i := range 13 {
 		c := naming(group, "default", fmt.Sprint("claim-", i), "")
 		require.NoError(t, w.Create(t.Context(), c))
-		name, _, _ := unstructured.NestedString(c.Object, "spec", "classRef", "name")
-		bound[name]++
+		bound[at(c, "spec", "classRef", "name")]++
 	}
-	assert.Equal(t, map[string]int{"a": 5, "b": 3, "": 5}, bound, "We should fill each class, as far as the namespace may.")
+	assert.Equal(t, map[any]int{"a": 5, "b": 3, nil: 5}, bound, "We should fill each class, as far as the namespace may.")
 	w.awaitLedger(t, group, "a", used(5))
 	w.awaitLedger(t, group, "b", used(3))
 	const a, b = "apiVersion=hard.test/v1 kind=Class name=a", "apiVersion=hard.test/v1 kind=Class name=b"
@@ -196,7 +177,7 @@ func TestCapacityEnforced(t *testing.T) {
 	err = w.Create(t.Context(), naming(group, "default", "named", "apiVersion=hard.test/v1 kind=Class name=none"))
 	require.ErrorContains(t, err, "not there")
 
-	w.kubectl(t, "create", "namespace", "other")
+	w.namespaces(t, "other")
 	inOther := naming(group, "other", "named", b)
 	require.NoError(t, w.Create(t.Context(), inOther.DeepCopy(), client.DryRunAll), "We should reserve nothing for a dry run.")
 	require.NoError(t, w.Create(t.Context(), inOther))
@@ -247,10 +228,7 @@ func TestCapacityRate(t *testing.T) {
 		require.NoError(t, w.Create(t.Context(), naming(group, "default", name, reference)))
 		return time.Since(began)
 	}
-	w.resources(t, "Claim claims.free.test Namespaced", "Class classes.free.test Cluster")
-	w.apply(t, lateVendor("free.test")+claimKind("claims.free.test", "{reference: {path: .spec.classRef}, selector: {whenAbsent: Any}}")+
-		classKind("classes.free.test", "{claimKinds: [{name: claims.free.test}]}")+class("free.test", "Class", "free", ""))
-	w.awaitClaims(t, "claims.free.test")
+	w.register(t, "free.test", "{reference: {path: .spec.classRef}, selector: {whenAbsent: Any}}", class("free.test", "Class", "free", ""))
 	var took, without []time.Duration
 	for i := range 200 {
 		took = append(took, create(fmt.Sprint("alone-", i), ""))

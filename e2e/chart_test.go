@@ -611,7 +611,6 @@ func decode(t *testing.T, body io.Reader) []series {
 // TestFlows has the API server say in which flow it puts what classbind asks, and whom it lets use classbind's PriorityClass.
 func TestFlows(t *testing.T) {
 	long(t)
-	t.Parallel()
 	w, _ := sharedReplica(t)
 	uids := map[string]string{}
 	for line := range strings.Lines(w.kubectl(t, "get", "flowschemas", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.name}{"\n"}{end}`)) {

@@ -33,7 +33,7 @@ const clientsKinds = "clients.test"
 func clientsWorld(t *testing.T, o controlplane.Options) *world {
 	w := newWorld(t, o)
 	w.resources(t, "Claim claims.clients.test Namespaced", "Class classes.clients.test Cluster")
-	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+classKind("classes.clients.test", "{claimKinds: [{name: claims.clients.test}]}")+
+	w.apply(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+serving("classes.clients.test", "claims.clients.test")+
 		class(clientsKinds, "Class", "only", ""))
 	return w
 }
@@ -167,7 +167,6 @@ func clientsRecipe(t *testing.T, folder string) (script, give string) {
 
 // TestMetricsSecure has a replica serve its metrics as deploy/ has it.
 func TestMetricsSecure(t *testing.T) {
-	t.Parallel()
 	w, _ := sharedReplica(t)
 	r := w.serve(t, "--metrics-secure") // Since the other leads, this one does not.
 	url := strings.Replace(r.MetricsURL, "http:", "https:", 1)
@@ -239,7 +238,7 @@ func TestStaticPolicy(t *testing.T) {
 	w.resources(t, "Claim claims.static.test Namespaced", "Class classes.static.test Cluster")
 	w.serve(t)
 	w.apply(t, vendor("static.test")+claimKind("claims.static.test", "{classes: {use: {subject: Namespace}}}")+
-		classKind("classes.static.test", "{claimKinds: [{name: claims.static.test}]}"))
+		serving("classes.static.test", "claims.static.test"))
 	// The leader fills what it owns.
 	w.kubectl(t, "wait", "--for=jsonpath={.webhooks[0].name}=claims.static.test.bind.classbind.io", "mutatingwebhookconfiguration/zz-classbind")
 	policy := "validatingadmissionpolicy/claims.static.test.use.classbind.io"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -25,7 +26,6 @@ import (
 
 // TestConditions has what admins have to mend, and what they are told of it.
 func TestConditions(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	crd := func(group, reference string) string {
 		return fmt.Sprintf(schemaOfClaims, group, strings.Replace(wholeReference, "classRef", reference, 1))
@@ -47,7 +47,7 @@ func TestConditions(t *testing.T) {
 			w.resources(t, "Store "+stores+" Namespaced", "ClusterStore "+clusterStores+" Cluster")
 			w.apply(t, store(group))
 			w.apply(t, vendor(group)+class(group, "Store", "near", "namespace: default, labels: {at: here}, ")+class(group, "ClusterStore", "far", "labels: {at: sea}, ")+
-				classKind(stores, "{claimKinds: [{name: "+kind+"}]}")+classKind(clusterStores, "{claimKinds: [{name: "+kind+"}]}")+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
+				serving(stores, kind)+serving(clusterStores, kind)+claimKind(kind, "{reference: {path: .spec.storeRef, form: "+form+"}}"))
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse, detail+": set spec.reference.form to KindReference")
 			w.awaitBound(t, claim(group, "lost"), "", "We should bind no claim whose reference would name another store than the one that was drawn.")
 
@@ -74,7 +74,7 @@ func TestConditions(t *testing.T) {
 		_, version, _ := strings.Cut(first, "  versions:\n")
 		second := strings.NewReplacer("name: v1\n", "name: v2\n", "storage: true", "storage: false")
 		w.apply(t, first+strings.ReplaceAll(second.Replace(version), "classRef: {", "other: {"))
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+classKind("classes.versions.test", "{claimKinds: [{name: claims.versions.test}]}")+claimKind(kind, "{}"))
+		w.apply(t, vendor(group)+class(group, "Class", "only", "")+serving("classes.versions.test", "claims.versions.test")+claimKind(kind, "{}"))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonPathsInvalid)
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse, "reference.path: the schema has no field .spec.classRef")
 
@@ -90,11 +90,8 @@ func TestConditions(t *testing.T) {
 		const group, kind = "refuse.test", "claims.refuse.test"
 		w.resources(t, "Class classes.refuse.test Cluster", "Other others.refuse.test Cluster")
 		w.apply(t, strings.Replace(crd(group, "classRef"), "kind: {type: string}", "kind: {type: string, enum: [Other]}", 1))
-		w.apply(t, vendor(group)+class(group, "Class", "refused", "labels: {of: class}, ")+class(group, "Other", "taken", "labels: {of: other}, ")+
-			classKind("classes.refuse.test", "{claimKinds: [{name: claims.refuse.test}]}")+classKind("others.refuse.test", "{claimKinds: [{name: claims.refuse.test}]}")+claimKind(kind, "{}"))
-		w.awaitClasses(t, "classes.refuse.test", 1)
-		w.awaitClasses(t, "others.refuse.test", 1)
-		w.awaitClaims(t, kind)
+		w.serves(t, vendor(group)+class(group, "Class", "refused", "labels: {of: class}, ")+class(group, "Other", "taken", "labels: {of: other}, ")+
+			serving("classes.refuse.test", "claims.refuse.test")+serving("others.refuse.test", "claims.refuse.test")+claimKind(kind, "{}"))
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionPathsValid, metav1.ConditionFalse,
 			`reference.form ObjectReference: the schema does not allow "Class" in .spec.classRef.kind: the API server refuses claims with such a reference`)
 		w.awaitRefused(t, strings.ReplaceAll(claim(group, "refused"), "{}", "{matchLabels: {of: class}}"), `spec.classRef.kind: Unsupported value: "Class"`, "We should be right.")
@@ -106,12 +103,11 @@ func TestConditions(t *testing.T) {
 		const group, kind = "require.test", "claims.require.test"
 		w.resources(t, "Class classes.require.test Cluster")
 		w.apply(t, strings.Replace(crd(group, "classRef"), "          spec:\n            type: object\n", "          spec:\n            type: object\n            required: [classRef]\n", 1))
-		w.apply(t, lateVendor(group)+classKind("classes.require.test", "{claimKinds: [{name: claims.require.test}]}")+claimKind(kind, "{whenUnmatched: BindLater}"))
+		w.apply(t, lateVendor(group)+serving("classes.require.test", "claims.require.test")+claimKind(kind, "{whenUnmatched: BindLater}"))
 		w.awaitClaims(t, kind)
 		eventually(t, func(c *attempt) {
 			_, warnings, err := w.create(t, claim(group, "unbound"), client.DryRunAll)
-			require.True(c, apierrors.IsForbidden(err), "%v", err)
-			require.ErrorContains(c, err, "create or label a class; the schema of its kind requires .spec.classRef")
+			refusedWith(c, err, http.StatusForbidden, "create or label a class; the schema of its kind requires .spec.classRef")
 			require.NotContains(c, err.Error(), "Required value")
 			require.Empty(c, warnings)
 		}, "We should refuse the claim ourselves, and say what helps.")
@@ -124,7 +120,7 @@ func TestConditions(t *testing.T) {
 		needsPolicies(t)
 		const group, kind = "strip.test", "claims.strip.test"
 		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
-		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+classKind("classes.strip.test", "{claimKinds: [{name: claims.strip.test}]}"))
+		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+serving("classes.strip.test", "claims.strip.test"))
 		w.awaitClaims(t, kind)
 		w.binds(t, claim(group, "stripped"), "", "")
 		eventually(t, func(c *attempt) {
@@ -225,7 +221,6 @@ const wholeReference = "classRef: {type: object, properties: {apiVersion: {type:
 // TestWrongRegistrations applies each to a cluster that has claims of the kind. One that was never served stops no claim, and says why it
 // does nothing. One that was served, and is changed to it, stays in force.
 func TestWrongRegistrations(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	for name, tc := range map[string]struct {
 		field string // of the claims, instead of wholeReference
@@ -267,7 +262,7 @@ func TestWrongRegistrations(t *testing.T) {
 				w.resources(t, "Class classes."+group+" Cluster")
 				w.apply(t, fmt.Sprintf(schemaOfClaims, group, cmp.Or(tc.field, wholeReference))+class(group, "Class", "only", ""))
 				w.created(t, claim(group, "before"))
-				classKinds := classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")
+				classKinds := serving("classes."+group, kind)
 				if tc.withoutClassKind {
 					classKinds = strings.ReplaceAll(tc.others, "%[1]s", group)
 				}
@@ -307,7 +302,6 @@ func TestWrongRegistrations(t *testing.T) {
 
 // TestMistypedExpression looks at a field that classes do not have until their CRD is changed.
 func TestMistypedExpression(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	const group, kind = "mistyped.test", "claims.mistyped.test"
 	classes := func(field string) string {
@@ -316,7 +310,7 @@ func TestMistypedExpression(t *testing.T) {
 	}
 	w.apply(t, fmt.Sprintf(schemaOfClaims, group, wholeReference)+classes("maxSizeGiB"))
 	w.awaitCRDs(t, kind, "classes."+group)
-	w.apply(t, class(group, "Class", "only", "")+vendor(group)+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+
+	w.apply(t, class(group, "Class", "only", "")+vendor(group)+serving("classes."+group, kind)+
 		claimKind(kind, "{classes: {fits: [{name: Size, message: too small, expression: class.spec.maxSize >= 5}]}}"))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionExpressionsValid, metav1.ConditionFalse,
 		"spec.classes.fits[Size].expression: line 1, column 11: the schema has no field class.spec.maxSize: did you mean class.spec.maxSizeGiB?")
@@ -326,14 +320,13 @@ func TestMistypedExpression(t *testing.T) {
 
 // TestClassKindsNotPermitted has two class kinds without rights, then one, then none.
 func TestClassKindsNotPermitted(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	const kind = "claims.narrow.test"
 	for _, group := range []string{"narrow.test", "one.narrow.test", "two.narrow.test"} {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
 	}
 	w.apply(t, class("one.narrow.test", "Class", "one", "")+class("two.narrow.test", "Class", "two", "")+
-		claimKind(kind, "{}")+classKind("classes.one.narrow.test", "{claimKinds: [{name: "+kind+"}]}")+classKind("classes.two.narrow.test", "{claimKinds: [{name: "+kind+"}]}"))
+		claimKind(kind, "{}")+serving("classes.one.narrow.test", kind)+serving("classes.two.narrow.test", kind))
 	for _, group := range []string{"one.narrow.test", "two.narrow.test"} {
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionClassKindsRead, "False",
 			"kubectl create clusterrole classbind-classes."+group+" --verb=get,list,watch --resource=classes."+group)
@@ -379,8 +372,7 @@ func conversion(how string) string {
 // whoever lists the classes of one kind, which it listed before.
 func TestOneBadClassKind(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	before := w.serve(t)
+	w, before := servedWorld(t, controlplane.Options{})
 	for _, group := range []string{"good.test", "bad.test"} {
 		w.register(t, group, "{}", class(group, "Class", "only", ""))
 	}
@@ -414,8 +406,7 @@ func TestValueOfALaterRelease(t *testing.T) {
 	long(t)
 	t.Parallel()
 	const group, other = "later-value.test", "same-value.test"
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{})
 	w.kubectl(t, "patch", "crd", "claimkinds.classbind.io", "--type=json", "--patch", `[{"op": "add",
 		"path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/choice/properties/strategy/enum/-", "value": "Cheapest"}]`)
 	w.register(t, group, "{}", class(group, "Class", "only", ""))
@@ -433,7 +424,6 @@ func TestValueOfALaterRelease(t *testing.T) {
 // TestRegistrationWarnings applies registrations with kubectl, first as a dry run, to a cluster that has claims and classes
 // of the group %[1]s, and classes and others of bare.%[1]s, which classbind may not read.
 func TestRegistrationWarnings(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	w.awaitReviewed(t)
 	const label = ": label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true"
@@ -609,8 +599,7 @@ func (w *world) noWarnings(t *testing.T, objects []*unstructured.Unstructured) {
 func TestRegistrationsWithoutClassbind(t *testing.T) {
 	t.Parallel()
 	const name = "claims.alone.test"
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	w, r := servedWorld(t, controlplane.Options{})
 	w.awaitReviewed(t)
 	require.NoError(t, r.Stop())
 	broken := strings.TrimPrefix(claimKind(name, "{claims: {when: 'claim ++'}}"), "---\n")

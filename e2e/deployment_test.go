@@ -203,8 +203,8 @@ func (d *deployment) vendor(t *testing.T) {
 
 var deploymentKinds = claimKind("claims.deployment.test", "{admission: {failurePolicy: Fail, defaulting: Policy}}") +
 	claimKind("lenients.deployment.test", "{admission: {failurePolicy: Ignore}}") +
-	classKind("reds.deployment.test", "{claimKinds: [{name: claims.deployment.test}, {name: lenients.deployment.test}]}") +
-	classKind("blues.deployment.test", "{claimKinds: [{name: claims.deployment.test}]}")
+	serving("reds.deployment.test", "claims.deployment.test", "lenients.deployment.test") +
+	serving("blues.deployment.test", "claims.deployment.test")
 
 func (d *deployment) register(t *testing.T) {
 	d.vendor(t)

@@ -798,7 +798,7 @@ func (s *docSession) checkManifest(t *testing.T, step *docStep) {
 	}
 	w := s.world
 	if w == nil {
-		w = sharedWorld(t)
+		w = theSharedWorld(t)
 	}
 	for _, object := range objects {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -57,7 +57,7 @@ func TestGuard(t *testing.T) {
 	w.resources(t, "Claim claims.guard.test Namespaced", "Red reds.guard.test Cluster", "Blue blues.guard.test Namespaced", "Old olds.guard.test Cluster")
 	w.apply(t, vendor("guard.test")+
 		claimKind("claims.guard.test", "{classes: {namespaces: {from: All}}}")+
-		classKind("reds.guard.test", "{claimKinds: [{name: claims.guard.test}]}")+
+		serving("reds.guard.test", "claims.guard.test")+
 		classKind("blues.guard.test", "{claimKinds: [{name: claims.guard.test}], default: {path: .spec.default}, weight: {path: .spec.weight}}"))
 	w.awaitGuard(t, "guard.test", "Red", "reds.guard.test")
 	blue := func(name, spec string) string {
@@ -67,14 +67,6 @@ func TestGuard(t *testing.T) {
 	asked := func() int {
 		n := must(r.Answered(t.Context(), v1beta1.GuardPath))(t)
 		return n
-	}
-	refused := func(t *testing.T, err error, code int32, parts ...string) {
-		status := apierrors.APIStatus(nil)
-		require.ErrorAs(t, err, &status)
-		assert.Equal(t, code, status.Status().Code, "%v", err)
-		for _, part := range parts {
-			require.ErrorContains(t, err, part)
-		}
 	}
 
 	t.Run("Spared", func(t *testing.T) {
@@ -125,9 +117,9 @@ func TestGuard(t *testing.T) {
 
 	t.Run("MalformedWeight", func(t *testing.T) {
 		_, _, err := w.create(t, class("guard.test", "Red", "malformed", `annotations: {resourceclass.crossplane.io/weight: "-3"}, `))
-		refused(t, err, http.StatusUnprocessableEntity, "metadata.annotations[resourceclass.crossplane.io/weight]", "must be an integer from 0 to 1000000")
+		refusedWith(t, err, http.StatusUnprocessableEntity, "metadata.annotations[resourceclass.crossplane.io/weight]", "must be an integer from 0 to 1000000")
 		_, _, err = w.create(t, blue("malformed", "{weight: much}"))
-		refused(t, err, http.StatusUnprocessableEntity, "spec.weight")
+		refusedWith(t, err, http.StatusUnprocessableEntity, "spec.weight")
 		for what, weights := range map[string][]string{"Red": {"-1", "-0", "+5", "010", "1e3", " 5", "1.5"}, "Blue": {"-1", "1.5", "-0.5", "1000001", `"+5"`, "true"}} {
 			for _, weight := range weights {
 				manifest, err := blue("malformed", "{weight: "+weight+"}"), error(nil)
@@ -139,7 +131,7 @@ func TestGuard(t *testing.T) {
 				}
 				require.ErrorContains(t, err, "must be an integer from 0 to 1000000", "We should refuse a malformed weight in an update.")
 				_, _, err = w.create(t, manifest)
-				refused(t, err, http.StatusUnprocessableEntity, "weight", "Invalid value: ", "must be an integer from 0 to 1000000")
+				refusedWith(t, err, http.StatusUnprocessableEntity, "weight", "Invalid value: ", "must be an integer from 0 to 1000000")
 			}
 		}
 	})
@@ -158,7 +150,7 @@ func TestGuard(t *testing.T) {
 		w.refuses(t, blue("unstorable", "{default: true}"), "exceeded quota")
 		_, _, err := w.create(t, class("guard.test", "Red", "next", isDefault)) // Before the window is over.
 		w.kubectl(t, "delete", "resourcequota", "none")
-		refused(t, err, http.StatusForbidden, `"blues.guard.test/default/unstorable" is being made the default class for "claims.guard.test"`)
+		refusedWith(t, err, http.StatusForbidden, `"blues.guard.test/default/unstorable" is being made the default class for "claims.guard.test"`)
 		seconds := apierrors.APIStatus(nil)
 		require.ErrorAs(t, err, &seconds)
 		assert.Regexp(t, `try again in [1-4] s`, err.Error(), "We should say when to try again.")
@@ -174,15 +166,15 @@ func TestGuard(t *testing.T) {
 
 	t.Run("SecondDefault", func(t *testing.T) {
 		_, _, err := w.create(t, class("guard.test", "Red", "second", isDefault))
-		refused(t, err, http.StatusForbidden, `"Blue/default/next"`, `"claims.guard.test"`, "classbind set-default reds.guard.test/second --for claims.guard.test", "kubectl patch blues.guard.test next --namespace default")
+		refusedWith(t, err, http.StatusForbidden, `"Blue/default/next"`, `"claims.guard.test"`, "classbind set-default reds.guard.test/second --for claims.guard.test", "kubectl patch blues.guard.test next --namespace default")
 		err = w.annotate(t, "reds.guard.test", "weighted", "resourceclass.crossplane.io/is-default-class=true")
 		require.ErrorContains(t, err, `"Blue/default/next" is the default class`, "We should refuse an update that makes a second default.")
 		_, _, err = w.create(t, class("guard.test", "Red", "second", isDefault), client.DryRunAll)
-		refused(t, err, http.StatusForbidden, `"Blue/default/next"`)
+		refusedWith(t, err, http.StatusForbidden, `"Blue/default/next"`)
 		_, _, err = w.Kubectl(t.Context(), strings.NewReader(class("guard.test", "Red", "second", isDefault)), "apply", "--server-side", "-f", "-")
 		require.ErrorContains(t, err, `"Blue/default/next" is the default class`, "We should refuse a class that an apply creates.")
 		generated, _, err := w.create(t, "apiVersion: guard.test/v1\nkind: Red\nmetadata: {"+isDefault+"generateName: generated-}\n")
-		refused(t, err, http.StatusForbidden, `"Blue/default/next"`)
+		refusedWith(t, err, http.StatusForbidden, `"Blue/default/next"`)
 		assert.Empty(t, generated.GetName())
 	})
 
@@ -220,14 +212,14 @@ func TestGuard(t *testing.T) {
 
 	t.Run("TwoAllTheSame", func(t *testing.T) {
 		w.apply(t, class("guard.test", "Old", "legacy", isDefault))
-		w.apply(t, classKind("olds.guard.test", "{claimKinds: [{name: claims.guard.test}]}"))
+		w.apply(t, serving("olds.guard.test", "claims.guard.test"))
 		w.awaitGuard(t, "guard.test", "Old", "olds.guard.test")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims.guard.test", v1beta1.ConditionSingleDefault, metav1.ConditionFalse, "2 classes")
 		metrics := must(r.Metrics(t.Context()))(t)
 		assert.Contains(t, string(metrics), `classbind_default_classes{claim_kind="claims.guard.test"} 2`)
 		require.NoError(t, w.patch(t, "blues.guard.test", "third", `{"spec":{"default":false}}`))
 		_, _, err := w.create(t, class("guard.test", "Red", "fourth", isDefault))
-		refused(t, err, http.StatusForbidden, `"Old/legacy" is the default class`)
+		refusedWith(t, err, http.StatusForbidden, `"Old/legacy" is the default class`)
 		w.kubectl(t, "delete", "old", "legacy")
 		_, _, err = w.create(t, class("guard.test", "Red", "fourth", isDefault))
 		require.NoError(t, err, "We should accept a default at once when the one that no Lease knew is gone.")
@@ -266,7 +258,7 @@ func TestGuard(t *testing.T) {
 			require.Error(c, err)
 		})
 		_, _, err := w.create(t, blue("fifth", "{default: true}"))
-		refused(t, err, http.StatusForbidden, `"Red/fourth" is the default class`)
+		refusedWith(t, err, http.StatusForbidden, `"Red/fourth" is the default class`)
 	})
 }
 
@@ -307,7 +299,7 @@ func TestPartitions(t *testing.T) {
 	w.resources(t, "Claim claims.parts.test Namespaced", "Snap snaps.parts.test Cluster", "Tier tiers.parts.test Cluster")
 	w.apply(t, vendor("parts.test")+
 		claimKind("claims.parts.test", `{classes: {partition: {claim: "has(claim.spec.driver) ? claim.spec.driver : ''", class: class.driver}, fits: [{name: Ready, expression: "!has(class.retired) || !class.retired"}]}}`)+
-		classKind("snaps.parts.test", "{claimKinds: [{name: claims.parts.test}]}")+
+		serving("snaps.parts.test", "claims.parts.test")+
 		classKind("tiers.parts.test", `{claimKinds: [{name: claims.parts.test}], default: {expression: "class.tier == 'standard'"}}`))
 	w.awaitGuard(t, "parts.test", "Snap", "snaps.parts.test")
 	w.awaitGuard(t, "parts.test", "Tier", "tiers.parts.test")
@@ -322,12 +314,6 @@ func TestPartitions(t *testing.T) {
 		c.SetAPIVersion("parts.test/v1")
 		return w.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(patch)))
 	}
-	refused := func(t *testing.T, err error, code int32, part string) {
-		status := apierrors.APIStatus(nil)
-		require.ErrorAs(t, err, &status)
-		assert.Equal(t, code, status.Status().Code, "%v", err)
-		require.ErrorContains(t, err, part)
-	}
 
 	w.apply(t, snap("all", isDefault, "driver: ''")+snap("disk", isDefault, "driver: disk.csi")+snap("file", isDefault, "driver: file.csi"))
 	assert.Equal(t, `claim kind "claims.parts.test" in partition "disk.csi"`,
@@ -335,9 +321,9 @@ func TestPartitions(t *testing.T) {
 
 	t.Run("SecondInOne", func(t *testing.T) {
 		_, _, err := w.create(t, snap("disk-2", isDefault, "driver: disk.csi"))
-		refused(t, err, http.StatusForbidden, `"Snap/disk" is the default class for "claims.parts.test" in partition "disk.csi" already`)
+		refusedWith(t, err, http.StatusForbidden, `"Snap/disk" is the default class for "claims.parts.test" in partition "disk.csi" already`)
 		_, _, err = w.create(t, tier("disk-3", "disk.csi", "standard"))
-		refused(t, err, http.StatusForbidden, `"Snap/disk" is the default class for "claims.parts.test" in partition "disk.csi" already`)
+		refusedWith(t, err, http.StatusForbidden, `"Snap/disk" is the default class for "claims.parts.test" in partition "disk.csi" already`)
 	})
 	t.Run("Moved", func(t *testing.T) {
 		eventually(t, func(c *attempt) { // The entry may have been written before there was the ClaimKind.
@@ -346,30 +332,30 @@ func TestPartitions(t *testing.T) {
 		})
 		require.NoError(t, patch("file", `{"driver":"nfs.csi"}`), "We should let a default move to where there is none.")
 		_, _, err := w.create(t, snap("file-2", isDefault, "driver: nfs.csi"))
-		refused(t, err, http.StatusForbidden, `"Snap/file" is the default class for "claims.parts.test" in partition "nfs.csi" already`)
+		refusedWith(t, err, http.StatusForbidden, `"Snap/file" is the default class for "claims.parts.test" in partition "nfs.csi" already`)
 		require.NoError(t, patch("file", `{"driver":"file.csi"}`), "We should let it move back.")
 	})
 	t.Run("ServesNoMore", func(t *testing.T) {
 		require.NoError(t, patch("file", `{"retired":true}`))
 		w.apply(t, snap("file-3", isDefault, "driver: file.csi"))
-		refused(t, patch("file", `{"retired":null}`), http.StatusForbidden, `"Snap/file-3" is the default class for "claims.parts.test" in partition "file.csi" already`)
+		refusedWith(t, patch("file", `{"retired":null}`), http.StatusForbidden, `"Snap/file-3" is the default class for "claims.parts.test" in partition "file.csi" already`)
 		w.kubectl(t, "delete", "snap", "file-3")
 		require.NoError(t, patch("file", `{"retired":null}`))
 	})
 	t.Run("Unknown", func(t *testing.T) {
 		const text = `the expression spec.classes.partition.class of claim kind "claims.parts.test" fails for "Snap/lost": no such key: driver`
 		_, _, err := w.create(t, snap("lost", isDefault, ""))
-		refused(t, err, http.StatusUnprocessableEntity, text)
+		refusedWith(t, err, http.StatusUnprocessableEntity, text)
 		w.apply(t, snap("lost", isDefault, "driver: lost.csi"))
 		require.NoError(t, patch("lost", `{"driver":null}`), "We should let a default lose its seat.")
-		refused(t, patch("lost", `{"driver":"disk.csi"}`), http.StatusForbidden, `in partition "disk.csi" already`)
+		refusedWith(t, patch("lost", `{"driver":"disk.csi"}`), http.StatusForbidden, `in partition "disk.csi" already`)
 	})
 	t.Run("ByExpression", func(t *testing.T) {
 		w.apply(t, tier("smb", "smb.csi", "standard")+tier("smb-2", "smb.csi", "gold"))
 		c := classNamed("Tier/smb-2")
 		c.SetAPIVersion("parts.test/v1")
 		err := w.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"tier":"standard"}`)))
-		refused(t, err, http.StatusForbidden, `"Tier/smb" is the default class for "claims.parts.test" in partition "smb.csi" already`)
+		refusedWith(t, err, http.StatusForbidden, `"Tier/smb" is the default class for "claims.parts.test" in partition "smb.csi" already`)
 	})
 	t.Run("Bound", func(t *testing.T) {
 		for driver, want := range map[string]string{"disk.csi": "Snap/disk", "file.csi": "Snap/file", "smb.csi": "Tier/smb", "none.csi": "Snap/all"} {
@@ -394,7 +380,7 @@ func TestDeletion(t *testing.T) {
 	balancer, replicas := w.serveBehind(t, 2)
 	w.resources(t, "Claim "+claims+" Namespaced", "Order "+orders+" Namespaced", "Plain "+plain+" Namespaced", "Class "+classes+" Cluster", "Other others.deletion.test Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{choice: {strategy: LeastClaims}}")+claimKind(plain, "{}")+
-		classKind(classes, "{claimKinds: [{name: "+claims+"}, {name: "+orders+"}, {name: "+plain+"}]}")+classKind("others.deletion.test", "{claimKinds: [{name: "+plain+"}]}"))
+		classKind(classes, "{claimKinds: [{name: "+claims+"}, {name: "+orders+"}, {name: "+plain+"}]}")+serving("others.deletion.test", plain))
 	for _, name := range []string{"gold", "silver", "bronze"} {
 		w.apply(t, tierClass(group, name))
 	}
@@ -483,7 +469,6 @@ func TestDeletion(t *testing.T) {
 
 // TestDeletionDenied has a thousand claims, or a hundred with -short, which nobody watches until a class kind has onDelete Deny.
 func TestDeletionDenied(t *testing.T) {
-	t.Parallel()
 	const group, claims, classes, locals = "ondelete.test", "claims.ondelete.test", "classes.ondelete.test", "locals.ondelete.test"
 	n := 1000
 	if testing.Short() {
@@ -512,8 +497,7 @@ func TestDeletionDenied(t *testing.T) {
 	const way = "; to keep new claims from a class before you delete it: kubectl annotate classes.ondelete.test gold classbind.io/cordoned=true"
 	const remedy = `delete these claims first, or set spec.onDelete of the ClassKind "classes.ondelete.test" to Warn`
 	denied := func(c *attempt, _ []string, err error) {
-		require.True(c, apierrors.IsForbidden(err), "%v", err)
-		require.ErrorContains(c, err, refer+remedy+way)
+		refusedWith(c, err, http.StatusForbidden, refer+remedy+way)
 	}
 	deleted := func(c *attempt, text []string, err error) {
 		require.NoError(c, err)

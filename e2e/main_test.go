@@ -28,10 +28,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,6 +121,12 @@ func newWorld(t testing.TB, o controlplane.Options) *world {
 	return w
 }
 
+// servedWorld is newWorld with a replica.
+func servedWorld(t testing.TB, o controlplane.Options, flags ...string) (*world, *replica) {
+	w := newWorld(t, o)
+	return w, w.serve(t, flags...)
+}
+
 func startWorld(ctx context.Context, o controlplane.Options) (*world, error) {
 	o.Progress = os.Stderr
 	plane, err := controlplane.Start(ctx, o)
@@ -172,8 +180,14 @@ type shared struct {
 	err     error
 }
 
-// sharedWorld is started for the first test that asks for it.
+// sharedWorld is of a test that runs beside the others there.
 func sharedWorld(t *testing.T) *world {
+	t.Parallel()
+	return theSharedWorld(t)
+}
+
+// theSharedWorld is started for the first test that asks for it.
+func theSharedWorld(t *testing.T) *world {
 	sharing.once.Do(func() {
 		// The context of a test ends with it.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
@@ -396,7 +410,7 @@ func (w *world) awaitCRDs(t testing.TB, names ...string) {
 	}
 }
 
-var vendor, claimKind, classKind = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind
+var vendor, claimKind, classKind, serving = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind, classbind.Serving
 
 // long leaves a test to make test-all, because it takes long or its own control plane.
 func long(t *testing.T) {
@@ -640,13 +654,96 @@ func concurrently(t *testing.T, n int, do func(i int) error) {
 	require.NoError(t, all.Wait())
 }
 
-// register Claim and Class of a group, with the spec of the ClaimKind, and wait until claims are bound and these classes are offered.
+// kinds are the registrations of Claim and Class of a group, with the spec of the ClaimKind, and the rights that they need.
+func kinds(group, spec string) string {
+	return lateVendor(group) + claimKind("claims."+group, spec) + serving("classes."+group, "claims."+group)
+}
+
+// register the kinds of a group, with these classes.
 func (w *world) register(t *testing.T, group, spec string, classes ...string) {
-	claims, kind := "claims."+group, "classes."+group
-	w.resources(t, "Claim "+claims+" Namespaced", "Class "+kind+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, spec)+classKind(kind, "{claimKinds: [{name: "+claims+"}]}")+strings.Join(classes, ""))
-	w.awaitClaims(t, claims)
-	w.awaitClasses(t, kind, len(classes))
+	w.serves(t, kinds(group, spec)+strings.Join(classes, ""))
+}
+
+// install CRDs for the Claims and Classes of the registrations of a manifest, if nobody has them yet, and apply it.
+func (w *world) install(t *testing.T, manifest string) {
+	defined := map[string]bool{}
+	for _, object := range documents(t, manifest) {
+		name := object.GetName()
+		plural, _, _ := strings.Cut(name, ".")
+		crd := map[string]string{"claims": "Claim " + name + " Namespaced", "classes": "Class " + name + " Cluster"}[plural]
+		if object.GetKind() == "CustomResourceDefinition" {
+			defined[name] = true
+		} else if _, err := w.RESTMapper().KindFor(schema.ParseGroupResource(name).WithVersion("")); crd != "" && err != nil && !defined[name] {
+			w.resources(t, crd)
+		}
+	}
+	w.apply(t, manifest)
+}
+
+// serves installs a manifest, and waits until claims of its ClaimKinds are bound, and the classes that it has of its ClassKinds are offered.
+func (w *world) serves(t *testing.T, manifest string) {
+	w.install(t, manifest)
+	objects, classes := documents(t, manifest), map[string]int{}
+	for _, object := range objects {
+		mapping := must(w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind()))(t)
+		classes[mapping.Resource.GroupResource().String()]++
+	}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ClaimKind":
+			w.awaitClaims(t, object.GetName())
+		case "ClassKind":
+			w.awaitClasses(t, object.GetName(), classes[object.GetName()])
+		}
+	}
+}
+
+// namespaces of these names.
+func (w *world) namespaces(t *testing.T, names ...string) {
+	for _, name := range names {
+		require.NoError(t, w.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+}
+
+// shares are how many claims of a group have each class.
+func (w *world) shares(t *testing.T, group string) map[string]int {
+	counts := map[string]int{}
+	for _, claim := range w.claimsOf(t, group) {
+		counts[classOf(&claim)]++
+	}
+	return counts
+}
+
+// awaitStored waits until a claim is stored with a class.
+func (w *world) awaitStored(t testing.TB, claim *unstructured.Unstructured, class, reason string) {
+	eventually(t, func(c *attempt) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+		require.Equal(c, class, classOf(claim))
+	}, reason)
+}
+
+// refusedWith checks that an error has this code, and these parts in its message.
+func refusedWith(t require.TestingT, err error, code int, parts ...string) {
+	status := apierrors.APIStatus(nil)
+	require.ErrorAs(t, err, &status)
+	assert.EqualValues(t, code, status.Status().Code, "%v", err)
+	for _, part := range parts {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+// at is a field of an object, nil if it is not there.
+func at(object *unstructured.Unstructured, names ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, names...)
+	return value
+}
+
+// claimWith a name, after which more metadata may follow, and a spec, in the namespace default.
+func claimWith(group, name, spec string) string { return ofKind(group, "Claim", name, spec) }
+
+// ofKind is claimWith for other kinds.
+func ofKind(group, kind, name, spec string) string {
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: %s\n", group, kind, name, spec)
 }
 
 // binds a claim that is created to a class; empty, to none.

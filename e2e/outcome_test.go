@@ -52,7 +52,7 @@ func TestOutcome(t *testing.T) {
 }
 
 func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
-	w := sharedWorld(t)
+	w := theSharedWorld(t)
 	databases := "databases." + group
 	w.resources(t, "Database databases."+group+" Namespaced", "Cache caches."+group+" Namespaced",
 		"BigClass bigclasses."+group+" Cluster", "SmallClass smallclasses."+group+" Cluster", "OldClass oldclasses."+group+" Cluster")
@@ -185,7 +185,7 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 	t.Run("SeveralDefaults", func(t *testing.T) {
 		// One that was made before anybody guarded its kind.
 		w.apply(t, class(group, "OldClass", "legacy", isDefault))
-		w.apply(t, classKind("oldclasses."+group, "{claimKinds: [{name: "+databases+"}]}"))
+		w.apply(t, serving("oldclasses."+group, databases))
 		eventually(t, func(c *attempt) {
 			claim, warnings, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
 			require.NoError(c, err)
@@ -213,18 +213,14 @@ func fields(status metav1.Status) []string {
 // TestTold has claims whose warnings would show control characters of the claim, or values of a
 // class that the author of the claim cannot read.
 func TestTold(t *testing.T) {
-	t.Parallel()
 	const group = "told.test"
 	w := sharedWorld(t)
-	w.resources(t, "Parted parteds."+group+" Namespaced", "Fitting fittings."+group+" Namespaced", "Class classes."+group+" Cluster")
-	w.apply(t, vendor(group)+
+	w.resources(t, "Parted parteds."+group+" Namespaced", "Fitting fittings."+group+" Namespaced")
+	w.serves(t, vendor(group)+
 		claimKind("parteds."+group, "{classes: {partition: {claim: claim.spec.tenant, class: class.spec.tenant}}}")+
 		claimKind("fittings."+group, "{selector: {whenAbsent: Any}, classes: {fits: [{name: Owner, expression: \"claim.spec[class.spec.tenant] == 'a'\"}]}}")+
 		classKind("classes."+group, "{claimKinds: [{name: parteds."+group+"}, {name: fittings."+group+"}]}")+
 		class(group, "Class", "only", "")+"spec: {tenant: 'p4ss://internal host'}\n")
-	w.awaitClasses(t, "classes."+group, 1)
-	w.awaitClaims(t, "parteds."+group)
-	w.awaitClaims(t, "fittings."+group)
 	for name, tc := range map[string]struct{ reason, kind, spec, want string }{
 		"Printable": {"We should escape what no terminal shows.", "Parted", `{tenant: "a\e[2J\n::error::b\u202e"}`, `x1b[2J\\n::error::b`},
 		"NoValues":  {"We should say that an expression failed and why, without a value of the class.", "Fitting", "{size: 1}", "no such key"},
@@ -241,7 +237,6 @@ func TestTold(t *testing.T) {
 
 // TestReferences has claims of the shapes that other projects have, and counts which of them the API server calls us for.
 func TestReferences(t *testing.T) {
-	t.Parallel()
 	const group = "references.test"
 	w, asked := sharedReplica(t)
 	w.resources(t, "Job jobs."+group+" Namespaced", "Queue queues."+group+" Namespaced", "Ingress ingresses."+group+" Namespaced",
@@ -347,7 +342,6 @@ func TestReferences(t *testing.T) {
 // TestHalfReference has an author replace the reference of a claim by force, and then give it up,
 // while another manager owns fields of it. The API server removes only the name.
 func TestHalfReference(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	whole := func(group, name string) map[string]any {
 		if strings.HasPrefix(group, "local") {
@@ -401,7 +395,7 @@ func TestHalfReference(t *testing.T) {
 	}
 	for group, spec := range groups {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, lateVendor(group)+claimKind("claims."+group, spec)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}"))
+		w.apply(t, kinds(group, spec))
 	}
 	for group, spec := range groups {
 		w.awaitClaims(t, "claims."+group)
@@ -470,7 +464,6 @@ func TestHalfReference(t *testing.T) {
 // TestSticky has claims that are bound to the class first, which then matches them no more, and updates that leave their reference out.
 func TestSticky(t *testing.T) {
 	long(t)
-	t.Parallel()
 	w, asked := sharedReplica(t)
 	const admit, later = "admit.sticky.test", "later.sticky.test"
 	for group, spec := range map[string]string{admit: "{}", later: "{whenUnmatched: BindLater}"} {

@@ -77,7 +77,7 @@ func unopinionated(group, name string) *unstructured.Unstructured {
 func policyKinds(t *testing.T, w *world, group string) {
 	claims, classes := "claims."+group, "classes."+group
 	w.resources(t, "Claim "+claims+" Namespaced", "Class "+classes+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}}")+classKind(classes, "{claimKinds: [{name: "+claims+"}]}"))
+	w.apply(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}}")+serving(classes, claims))
 	w.awaitClaims(t, claims)
 	w.awaitGuard(t, group, "Class", classes)
 	w.apply(t, class(group, "Class", "first", isDefault)+class(group, "Class", "second", "labels: {tier: gold}, "))
@@ -89,8 +89,7 @@ func policyKinds(t *testing.T, w *world, group string) {
 func TestPolicyWhileDown(t *testing.T) {
 	t.Parallel()
 	const group, claims = "down.test", 1000
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	w, r := servedWorld(t, controlplane.Options{})
 	policyKinds(t, w, group)
 	require.NoError(t, r.Stop())
 
@@ -163,7 +162,6 @@ func (w *world) awaitNoPolicy(t *testing.T) {
 
 // TestPolicyLife follows a policy through all that changes it.
 func TestPolicyLife(t *testing.T) {
-	t.Parallel()
 	const group, claims = "life.test", lifeKind
 	needsPolicies(t)
 	w, asked := sharedReplica(t)
@@ -234,7 +232,7 @@ const unreadableGroup = "unreadable.test"
 func (w *world) unreadable(t *testing.T) {
 	w.resources(t, "Claim claims."+unreadableGroup+" Namespaced", "Class classes."+unreadableGroup+" Cluster")
 	w.apply(t, strings.Replace(vendor(unreadableGroup), "get, ", "", 1)+claimKind("claims."+unreadableGroup, "{admission: {defaulting: Policy}}")+
-		classKind("classes."+unreadableGroup, "{claimKinds: [{name: claims."+unreadableGroup+"}]}")+class(unreadableGroup, "Class", "usual", isDefault))
+		serving("classes."+unreadableGroup, "claims."+unreadableGroup)+class(unreadableGroup, "Class", "usual", isDefault))
 }
 
 // notPermitted has no policy, because its author has to be allowed to read its parameter.
@@ -257,7 +255,7 @@ func (w *world) counted(t *testing.T) {
 	for group, spec := range countedKinds {
 		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
 		w.apply(t, lateVendor(group)+claimKind("claims."+group, "{admission: {defaulting: Policy}"+spec+"}")+
-			classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "usual", isDefault))
+			serving("classes."+group, "claims."+group)+class(group, "Class", "usual", isDefault))
 	}
 }
 
@@ -301,8 +299,7 @@ func TestPolicyNotServed(t *testing.T) {
 				needsPolicies(t)
 			}
 			const group = "served.test"
-			w := newWorld(t, controlplane.Options{APIServerFlags: tc.flags})
-			r := w.serve(t)
+			w, r := servedWorld(t, controlplane.Options{APIServerFlags: tc.flags})
 			w.register(t, group, "{admission: {defaulting: Policy}}", class(group, "Class", "usual", isDefault))
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionDefaultedByPolicy, tc.status, tc.text)
 			before := calls(t, r)
@@ -332,7 +329,7 @@ func TestPolicyOfLongPaths(t *testing.T) {
 	}
 	spec := "{admission: {defaulting: Policy}, reference: {path: " + long("r") + "}, selector: {path: " + long("s") + "}, " +
 		strings.TrimPrefix(longPaths(24, 30), "{")
-	w.apply(t, vendor("long.test")+claimKind("claims.long.test", spec)+classKind("classes.long.test", "{claimKinds: [{name: claims.long.test}]}")+
+	w.apply(t, vendor("long.test")+claimKind("claims.long.test", spec)+serving("classes.long.test", "claims.long.test")+
 		class("long.test", "Class", "gold", `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `))
 	w.serve(t)
 	const unopinionated = "apiVersion: long.test/v1\nkind: Claim\nmetadata: {namespace: default, name: mine}\nspec: {}\n"
@@ -500,7 +497,6 @@ func (f policyForm) outcomes(t *testing.T, w *world, prefix string) (bound, othe
 
 // TestPolicyForms has the API server itself write references of all forms, and compares them with what classbind writes.
 func TestPolicyForms(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	var resources []string
 	for _, f := range policyForms {

@@ -106,8 +106,7 @@ func (p preset) hasNoClaims(t *testing.T, w *world) bool {
 // share class kinds. The table in the documents has the result.
 func TestPresets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{})
 	source := newCRDSource(t)
 	var table presetTable
 	for _, p := range presets() {
@@ -197,8 +196,7 @@ func TestRegister(t *testing.T) {
 	long(t)
 	t.Parallel()
 	notInPods(t, "It needs the kubeconfig of an admin.")
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{})
 	source := newCRDSource(t)
 	registered, guessed := 0, 0
 	for _, p := range presets() {
@@ -234,8 +232,7 @@ func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses 
 			args = append(args, name)
 		}
 	}
-	printed, stderr, exit, err := i.classbind(t.Context(), args...)
-	require.NoError(t, err)
+	printed, stderr, exit := i.classbind(t, args...)
 	require.Zero(t, exit, stderr)
 	file := filepath.Join(t.TempDir(), "kinds.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(printed), 0o600))
@@ -544,8 +541,7 @@ const (
 // that are not there. It is not parallel, because it measures.
 func TestPresetsAtOnce(t *testing.T) {
 	long(t)
-	w := newWorld(t, controlplane.Options{Audit: true})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{Audit: true})
 	source := newCRDSource(t)
 
 	var crds, others []string
@@ -586,12 +582,12 @@ func TestPresetsAtOnce(t *testing.T) {
 	for n := 0; len(registrations) < registrationsAtOnce; n++ {
 		claims, classes := fmt.Sprintf("claims%02d.made-up.test", n), fmt.Sprintf("classes%02d.made-up.test", n)
 		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
-		add(documents(t, claimKind(claims, "{}")+classKind(classes, "{claimKinds: [{name: "+claims+"}]}")))
+		add(documents(t, claimKind(claims, "{}")+serving(classes, claims)))
 	}
 	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 	w.apply(t, strings.Join(others, "---\n"))
 
-	w.registerAll(t, claimKind("claims.absent.test", "{}")+classKind("classes.absent.test", "{claimKinds: [{name: claims.absent.test}]}"), registrations)
+	w.registerAll(t, claimKind("claims.absent.test", "{}")+serving("classes.absent.test", "claims.absent.test"), registrations)
 
 	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
 	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
@@ -649,7 +645,6 @@ func (w *world) requests(t *testing.T, group string) (requests []string) {
 
 // TestKinds prints each preset, and builds its kustomization: both are ways to apply it.
 func TestKinds(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "It needs the command on this host, and there it is in an image alone.")
 	w := sharedWorld(t)
 	folder := filepath.Join(w.deploy, "kinds")
@@ -660,16 +655,14 @@ func TestKinds(t *testing.T) {
 			continue
 		}
 		presets++
-		printed, stderr, _, err := w.classbind(t.Context(), "kinds", e.Name())
-		require.NoError(t, err)
+		printed, stderr, _ := w.classbind(t, "kinds", e.Name())
 		for note := range strings.SplitSeq(strings.TrimSpace(stderr), "\n") {
 			require.True(t, note == "" || strings.HasPrefix(note, "note: "+e.Name()), "We should print %s: %s", e.Name(), note)
 		}
 		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), documents(t, printed),
 			"We should print the objects of %s.", e.Name())
 	}
-	list, _, _, err := w.classbind(t.Context(), "kinds")
-	require.NoError(t, err)
+	list, _, _ := w.classbind(t, "kinds")
 	assert.Equal(t, presets+1, strings.Count(list, "\n"), "We should list every preset, below a head.")
 }
 

@@ -21,17 +21,16 @@ import (
 
 // TestRegistration changes what is registered while one replica runs.
 func TestRegistration(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 
 	t.Run("ClassKindAtRuntime", func(t *testing.T) {
 		t.Parallel()
-		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
-		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
+		w.resources(t, "Class classes.runtime.test Cluster")
+		w.install(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.runtime.test", v1beta1.ReasonNoClassKind)
 		w.binds(t, claim("runtime.test", "before"), "", "")
 
-		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [{name: claims.runtime.test}]}"))
+		w.apply(t, serving("classes.runtime.test", "claims.runtime.test"))
 		w.awaitClaims(t, "claims.runtime.test")
 		w.awaitClasses(t, "classes.runtime.test", 1)
 		w.binds(t, claim("runtime.test", "with"), "Class/only", "We should use a ClassKind for the next claim.")
@@ -50,7 +49,7 @@ func TestRegistration(t *testing.T) {
 
 	t.Run("CRDsComeAndGo", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+classKind("classes.later.test", "{claimKinds: [{name: claims.later.test}]}"))
+		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+serving("classes.later.test", "claims.later.test"))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.later.test", v1beta1.ReasonNotInstalled)
 		w.awaitReason(t, &v1beta1.ClassKind{}, "classes.later.test", v1beta1.ReasonNotInstalled)
 
@@ -83,7 +82,7 @@ spec:
 `, v1beta1, v1)
 		}
 		w.resources(t, "Claim claims.version.test Namespaced")
-		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+classKind("classes.version.test", "{claimKinds: [{name: claims.version.test}]}"))
+		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+serving("classes.version.test", "claims.version.test"))
 		w.awaitClaims(t, "claims.version.test")
 		w.apply(t, strings.Replace(class("version.test", "Class", "only", ""), "/v1\n", "/v1beta1\n", 1))
 		w.awaitClasses(t, "classes.version.test", 1)
@@ -100,7 +99,7 @@ spec:
 	t.Run("ClaimsNotPermitted", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.unwatched.test Namespaced", "Class classes.open.unwatched.test Cluster")
-		w.apply(t, vendor("open.unwatched.test")+classKind("classes.open.unwatched.test", "{claimKinds: [{name: claims.unwatched.test}]}")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
+		w.apply(t, vendor("open.unwatched.test")+serving("classes.open.unwatched.test", "claims.unwatched.test")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
 		eventually(t, func(c *attempt) {
 			require.Regexp(c, `FAILING +READY[^\n]*\nclaims\.unwatched\.test .* LateBinding +True +Served`, w.kubectl(t, "get", "claimkind", "claims.unwatched.test"))
 		}, "We should tell claims that we may not watch from those that we need not.")
@@ -108,7 +107,7 @@ spec:
 
 	t.Run("NotSuited", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [{name: componentstatuses}]}"))
+		w.apply(t, claimKind("componentstatuses", "{}")+serving("subjectaccessreviews.authorization.k8s.io", "componentstatuses"))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "componentstatuses", v1beta1.ReasonUnsuitable)
 		w.awaitReason(t, &v1beta1.ClassKind{}, "subjectaccessreviews.authorization.k8s.io", v1beta1.ReasonUnsuitable)
 	})
@@ -116,10 +115,8 @@ spec:
 	t.Run("ClusterScopedClaim", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.wide.test Cluster", "Class classes.wide.test Namespaced")
-		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{classes: {namespaces: {from: Names, names: [default]}}}")+classKind("classes.wide.test", "{claimKinds: [{name: claims.wide.test}]}")+
+		w.serves(t, vendor("wide.test")+claimKind("claims.wide.test", "{classes: {namespaces: {from: Names, names: [default]}}}")+serving("classes.wide.test", "claims.wide.test")+
 			class("wide.test", "Class", "only", "namespace: default, "))
-		w.awaitClaims(t, "claims.wide.test")
-		w.awaitClasses(t, "classes.wide.test", 1)
 		bound := w.created(t, claim("wide.test", "one"))
 		assert.Equal(t, map[string]any{"apiVersion": "wide.test/v1", "kind": "Class", "namespace": "default", "name": "only"},
 			bound.Object["spec"].(map[string]any)["classRef"], "We should name the namespace of a namespaced class.")
@@ -127,11 +124,9 @@ spec:
 
 	t.Run("AmbiguousReference", func(t *testing.T) {
 		t.Parallel()
-		w.resources(t, "Claim claims.vague.test Namespaced", "One ones.vague.test Cluster", "Other others.vague.test Cluster")
-		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{reference: {path: .spec.className, form: Name}}")+
-			classKind("ones.vague.test", "{claimKinds: [{name: claims.vague.test}]}")+class("vague.test", "One", "one", ""))
-		w.awaitClaims(t, "claims.vague.test")
-		w.awaitClasses(t, "ones.vague.test", 1)
+		w.resources(t, "One ones.vague.test Cluster", "Other others.vague.test Cluster")
+		w.serves(t, vendor("vague.test")+claimKind("claims.vague.test", "{reference: {path: .spec.className, form: Name}}")+
+			serving("ones.vague.test", "claims.vague.test")+class("vague.test", "One", "one", ""))
 		gets := func(name, class, reason string) {
 			bound, _, err := w.create(t, claim("vague.test", name))
 			require.NoError(t, err, reason)
@@ -139,7 +134,7 @@ spec:
 		}
 		gets("clear", "one", "We should offer the only one.")
 
-		w.apply(t, classKind("others.vague.test", "{claimKinds: [{name: claims.vague.test}]}")+class("vague.test", "Other", "other", ""))
+		w.apply(t, serving("others.vague.test", "claims.vague.test")+class("vague.test", "Other", "other", ""))
 		w.awaitReason(t, &v1beta1.ClassKind{}, "others.vague.test", v1beta1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
 		gets("still-clear", "one", "We should offer the class kind whose name comes first.")
@@ -151,7 +146,7 @@ spec:
 		w.kubectl(t, "delete", "classkind", "ones.vague.test")
 		w.awaitClasses(t, "others.vague.test", 1)
 		gets("clear-again", "other", "We should offer the other once it is alone.")
-		w.apply(t, classKind("ones.vague.test", "{claimKinds: [{name: claims.vague.test}]}"))
+		w.apply(t, serving("ones.vague.test", "claims.vague.test"))
 		w.awaitReason(t, &v1beta1.ClassKind{}, "others.vague.test", v1beta1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
 		gets("restored", "one", "We should offer the first by name, though it was created later.")
@@ -170,7 +165,6 @@ var neededResources = map[string]string{
 // TestSchema has what the schema of registrations has a rule, a pattern or a limit for in its wrong form: the
 // API server refuses it, and names the field and what is allowed.
 func TestSchema(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	strict := client.FieldValidation(metav1.FieldValidationStrict)
 	for text, resources := range neededResources {
@@ -237,8 +231,8 @@ func TestSchema(t *testing.T) {
 		"NamespacesMany":      {claimKind("a.test", "{classes: {namespaces: {from: Names, names: ["+strings.Join(numbered(65), ", ")+"]}}}"), "spec.classes.namespaces.names: Too many"},
 		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
 		"Leases":              {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
-		"ClaimKindName":       {classKind("a.test", "{claimKinds: [{name: A.test}]}"), "spec.claimKinds[0].name: Invalid value"},
-		"ClaimKindTwice":      {classKind("a.test", "{claimKinds: [{name: a.test}, {name: a.test}]}"), "spec.claimKinds[1]: Duplicate value"},
+		"ClaimKindName":       {serving("a.test", "A.test"), "spec.claimKinds[0].name: Invalid value"},
+		"ClaimKindTwice":      {serving("a.test", "a.test", "a.test"), "spec.claimKinds[1]: Duplicate value"},
 		"DefaultTwoSources":   {classKind("a.test", "{default: {annotation: a, path: .b}}"), "name one of annotation, path and expression, and not annotation and path together"},
 		"DefaultNoSource":     {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
 		"DefaultExpression":   {classKind("a.test", "{default: {path: .b, expression: class.b}}"), "name one of annotation, path and expression, and not path and expression together"},
@@ -346,7 +340,6 @@ func claim(group, name string) string {
 
 // TestTenants has an author of classes in one namespace who wants the claims of another.
 func TestTenants(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	const group, kind, classes = "tenants.test", "clusters.tenants.test", "clusterclasses.tenants.test"
 	const reference = "reference: {path: .spec.topology.classRef, form: NamespacedReference}"
@@ -355,11 +348,9 @@ func TestTenants(t *testing.T) {
 			"annotations: {resourceclass.crossplane.io/weight: '1000000', "+defaultMark+": 'true'}, ")
 	}
 	w.resources(t, "Cluster "+kind+" Namespaced", "ClusterClass "+classes+" Namespaced")
-	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: mallory}\n"+vendor(group)+
-		claimKind(kind, "{"+reference+"}")+classKind(classes, "{claimKinds: [{name: "+kind+"}]}")+
+	w.serves(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: mallory}\n"+vendor(group)+
+		claimKind(kind, "{"+reference+"}")+serving(classes, kind)+
 		class(group, "ClusterClass", "own", "namespace: default, labels: {tier: gold}, annotations: {"+defaultMark+": 'true'}, ")+theirs("theirs"))
-	w.awaitClaims(t, kind)
-	w.awaitClasses(t, classes, 2)
 	create := func(name, selector string) (class string, warnings []string) {
 		metadata := ""
 		if selector != "" {
@@ -394,7 +385,6 @@ func TestTenants(t *testing.T) {
 
 // TestComposition has ClaimKinds name a class kind that names only one of them.
 func TestComposition(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	const group, other = "composed.test", "composing.test"
 	const classes, named, naming = "classes." + group, "claims." + group, "claims." + other
@@ -445,17 +435,14 @@ func namedClaim(group, name, spec string) string {
 }
 
 func TestRelated(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 
 	t.Run("PlanAndClaimInOneFile", func(t *testing.T) {
 		t.Parallel()
 		const group, kind = "planned.test", "claims.planned.test"
-		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.planned.test Cluster", "Plan plans.planned.test Namespaced")
-		w.apply(t, vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+planned(kind, "plans.planned.test")+
-			classKind("classes.planned.test", "{claimKinds: [{name: "+kind+"}]}")+plan(group, "small", "iron"))
-		w.awaitClasses(t, "classes.planned.test", 2)
-		w.awaitClaims(t, kind)
+		w.resources(t, "Plan plans.planned.test Namespaced")
+		w.serves(t, vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+planned(kind, "plans.planned.test")+
+			serving("classes.planned.test", kind)+plan(group, "small", "iron"))
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/iron", "We should bind by the plan that a claim names.")
 		for i := range 10 {
 			name := fmt.Sprint("plan-", i)
@@ -481,7 +468,7 @@ func TestRelated(t *testing.T) {
 		const group, kind, plans = "granted.test", "claims.granted.test", "plans.secretive.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.granted.test Cluster", "Plan "+plans+" Namespaced")
 		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+
-			classKind("classes.granted.test", "{claimKinds: [{name: "+kind+"}]}")+plan("secretive.test", "small", "gold"))
+			serving("classes.granted.test", kind)+plan("secretive.test", "small", "gold"))
 		w.awaitClasses(t, "classes.granted.test", 1)
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionRelatedKnown, metav1.ConditionFalse,
 			"label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true")
@@ -496,7 +483,7 @@ func TestRelated(t *testing.T) {
 		t.Parallel()
 		const group, kind, plans = "later-plan.test", "claims.later-plan.test", "plans.later-plan.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.later-plan.test Cluster")
-		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+classKind("classes.later-plan.test", "{claimKinds: [{name: "+kind+"}]}"))
+		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+serving("classes.later-plan.test", kind))
 		w.awaitClasses(t, "classes.later-plan.test", 1)
 		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should take what is not installed for absent.")
 		w.resources(t, "Plan "+plans+" Namespaced")
@@ -527,7 +514,7 @@ func TestRelated(t *testing.T) {
 		t.Parallel()
 		const group, kind, classes = "linked.test", "claims.linked.test", "classes.linked.test"
 		w.resources(t, "Claim "+kind+" Namespaced", "Class "+classes+" Cluster")
-		w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind(classes, "{claimKinds: [{name: "+kind+"}]}"))
+		w.apply(t, vendor(group)+claimKind(kind, "{}")+serving(classes, kind))
 		for name, size := range map[string]int64{"small": 1, "large": 9} {
 			c := object(group, "Class", name)
 			c.Object["spec"] = map[string]any{"size": size, "text": strings.Repeat("x", 10_000)}
@@ -539,7 +526,7 @@ func TestRelated(t *testing.T) {
 		w.awaitBound(t, namedClaim(group, "a", "size: 5"), "Class/large", "We should hold what a claim kind looks at in classes.")
 		w.apply(t, claimKind(kind, "{classes: {fits: []}}")+classKind(classes, "{claimKinds: [{name: "+kind+"}], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}"))
 		w.awaitBound(t, namedClaim(group, "b", "most: 5"), "Class/small", "We should read what a class kind looks at in claims.")
-		w.apply(t, classKind(classes, "{claimKinds: [{name: "+kind+"}]}"))
+		w.apply(t, serving(classes, kind))
 		w.apply(t, "---\napiVersion: linked.test/v1\nkind: Class\nmetadata: {name: small, annotations: {classbind.io/cordoned: \"true\"}}\n")
 		w.awaitBound(t, claim(group, "d"), "Class/large", "We should go on when it is mended.")
 	})

@@ -308,8 +308,8 @@ var (
 		classKind("tiers.upgrade.test", "{claimKinds: [nameds.upgrade.test]}"), "classbind.io/v1beta1", "classbind.io/v1alpha1")
 	newerRegistrations = claimKind("claims.upgrade.test", "{}") +
 		claimKind("nameds.upgrade.test", "{claims: {when: has(claim.spec)}, reference: {path: .spec.className, form: Name}, choice: {strategy: Random}}") +
-		classKind("classes.upgrade.test", "{claimKinds: [{name: claims.upgrade.test}]}") +
-		classKind("tiers.upgrade.test", "{claimKinds: [{name: nameds.upgrade.test}]}")
+		serving("classes.upgrade.test", "claims.upgrade.test") +
+		serving("tiers.upgrade.test", "nameds.upgrade.test")
 )
 
 // olderRelease is the source of that commit.

@@ -26,17 +26,16 @@ import (
 
 // TestClaimKindsOfOneResource has a kind of claim with two references, and ClaimKinds that want the same one.
 func TestClaimKindsOfOneResource(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 
 	t.Run("TwoReferences", func(t *testing.T) {
 		t.Parallel()
 		const group = "two.test"
-		w.resources(t, "Claim claims.two.test Namespaced", "Class classes.two.test Cluster", "Tier tiers.two.test Cluster")
-		w.apply(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Tier", "first", "")+
-			claimKind("claims.two.test", "{}")+classKind("classes.two.test", "{claimKinds: [{name: claims.two.test}]}")+
+		w.resources(t, "Tier tiers.two.test Cluster")
+		w.install(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Tier", "first", "")+
+			claimKind("claims.two.test", "{}")+serving("classes.two.test", "claims.two.test")+
 			claimKind("tiers.two", `{claims: {resource: claims.two.test}, reference: {path: .spec.tierRef}, selector: {path: .spec.tierSelector, annotation: two.test/tiers}}`)+
-			classKind("tiers.two.test", "{claimKinds: [{name: tiers.two}]}"))
+			serving("tiers.two.test", "tiers.two"))
 		w.awaitClasses(t, "classes.two.test", 1)
 		w.awaitClasses(t, "tiers.two.test", 1)
 		w.awaitClaims(t, "claims.two.test")
@@ -59,7 +58,7 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "a-rival", v1beta1.ReasonNoClassKind)
 		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims until the ClaimKind whose name comes first can bind them.")
 
-		w.apply(t, classKind("others.rivals.test", "{claimKinds: [{name: a-rival}]}"))
+		w.apply(t, serving("others.rivals.test", "a-rival"))
 		eventually(t, func(c *attempt) {
 			two, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
 			assert.NotEmpty(t, classOf(two), "We should refuse no claim meanwhile, and have none created without a class. %v", err)
@@ -127,7 +126,6 @@ func convertTopology(w http.ResponseWriter, r *http.Request) {
 
 // TestVersionOfClaims upgrades the CRD of claims to a version with another path, and then takes the old version away.
 func TestVersionOfClaims(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	const group, kind = "upgrade.test", "clusters.upgrade.test"
 	server := httptest.NewTLSServer(http.HandlerFunc(convertTopology))
@@ -162,11 +160,9 @@ spec:
 	}
 	w.resources(t, "Class classes.upgrade.test Cluster", "Claim claims.upgrade.test Namespaced")
 	w.apply(t, crd(version("v1beta1", asString, true, true)))
-	w.apply(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
-		classKind("classes.upgrade.test", "{claimKinds: [{name: clusters.upgrade.test}, {name: claims.upgrade.test}]}")+
+	w.serves(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
+		serving("classes.upgrade.test", "clusters.upgrade.test", "claims.upgrade.test")+
 		claimKind(kind, "{claims: {skipIfSet: []}, reference: {path: .spec.topology.class, form: Name}}"))
-	w.awaitClasses(t, "classes.upgrade.test", 1)
-	w.awaitClaims(t, kind)
 	bound := w.created(t, cluster("v1beta1", "before"))
 	class, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "class")
 	require.Equal(t, "only", class)
@@ -241,7 +237,7 @@ func TestManyLongPaths(t *testing.T) {
 	w.resources(t, resources...)
 	w.apply(t, vendor("long.test")+classKind("classes.long.test", "{claimKinds: [{name: "+strings.Join(served, "}, {name: ")+"}]}"))
 	for _, group := range []string{"before.test", "later.test"} {
-		w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}")+class(group, "Class", "only", ""))
+		w.apply(t, vendor(group)+serving("classes."+group, "claims."+group)+class(group, "Class", "only", ""))
 	}
 	bound := func(group, name string) {
 		w.binds(t, claim(group, name), "Class/only", "We should bind the claims of others.")

@@ -30,8 +30,7 @@ import (
 func TestRestart(t *testing.T) {
 	long(t)
 	const group = "restart.test"
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	w, r := servedWorld(t, controlplane.Options{})
 	w.register(t, group, "{}", class(group, "Class", "gold", ""))
 	// Its successors are behind the same address, as behind a Service.
 	address := []string{"--webhook-url=" + r.URL, "--webhook-bind-address=" + strings.TrimPrefix(r.URL, "https://")}
@@ -154,7 +153,6 @@ func (u *unending) count(tier, class string, since time.Time) (n int) {
 
 // TestBusyPort starts replicas whose ports another process has.
 func TestBusyPort(t *testing.T) {
-	t.Parallel()
 	notInPods(t, "It starts processes beside the control plane.")
 	w := sharedWorld(t) // Its replica leads, so that these write nothing.
 	busy := must(net.Listen("tcp", "localhost:0"))(t)
@@ -320,8 +318,7 @@ func TestRestoredInAnotherOrder(t *testing.T) {
 		}
 	}
 	start := func() *world {
-		w := newWorld(t, controlplane.Options{})
-		w.serve(t)
+		w, _ := servedWorld(t, controlplane.Options{})
 		w.resources(t, "Claim claims."+group+" Namespaced", "Ticket tickets."+group+" Namespaced", "Order orders."+group+" Namespaced",
 			"Class classes."+group+" Cluster", "Other others."+group+" Cluster")
 		w.apply(t, lateVendor(group)+classes)

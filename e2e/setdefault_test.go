@@ -82,10 +82,10 @@ func TestSetDefault(t *testing.T) {
 		"A as.move.test Cluster", "B bs.move.test Cluster", "Wide wides.move.test Cluster", "Plain plains.move.test Cluster", "Field fields.move.test Namespaced")
 	w.apply(t, setDefaultKinds+vendor("move.test")+
 		claimKind("claims.move.test", "{classes: {namespaces: {from: All}}}")+claimKind("others.move.test", "{}")+
-		classKind("as.move.test", "{claimKinds: [{name: claims.move.test}]}")+
-		classKind("bs.move.test", "{claimKinds: [{name: claims.move.test}]}")+
-		classKind("plains.move.test", "{claimKinds: [{name: others.move.test}]}")+
-		classKind("wides.move.test", "{claimKinds: [{name: claims.move.test}, {name: others.move.test}]}")+
+		serving("as.move.test", "claims.move.test")+
+		serving("bs.move.test", "claims.move.test")+
+		serving("plains.move.test", "others.move.test")+
+		serving("wides.move.test", "claims.move.test", "others.move.test")+
 		classKind("stricts.move.test", "{claimKinds: [{name: claims.move.test}], default: {path: .spec.default}}")+
 		classKind("fields.move.test", "{claimKinds: [{name: claims.move.test}], default: {path: .spec.default}}"))
 	for _, kind := range []string{"A", "B", "Wide", "Plain", "Strict"} {

@@ -62,22 +62,22 @@ func untimed(text string) string {
 	return leader.ReplaceAllString(times.ReplaceAllString(text, "TIME"), "the leader is NAME")
 }
 
-func (w *world) classbind(ctx context.Context, args ...string) (stdout, stderr string, exit int, err error) {
-	cmd := exec.CommandContext(ctx, command, args...) //nolint:gosec // It runs the command under test.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	out, err := cmd.Output()
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
-		exit, stderr, err = failed.ExitCode(), string(failed.Stderr), nil
+func (w *world) classbind(t require.TestingT, args ...string) (stdout, stderr string, exit int) {
+	var out, errOut strings.Builder
+	cmd := exec.CommandContext(context.Background(), command, args...) //nolint:gosec // It runs the command under test.
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=0"), &out, &errOut
+	if err := cmd.Run(); !errors.As(err, new(*exec.ExitError)) {
+		require.NoError(t, err)
 	}
-	return string(out), stderr, exit, err
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-func (w *world) status(ctx context.Context, kubeconfig string) (report statusReport, exit int, stderr string, err error) {
-	out, stderr, exit, err := w.classbind(ctx, "status", "--output=json", "--kubeconfig="+kubeconfig)
-	if err == nil && len(out) > 0 {
-		err = json.Unmarshal([]byte(out), &report)
+func (w *world) status(t require.TestingT, kubeconfig string) (report statusReport, exit int, stderr string) {
+	out, stderr, exit := w.classbind(t, "status", "--output=json", "--kubeconfig="+kubeconfig)
+	if len(out) > 0 {
+		require.NoError(t, json.Unmarshal([]byte(out), &report))
 	}
-	return report, exit, stderr, err
+	return report, exit, stderr
 }
 
 // awaitStatus waits until exactly so much is found, and returns the table of it. Three dots stand for any end.
@@ -87,9 +87,7 @@ func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report
 	eventually(t, func(c *attempt) {
 		var exit int
 		var stderr string
-		var err error
-		report, exit, stderr, err = w.status(t.Context(), w.plane.Kubeconfig)
-		require.NoError(c, err)
+		report, exit, stderr = w.status(c, w.plane.Kubeconfig)
 		found := report.findings()
 		slices.Sort(found)
 		for n := range min(len(found), len(want)) {
@@ -99,8 +97,7 @@ func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report
 		}
 		require.Equal(c, strings.Join(want, "\n"), strings.Join(found, "\n"), reason)
 		require.Equal(c, min(len(want), 1), exit, stderr)
-		table, stderr, exit, err = w.classbind(t.Context(), "status", "--kubeconfig="+w.plane.Kubeconfig)
-		require.NoError(c, err)
+		table, stderr, exit = w.classbind(c, "status", "--kubeconfig="+w.plane.Kubeconfig)
 		require.Equal(c, min(len(want), 1), exit, stderr)
 		for _, f := range want {
 			_, f, _ = strings.Cut(f, ": ")
@@ -116,8 +113,7 @@ func (w *world) awaitStatus(t *testing.T, reason string, want ...string) (report
 // command say what is broken, and nothing else, and mends it.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	replica := w.serve(t)
+	w, replica := servedWorld(t, controlplane.Options{})
 	w.applySamples(t)
 	report, _ := w.awaitStatus(t, "We should find nothing in an installation that works.")
 	for _, s := range report.Sections {
@@ -137,16 +133,14 @@ func TestStatus(t *testing.T) {
 
 func (w *world) strangersStatus(t *testing.T) {
 	stranger := must(w.plane.UserKubeconfig("stranger"))(t)
-	_, exit, stderr, err := w.status(t.Context(), stranger)
-	require.NoError(t, err)
+	_, exit, stderr := w.status(t, stranger)
 	assert.Equal(t, 2, exit, "We should have nothing to say without the registrations.")
 	assert.Contains(t, stderr, "cannot list ClaimKinds")
 
 	w.kubectl(t, "create", "clusterrole", "status-reader", "--verb=list", "--resource=claimkinds.classbind.io,classkinds.classbind.io")
 	w.kubectl(t, "create", "clusterrolebinding", "status-reader", "--clusterrole=status-reader", "--user=stranger")
 	eventually(t, func(c *attempt) {
-		report, exit, stderr, err := w.status(t.Context(), stranger)
-		require.NoError(c, err)
+		report, exit, stderr := w.status(c, stranger)
 		require.Zero(c, exit, stderr)
 		require.Empty(c, report.findings(), "We should not take for broken what the user may not read.")
 		for _, s := range report.Sections {
@@ -191,8 +185,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 				w.unguarded(t, sampleRDS, "gitlab-experimental", "resourceclass.crossplane.io/is-default-class=true")
 			},
 			mends: func(t *testing.T) {
-				out, stderr, exit, err := w.classbind(t.Context(), "set-default", sampleCloudSQL+"/gitlab-experimental", "--for", sampleMySQL+","+samplePostgres, "--kubeconfig="+w.plane.Kubeconfig)
-				require.NoError(t, err)
+				out, stderr, exit := w.classbind(t, "set-default", sampleCloudSQL+"/gitlab-experimental", "--for", sampleMySQL+","+samplePostgres, "--kubeconfig="+w.plane.Kubeconfig)
 				require.Zero(t, exit, out+stderr)
 			},
 			want: []string{severalDefaults(sampleMySQL), severalDefaults(samplePostgres)},

@@ -91,15 +91,14 @@ func awaitWrites(t *testing.T, c client.Client, claim *unstructured.Unstructured
 // TestUsePolicy has the API server itself check who may use the class that a claim names.
 func TestUsePolicy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	r := w.serve(t)
+	w, r := servedWorld(t, controlplane.Options{})
 	const group, claims = "use.test", "claims.use.test"
 	w.kubectl(t, "create", "namespace", "team-a")
 	w.kubectl(t, "create", "namespace", "team-b")
 	w.kubectl(t, "create", "namespace", "shared")
 	w.resources(t, "Claim "+claims+" Namespaced", "Class classes."+group+" Cluster", "Pool pools."+group+" Namespaced", "Other others."+group+" Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}, namespaces: {from: All}}}")+
-		classKind("classes."+group, "{claimKinds: [{name: "+claims+"}]}")+classKind("pools."+group, "{claimKinds: [{name: "+claims+"}]}")+
+		serving("classes."+group, claims)+serving("pools."+group, claims)+
 		class(group, "Class", "gold", "")+class(group, "Class", "iron", "")+class(group, "Pool", "big", "namespace: shared, ")+class(group, "Other", "gold", "")+
 		mayUse("team-a-iron", "", "kind: Group, name: 'system:serviceaccounts:team-a'", group, "classes", "iron")+
 		mayUse("team-a-pool", "shared", "kind: Group, name: 'system:serviceaccounts:team-a'", group, "pools", "big"))
@@ -111,8 +110,7 @@ func TestUsePolicy(t *testing.T) {
 	// The admin writes all of these: the right of the namespace counts.
 	refused := func(claim *unstructured.Unstructured, text string) {
 		err := w.Create(t.Context(), claim)
-		require.True(t, apierrors.IsForbidden(err), "%v", err)
-		require.ErrorContains(t, err, text)
+		refusedWith(t, err, http.StatusForbidden, text)
 	}
 	check := func(when string) {
 		refused(naming(group, "team-a", "gold-"+when, gold), `namespace "team-a" may not use the class "Class/gold" (verb use on classes.use.test "gold"): `+
@@ -194,7 +192,7 @@ func (w *world) useOfClusterScoped(t *testing.T) {
 	const group, claims = "wide.test", "claims.wide.test"
 	w.resources(t, "Claim "+claims+" Cluster", "Class classes."+group+" Cluster")
 	spec := "{reference: {path: .spec.classRef}, classes: {use: {subject: %s}}}"
-	w.apply(t, lateVendor(group)+claimKind(claims, fmt.Sprintf(spec, "Namespace"))+classKind("classes."+group, "{claimKinds: [{name: "+claims+"}]}")+
+	w.apply(t, lateVendor(group)+claimKind(claims, fmt.Sprintf(spec, "Namespace"))+serving("classes."+group, claims)+
 		class(group, "Class", "gold", ""))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionFalse, "set classes.use.subject of the ClaimKind to Requester")
 	const gold = "apiVersion=wide.test/v1 kind=Class name=gold"
@@ -210,7 +208,7 @@ func (w *world) useOfDefault(t *testing.T) {
 	const group, claims = "usedefault.test", "claims.usedefault.test"
 	w.resources(t, "Claim "+claims+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}, classes: {use: {subject: Namespace}}}")+
-		classKind("classes."+group, "{claimKinds: [{name: "+claims+"}]}")+class(group, "Class", "usual", isDefault)+
+		serving("classes."+group, claims)+class(group, "Class", "usual", isDefault)+
 		mayUse("default-usual", "", "kind: Group, name: 'system:serviceaccounts:default'", group, "classes", "usual"))
 	w.awaitPolicy(t, claims, manifestOf(t, unopinionated(group, "probe")))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionUseEnforced, metav1.ConditionTrue, "")
@@ -261,8 +259,7 @@ func (w *world) accessReviews(t *testing.T) (n int) {
 func TestUse(t *testing.T) {
 	t.Parallel()
 	const group, classes = "use.test", 1000
-	w := newWorld(t, controlplane.Options{Audit: true})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{Audit: true})
 	for _, namespace := range []string{"one", "two", "none", "later"} {
 		w.kubectl(t, "create", "namespace", namespace)
 	}
@@ -340,14 +337,12 @@ func TestUse(t *testing.T) {
 // TestUseOfNamespaces has 150 classes in a namespace, of which a Role there lets another namespace use one. Only who knows that
 // Role comes to it: without, a claim may be refused a hundred of them.
 func TestUseOfNamespaces(t *testing.T) {
-	t.Parallel()
 	const group = "namespaces.use.test"
 	w := sharedWorld(t)
 	w.kubectl(t, "create", "namespace", "use-pools")
 	w.kubectl(t, "create", "namespace", "use-tenant")
 	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Namespaced")
-	w.apply(t, lateVendor(group)+claimKind("claims."+group, "{classes: {namespaces: {from: All}, use: {subject: Namespace}}}")+
-		classKind("classes."+group, "{claimKinds: [{name: claims."+group+"}]}"))
+	w.apply(t, kinds(group, "{classes: {namespaces: {from: All}, use: {subject: Namespace}}}"))
 	concurrently(t, 150, func(i int) error {
 		class := object(group, "Class", fmt.Sprintf("class-%03d", i))
 		class.SetNamespace("use-pools")
@@ -368,8 +363,7 @@ func TestUseOfNamespaces(t *testing.T) {
 func TestUseShares(t *testing.T) {
 	long(t)
 	const group, draws = "shares.use.test", 20_000
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{})
 	var classes []string
 	for i := range 6 {
 		classes = append(classes, class(group, "Class", fmt.Sprint("class-", i), fmt.Sprintf("annotations: {classbind.io/weight: '%d'}, ", i+1)))
@@ -607,7 +601,6 @@ type offer struct {
 
 // TestUseClasses compares what "classbind classes" lists for five namespaces and five users with what 500 claims get.
 func TestUseClasses(t *testing.T) {
-	t.Parallel()
 	const group, claims = "classes.use.test", 50
 	notInPods(t, "The command needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
@@ -646,8 +639,7 @@ func TestUseClasses(t *testing.T) {
 			}
 		}
 		plural := map[string]string{"Claim": "claims.", "Own": "owns."}[kind] + group
-		out, stderr, _, err := w.classbind(t.Context(), append([]string{"classes", plural, "-n", namespace, "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}, flags...)...)
-		require.NoError(t, err)
+		out, stderr, _ := w.classbind(t, append([]string{"classes", plural, "-n", namespace, "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}, flags...)...)
 		report := struct{ Items []offer }{}
 		require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
 		require.Len(t, report.Items, 1)
