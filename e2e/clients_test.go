@@ -53,6 +53,12 @@ func TestClients(t *testing.T) {
 	t.Parallel()
 	w := clientsWorld(t, controlplane.Options{})
 	files := w.plane.Clients
+	// serve with these flags alone.
+	serve := func(t *testing.T, flags ...string) *replica {
+		w.anybody = true
+		defer func() { w.anybody = false }()
+		return w.serve(t, flags...)
+	}
 
 	t.Run("Known", func(t *testing.T) {
 		r := w.serve(t)
@@ -88,9 +94,7 @@ func TestClients(t *testing.T) {
 			require.NoError(t, os.Rename(file+".new", file))
 		}
 		put(elsewhere)
-		w.anybody = true // The flags are ours.
-		defer func() { w.anybody = false }()
-		r := w.serve(t, "--client-ca-file="+file, "--client-name="+clientcert.Name)
+		r := serve(t, "--client-ca-file="+file, "--client-name="+clientcert.Name)
 		w.awaitRefused(t, claim(clientsKinds, "refused"), "tls: ", "We should not answer an API server of another CA.")
 		put(files)
 		w.awaitBound(t, claim(clientsKinds, "replaced"), "Class/only", "We should answer it when its CA is there, without a restart.")
@@ -98,17 +102,13 @@ func TestClients(t *testing.T) {
 	})
 
 	t.Run("OtherName", func(t *testing.T) {
-		w.anybody = true
-		defer func() { w.anybody = false }()
-		r := w.serve(t, "--client-ca-file="+files.CA(), "--client-name=somebody-else")
+		r := serve(t, "--client-ca-file="+files.CA(), "--client-name=somebody-else")
 		w.awaitRefused(t, claim(clientsKinds, "misnamed"), "--client-name", "We should have the API server say what is wrong.")
 		require.NoError(t, r.Stop())
 	})
 
 	t.Run("Anybody", func(t *testing.T) {
-		w.anybody = true
-		defer func() { w.anybody = false }()
-		r := w.serve(t)
+		r := serve(t)
 		status, text, err := w.reviewWith(t, r, nil)
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusOK, status, "We should answer where the API server cannot be told to present a certificate. %s", text)

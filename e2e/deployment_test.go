@@ -127,9 +127,7 @@ func (d *deployment) table() string {
 }
 
 func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) {
-	var err error
-	d.folder, err = overlay(image, arguments...)
-	require.NoError(t, err)
+	d.folder = must(overlay(image, arguments...))(t)
 	d.kubectl(t, "apply", "-k", d.folder)
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,23 +63,21 @@ func claimAgain(n int, pause time.Duration, kinds []string, specs []string, anno
 // liveReads are dry runs of claims with selectors that match nothing, each
 // another, while an honest claim that matches nothing is answered, too.
 func (b *besieged) liveReads(t *testing.T) {
-	ctx := b.attack
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { b.honestMisses(t) })
-	attackers(ctx, 40, time.Millisecond, func(i int) {
+	attackers(b.attack, 40, time.Millisecond, func(i int) {
 		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim"}[i%3]
-		b.mallory.create(ctx, kind, true, claimOf(kind, "unmatched", fmt.Sprintf(`"classSelector":{"matchLabels":{"pool":"nowhere-%d"}}`, i), ""))
+		b.mallory.create(b.attack, kind, true, claimOf(kind, "unmatched", fmt.Sprintf(`"classSelector":{"matchLabels":{"pool":"nowhere-%d"}}`, i), ""))
 	})
 }
 
 func (b *besieged) honestMisses(t *testing.T) {
-	ctx := b.attack
-	attackers(ctx, 1, 500*time.Millisecond, func(i int) {
+	attackers(b.attack, 1, 500*time.Millisecond, func(i int) {
 		claim := object(hostileGroup, "AdmitClaim", fmt.Sprint("unmatched-", i))
 		claim.SetNamespace(honestNamespace)
 		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"pool": fmt.Sprint("not-there-", i)}}}
-		if err := b.honest.Create(ctx, claim, client.DryRunAll); ctx.Err() == nil {
+		if err := b.honest.Create(b.attack, claim, client.DryRunAll); b.attack.Err() == nil {
 			assert.NoError(t, err, "We should answer an honest claim that no known class matches.")
 		}
 	})
@@ -86,13 +85,12 @@ func (b *besieged) honestMisses(t *testing.T) {
 
 // unmatchedSelector matches nothing: of five and of twelve KiB, which is a selector, and of two MB, which is none.
 func (b *besieged) unmatchedSelector(t *testing.T) {
-	ctx := b.attack
 	selectors := []string{expressions(values(380), 1), expressions(values(900), 1), expressions(values(150_000), 1)}
 	wants := []int{http.StatusForbidden, http.StatusForbidden, http.StatusUnprocessableEntity}
-	attackers(ctx, 3, 300*time.Millisecond, func(i int) {
+	attackers(b.attack, 3, 300*time.Millisecond, func(i int) {
 		i %= len(selectors)
-		status, text := b.mallory.create(ctx, "DenyClaim", true, claimOf("DenyClaim", "unmatched", selectors[i], ""))
-		if ctx.Err() != nil {
+		status, text := b.mallory.create(b.attack, "DenyClaim", true, claimOf("DenyClaim", "unmatched", selectors[i], ""))
+		if b.attack.Err() != nil {
 			return
 		}
 		assert.Equal(t, wants[i], status, "%.400s", text)
@@ -108,10 +106,9 @@ func localClass(name, labels, annotations string) string {
 // attractiveClass of tenantA has the labels that others ask for, and all the weight that there is, and is the default. Its author asks in
 // every way what there is, and what he may not do.
 func (b *besieged) attractiveClass(t *testing.T) {
-	ctx := b.attack
-	status, text := b.mallory.create(ctx, "Local", false, localClass("lure", `"pool":"common"`, `"resourceclass.crossplane.io/weight":"1000000"`))
+	status, text := b.mallory.create(b.attack, "Local", false, localClass("lure", `"pool":"common"`, `"resourceclass.crossplane.io/weight":"1000000"`))
 	require.Equal(t, http.StatusCreated, status, text)
-	status, text = b.mallory.create(ctx, "Local", false, localClass("lure-default", `"pool":"common"`, fmt.Sprintf("%q:%q", defaultMark, "true")))
+	status, text = b.mallory.create(b.attack, "Local", false, localClass("lure-default", `"pool":"common"`, fmt.Sprintf("%q:%q", defaultMark, "true")))
 	require.Equal(t, http.StatusCreated, status, text)
 	defer b.kubectl(t, "delete", hostileResource("Local"), "--namespace="+tenantA, "lure", "lure-default")
 
@@ -126,22 +123,21 @@ func (b *besieged) attractiveClass(t *testing.T) {
 		"", `"classSelector":{}`, `"classSelector":{"matchLabels":{"pool":"common"}}`, `"classSelector":{"matchLabels":{"owner":"` + secret[:4] + `"}}`,
 		`"classSelector":{"matchExpressions":[{"key":"owner","operator":"Exists"}]}`, `"classSelector":{"matchLabels":{"pool":"comon"}}`,
 	}
-	attackers(ctx, 2, 20*time.Millisecond, func(i int) {
+	attackers(b.attack, 2, 20*time.Millisecond, func(i int) {
 		if i%7 == 6 {
-			b.mallory.create(ctx, "Local", true, localClass("second-default", "", fmt.Sprintf("%q:%q", defaultMark, "true")))
+			b.mallory.create(b.attack, "Local", true, localClass("second-default", "", fmt.Sprintf("%q:%q", defaultMark, "true")))
 			return
 		}
 		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
-		b.mallory.create(ctx, kind, true, claimOf(kind, "asks", asks[i%len(asks)], ""))
+		b.mallory.create(b.attack, kind, true, claimOf(kind, "asks", asks[i%len(asks)], ""))
 	})
 }
 
 // movedClasses of tenantA are default, and their author moves them to another partition with each update. Each move takes a Lease.
 func (b *besieged) movedClasses(t *testing.T) {
-	ctx := b.attack
 	const movers, inTime = 16, 5 * time.Second
 	for i := range movers {
-		status, text := b.mallory.create(ctx, "Part", false, strings.Replace(
+		status, text := b.mallory.create(b.attack, "Part", false, strings.Replace(
 			localClass(fmt.Sprint("moved-", i), fmt.Sprintf(`"part":"first-%d"`, i), fmt.Sprintf("%q:%q", defaultMark, "true")), `"Local"`, `"Part"`, 1))
 		require.Equal(t, http.StatusCreated, status, text)
 	}
@@ -150,8 +146,8 @@ func (b *besieged) movedClasses(t *testing.T) {
 	defer all.Wait()
 	var moves atomic.Int64
 	all.Go(func() {
-		attackers(ctx, movers, time.Millisecond, func(i int) {
-			status, _ := b.mallory.send(ctx, http.MethodPatch, b.mallory.url+fmt.Sprintf("/apis/%s/v1/namespaces/%s/parts/moved-%d", hostileGroup, tenantA, i%movers),
+		attackers(b.attack, movers, time.Millisecond, func(i int) {
+			status, _ := b.mallory.send(b.attack, http.MethodPatch, b.mallory.url+fmt.Sprintf("/apis/%s/v1/namespaces/%s/parts/moved-%d", hostileGroup, tenantA, i%movers),
 				string(types.MergePatchType), fmt.Sprintf(`{"metadata":{"labels":{"part":"p-%d"}}}`, i))
 			if status == http.StatusOK {
 				moves.Add(1)
@@ -159,7 +155,7 @@ func (b *besieged) movedClasses(t *testing.T) {
 		})
 	})
 	rounds, slowest := 0, time.Duration(0)
-	for ; ctx.Err() == nil; rounds++ {
+	for ; b.attack.Err() == nil; rounds++ {
 		own := defaultClass("Part", fmt.Sprint("own-", secret, "-", rounds), map[string]string{"part": fmt.Sprint("own-", rounds)})
 		own.SetNamespace(honestNamespace)
 		begin := time.Now()
@@ -174,7 +170,6 @@ func (b *besieged) movedClasses(t *testing.T) {
 // contestedClass serves two kinds of claim, one of which has a default. Four clients of its author mark it again and again, which is
 // refused each time, while an admin makes another class the default of the other kind.
 func (b *besieged) contestedClass(t *testing.T) {
-	ctx := b.attack
 	const inTime = 5 * time.Second
 	second := defaultClass("Second", "second", nil)
 	require.NoError(t, b.Create(t.Context(), second))
@@ -190,12 +185,12 @@ func (b *besieged) contestedClass(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		attackers(ctx, 4, time.Millisecond, func(int) {
-			b.mallory.send(ctx, http.MethodPatch, b.mallory.url+path, string(types.MergePatchType), mark)
+		attackers(b.attack, 4, time.Millisecond, func(int) {
+			b.mallory.send(b.attack, http.MethodPatch, b.mallory.url+path, string(types.MergePatchType), mark)
 		})
 	})
 	rounds, slowest := 0, time.Duration(0)
-	for ; ctx.Err() == nil; rounds++ {
+	for ; b.attack.Err() == nil; rounds++ {
 		begin := time.Now()
 		err := error(nil)
 		for time.Since(begin) < inTime {
@@ -248,12 +243,11 @@ func (b *besieged) zonedClasses(t *testing.T) {
 
 // longClaims are dry runs of claims that are as costly as they can be: in one kind, Deny has to hold although classbind may be passed by.
 func (b *besieged) longClaims(t *testing.T) {
-	ctx := b.attack
 	long := []string{zones(5000, ""), zones(1800, "b#"), zones(1000, "none-#")}
-	attackers(ctx, 10, 0, func(i int) {
+	attackers(b.attack, 10, 0, func(i int) {
 		kind := []string{"FitClaim", "DenyFitClaim"}[i%2]
-		status, text := b.mallory.create(ctx, kind, true, claimOf(kind, "long", `"classSelector":{"matchLabels":{"pool":"common"}},`+long[i%len(long)], ""))
-		if kind == "DenyFitClaim" && ctx.Err() == nil {
+		status, text := b.mallory.create(b.attack, kind, true, claimOf(kind, "long", `"classSelector":{"matchLabels":{"pool":"common"}},`+long[i%len(long)], ""))
+		if kind == "DenyFitClaim" && b.attack.Err() == nil {
 			assert.NotEqual(t, http.StatusCreated, status, "We should refuse a claim that gets no class, whatever it costs: %.400s", text)
 		}
 	})
@@ -261,23 +255,22 @@ func (b *besieged) longClaims(t *testing.T) {
 
 // costlyClasses of the attacker are costly when they change. They are read for each empty claim.
 func (b *besieged) costlyClasses(t *testing.T) {
-	ctx := b.attack
 	const count = 20
 	object := func(i int) string {
 		return strings.TrimSuffix(localClass(fmt.Sprint("costly-", i), `"pool":"costly"`, ""), "}") + `,"spec":{` + zones(990, "a#") + "}}"
 	}
 	for i := range count {
-		status, text := b.mallory.create(ctx, "Local", false, object(i))
+		status, text := b.mallory.create(b.attack, "Local", false, object(i))
 		require.Equal(t, http.StatusCreated, status, text)
 	}
 	defer b.kubectl(t, "delete", hostileResource("Local"), "--namespace="+tenantA, "--selector=pool=costly")
-	attackers(ctx, 4, 20*time.Millisecond, func(i int) {
+	attackers(b.attack, 4, 20*time.Millisecond, func(i int) {
 		if i%4 == 0 {
-			b.mallory.send(ctx, http.MethodPatch, b.mallory.url+fmt.Sprintf("/apis/%s/v1/namespaces/%s/locals/costly-%d", hostileGroup, tenantA, i/4%count),
+			b.mallory.send(b.attack, http.MethodPatch, b.mallory.url+fmt.Sprintf("/apis/%s/v1/namespaces/%s/locals/costly-%d", hostileGroup, tenantA, i/4%count),
 				"application/merge-patch+json", fmt.Sprintf(`{"metadata":{"labels":{"now":"%d"}}}`, i))
 			return
 		}
-		b.mallory.create(ctx, "DenyClaim", true, claimOf("DenyClaim", "costly", `"classSelector":{"matchLabels":{"pool":"costly"}}`, ""))
+		b.mallory.create(b.attack, "DenyClaim", true, claimOf("DenyClaim", "costly", `"classSelector":{"matchLabels":{"pool":"costly"}}`, ""))
 	})
 }
 
@@ -339,7 +332,6 @@ func (b *besieged) bindsLate(t *testing.T, name string) {
 
 // waitingClaims are many of one author, each with a selector of its own, nearly as long as the leader keeps one.
 func (b *besieged) waitingClaims(t *testing.T) {
-	ctx := b.attack
 	const waiting = 14_000
 	claims := map[string]map[string]any{}
 	for i := range waiting {
@@ -358,7 +350,7 @@ func (b *besieged) waitingClaims(t *testing.T) {
 	}()
 	b.awaitWaiting(t, hostileResource("LaterClaim"), waiting)
 	b.bindsLate(t, "beside-many")
-	<-ctx.Done()
+	<-b.attack.Done()
 }
 
 const defaultMark = "resourceclass.crossplane.io/is-default-class"
@@ -406,12 +398,11 @@ func classObject(kind, name, uid, version string, marked bool) map[string]any {
 // forgedUpdates say of a default class that is being created that it was updated
 // since: then it would not be in flight any more, and another might become default.
 func (b *besieged) forgedUpdates(t *testing.T) {
-	ctx := b.attack
 	const least = 3 // rounds, however slow the machine is
 	s := b.stranger()
 	release := b.slowCreations(t)
 	rounds, double := 0, 0
-	for ; ctx.Err() == nil || rounds < least; rounds++ {
+	for ; b.attack.Err() == nil || rounds < least; rounds++ {
 		red, blue := fmt.Sprint("red-", rounds), fmt.Sprint("blue-", rounds)
 		created := make(chan error, 1)
 		go func() {
@@ -499,26 +490,24 @@ func (b *besieged) slowCreations(t *testing.T) (release chan<- struct{}) {
 
 // forgedCreations take the seat of a claim kind for classes that nobody creates. That keeps its admin waiting, and nobody else.
 func (b *besieged) forgedCreations(_ *testing.T) {
-	ctx := b.attack
 	s := b.stranger()
-	attackers(ctx, 4, 20*time.Millisecond, func(i int) {
+	attackers(b.attack, 4, 20*time.Millisecond, func(i int) {
 		object := classObject("Ghost", fmt.Sprint("ghost-", i), string(uuid.NewUUID()), "", true)
-		s.post(ctx, i%len(b.replicas), v1beta1.GuardPath, forged("CREATE", "Ghost", object, nil))
+		s.post(b.attack, i%len(b.replicas), v1beta1.GuardPath, forged("CREATE", "Ghost", object, nil))
 	})
 }
 
 // forgedClaims ask for a class in the stranger's own namespace, one selector after the other, and take turns and reservations.
 func (b *besieged) forgedClaims(_ *testing.T) {
-	ctx := b.attack
 	s := b.stranger()
-	attackers(ctx, 8, 20*time.Millisecond, func(i int) {
+	attackers(b.attack, 8, 20*time.Millisecond, func(i int) {
 		kind := []string{"AdmitClaim", "DenyClaim", "LaterClaim", "LeastClaim"}[i%4]
 		selector := []map[string]any{{"matchLabels": map[string]any{"pool": "common"}}, {"matchLabels": map[string]any{"pool": fmt.Sprint("forged-", i)}}, {}}[i/4%3]
 		object := map[string]any{
 			"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": map[string]any{"namespace": tenantA, "name": fmt.Sprint("forged-", i)},
 			"spec": map[string]any{"classSelector": selector},
 		}
-		s.post(ctx, i%len(b.replicas), v1beta1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
+		s.post(b.attack, i%len(b.replicas), v1beta1.BindPath+hostileResource(kind), forged("CREATE", kind, object, nil))
 	})
 }
 
@@ -534,65 +523,46 @@ func (s *stranger) connect(ctx context.Context, replica int, secure bool) (net.C
 // idleConnections are a thousand to each replica. On a third not even TLS is begun,
 // on a third nothing is asked for, and on a third a review comes byte by byte.
 func (b *besieged) idleConnections(_ *testing.T) {
-	ctx := b.attack
 	const connections, dialers, tick = 1000, 16, 500 * time.Millisecond
 	s := b.stranger()
-	var (
-		mu   sync.Mutex
-		open []net.Conn
-		slow []net.Conn
-	)
+	var mu sync.Mutex
+	var open, slow []net.Conn
 	defer func() {
 		for _, c := range open {
 			_ = c.Close()
 		}
 	}()
-	next := make(chan int)
-	go func() {
-		defer close(next)
-		for i := range connections * len(b.replicas) {
-			select {
-			case next <- i:
-			case <-ctx.Done():
-				return
+	var all errgroup.Group
+	all.SetLimit(dialers)
+	for i := range connections * len(b.replicas) {
+		all.Go(func() error {
+			c, err := s.connect(b.attack, i%len(b.replicas), i/len(b.replicas)%3 > 0)
+			if err != nil {
+				return nil //nolint:nilerr // To be turned away is no worse.
 			}
-		}
-	}()
-	var all sync.WaitGroup
-	for range dialers {
-		all.Go(func() {
-			for i := range next {
-				c, err := s.connect(ctx, i%len(b.replicas), i/len(b.replicas)%3 > 0)
-				if err != nil {
-					continue // To be turned away is no worse.
-				}
-				mu.Lock()
-				if open = append(open, c); i/len(b.replicas)%3 == 2 {
-					slow = append(slow, c)
-				}
-				mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			if open = append(open, c); i/len(b.replicas)%3 == 2 {
+				slow = append(slow, c)
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait()
 	head := []byte("POST " + v1beta1.BindPath + hostileResource("AdmitClaim") + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{")
 	for _, c := range slow {
 		_, _ = c.Write(head)
 	}
-	for ctx.Err() == nil {
+	for b.attack.Err() == nil {
 		for _, c := range slow {
 			_, _ = c.Write([]byte(" "))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(tick):
-		}
+		pause(b.attack, tick)
 	}
 }
 
 // bigBodies are sent whole, several at once, and announced and then kept back.
 func (b *besieged) bigBodies(_ *testing.T) {
-	ctx := b.attack
 	const size = v1beta1.MaxReviewBytes - 1<<10
 	s := b.stranger()
 	object := map[string]any{"apiVersion": hostileGroup + "/v1", "kind": "AdmitClaim", "metadata": map[string]any{"namespace": tenantA, "name": "big"}}
@@ -602,16 +572,18 @@ func (b *besieged) bigBodies(_ *testing.T) {
 	begun := append([]byte(announced), bytes.Repeat([]byte(" "), 1<<20)...)
 	var all sync.WaitGroup
 	all.Go(func() {
-		attackers(ctx, 4, 200*time.Millisecond, func(i int) { s.post(ctx, i%len(b.replicas), v1beta1.BindPath+hostileResource("AdmitClaim"), whole) })
+		attackers(b.attack, 4, 200*time.Millisecond, func(i int) {
+			s.post(b.attack, i%len(b.replicas), v1beta1.BindPath+hostileResource("AdmitClaim"), whole)
+		})
 	})
 	all.Go(func() {
-		attackers(ctx, 16, 100*time.Millisecond, func(i int) {
-			c, err := s.connect(ctx, i%len(b.replicas), true)
+		attackers(b.attack, 16, 100*time.Millisecond, func(i int) {
+			c, err := s.connect(b.attack, i%len(b.replicas), true)
 			if err != nil {
 				return
 			}
 			defer func() { _ = c.Close() }()
-			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+			defer context.AfterFunc(b.attack, func() { _ = c.Close() })()
 			_, _ = c.Write(begun)
 			_, _ = io.Copy(io.Discard, c) // until the server has had enough
 		})
@@ -620,45 +592,40 @@ func (b *besieged) bigBodies(_ *testing.T) {
 }
 
 func (b *besieged) garbage(_ *testing.T) {
-	ctx := b.attack
 	s := b.stranger()
 	noise := make([]byte, 64<<10)
 	_, _ = rand.Read(noise)
 	raw := func(i int, secure bool, bytes []byte) {
-		c, err := s.connect(ctx, i%len(b.replicas), secure)
+		c, err := s.connect(b.attack, i%len(b.replicas), secure)
 		if err != nil {
 			return
 		}
 		defer func() { _ = c.Close() }()
-		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+		defer context.AfterFunc(b.attack, func() { _ = c.Close() })()
 		_ = c.SetDeadline(time.Now().Add(time.Second))
 		_, _ = c.Write(bytes)
 		_, _ = io.Copy(io.Discard, c)
 	}
 	ask := func(i int, method, path, contentType, body string) {
-		status, text, err := exchange(ctx, s.client, method, b.replicas[i%len(b.replicas)].URL+path, contentType, body)
-		if err == nil && ctx.Err() == nil {
+		status, text, err := exchange(b.attack, s.client, method, b.replicas[i%len(b.replicas)].URL+path, contentType, body)
+		if err == nil && b.attack.Err() == nil {
 			b.answers.add(status, text)
 		}
 	}
-	attackers(ctx, 8, 10*time.Millisecond, func(i int) {
-		switch i % 8 {
-		case 0:
-			raw(i, false, noise)
-		case 1:
-			raw(i, true, noise)
-		case 2:
+	const json, post = "application/json", http.MethodPost
+	kinds := []func(i int){
+		func(i int) { raw(i, false, noise) },
+		func(i int) { raw(i, true, noise) },
+		func(i int) {
 			raw(i, true, []byte("POST / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 2<<20)+"\r\n\r\n"))
-		case 3:
-			ask(i, http.MethodGet, v1beta1.BindPath+"a", "", "")
-		case 4:
-			ask(i, http.MethodPost, v1beta1.BindPath+"a", strings.Repeat("x", 64<<10), "{}")
-		case 5:
-			ask(i, http.MethodPost, v1beta1.GuardPath, "application/json", strings.Repeat(`{"a":`, 20_000))
-		case 6:
-			ask(i, http.MethodPost, v1beta1.BindPath+"a", "application/json", `{"apiVersion":"`+strings.Repeat("y", 64<<10)+`","kind":"AdmissionReview"}`)
-		default:
-			ask(i, http.MethodPost, "/"+strings.Repeat("z", 32<<10), "application/json", "{}")
-		}
-	})
+		},
+		func(i int) { ask(i, http.MethodGet, v1beta1.BindPath+"a", "", "") },
+		func(i int) { ask(i, post, v1beta1.BindPath+"a", strings.Repeat("x", 64<<10), "{}") },
+		func(i int) { ask(i, post, v1beta1.GuardPath, json, strings.Repeat(`{"a":`, 20_000)) },
+		func(i int) {
+			ask(i, post, v1beta1.BindPath+"a", json, `{"apiVersion":"`+strings.Repeat("y", 64<<10)+`","kind":"AdmissionReview"}`)
+		},
+		func(i int) { ask(i, post, "/"+strings.Repeat("z", 32<<10), json, "{}") },
+	}
+	attackers(b.attack, 8, 10*time.Millisecond, func(i int) { kinds[i%len(kinds)](i) })
 }

@@ -37,7 +37,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 	"github.com/classbind/classbind/e2e/load"
-	"github.com/classbind/classbind/e2e/progress"
 )
 
 const (
@@ -148,11 +147,8 @@ func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersi
 
 func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, control *load.Load) {
 	row.peak, row.cpu = b.used(t)
-	var err error
-	row.control, err = control.Stop(t.Context())
-	require.NoError(t, err)
-	row.honest, err = honest.Stop(t.Context())
-	require.NoError(t, err)
+	row.control = must(control.Stop(t.Context()))(t)
+	row.honest = must(honest.Stop(t.Context()))(t)
 	row.answers = b.answers.String()
 
 	if limit, fit := row.allowed(); fit {
@@ -353,16 +349,13 @@ func claimOf(kind, name, spec, annotations string) string {
 
 // attackers do something again and again until the context ends, so many at once,
 // each with a pause after it has. They are told which time of all it is.
-func attackers(ctx context.Context, n int, pause time.Duration, do func(i int)) {
+func attackers(ctx context.Context, n int, rest time.Duration, do func(i int)) {
 	var all sync.WaitGroup
 	for first := range n {
 		all.Go(func() {
 			for i := first; ctx.Err() == nil; i += n {
 				do(i)
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
+				pause(ctx, rest)
 			}
 		})
 	}
@@ -416,9 +409,7 @@ type besieged struct {
 
 func besiege(t *testing.T) *besieged {
 	b := &besieged{world: newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true}), answers: &answers{}}
-	var err error
-	b.etcd, err = etcdclient.New(b.plane.EtcdURL())
-	require.NoError(t, err)
+	b.etcd = must(etcdclient.New(b.plane.EtcdURL()))(t)
 	t.Cleanup(func() { assert.NoError(t, b.etcd.Close()) })
 	b.install(t)
 	b.honest = b.user(t, "harriet")
@@ -502,45 +493,36 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[4]s}]
 }
 
 func (b *besieged) register(t *testing.T) {
-	var names []string
-	manifest := ""
-	for kind, spec := range boundKinds {
-		names = append(names, hostileResource(kind))
-		manifest += claimKind(hostileResource(kind), spec)
+	resources := func(kinds ...string) (names []string) {
+		for _, kind := range kinds {
+			names = append(names, hostileResource(kind))
+		}
+		return names
+	}
+	bound := resources(slices.Collect(maps.Keys(boundKinds))...)
+	served := map[string][]string{
+		"Zoned": {"FitClaim", "DenyFitClaim"}, "Part": {"PartClaim"}, "Red": {"SeatClaim"}, "Blue": {"SeatClaim"}, "Ghost": {"GhostClaim"},
+		"First": {"FirstClaim"}, "Second": {"SecondClaim"}, "Shared": {"FirstClaim", "SecondClaim"},
+	}
+	manifest := classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(bound, "}, {name: "))) +
+		claimKind(hostileResource("PartClaim"), `{classes: {partition: {claim: "''", class: class.metadata.labels.part}}}`)
+	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"SeatClaim": "{}", "GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
+		for kind, spec := range kinds {
+			manifest += claimKind(hostileResource(kind), spec)
+		}
 	}
 	for _, kind := range offered {
-		manifest += classKind(hostileResource(kind), "{claimKinds: [{name: "+strings.Join(names, "}, {name: ")+"}]}")
+		manifest += serving(hostileResource(kind), bound...)
 	}
-	manifest += classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(names, "}, {name: ")))
-	for kind, spec := range fitKinds {
-		manifest += claimKind(hostileResource(kind), spec)
+	for kind, claims := range served {
+		manifest += serving(hostileResource(kind), resources(claims...)...)
 	}
-	manifest += classKind(hostileResource("Zoned"), "{claimKinds: [{name: "+hostileResource("FitClaim")+"}, {name: "+hostileResource("DenyFitClaim")+"}]}")
 	b.zonedClasses(t)
-	guarded := map[string]string{
-		"Red": "SeatClaim", "Blue": "SeatClaim", "Ghost": "GhostClaim",
-		"First": "FirstClaim", "Second": "SecondClaim", "Shared": "FirstClaim, SecondClaim",
-	}
-	for _, kind := range []string{"SeatClaim", "GhostClaim", "FirstClaim", "SecondClaim"} {
-		manifest += claimKind(hostileResource(kind), "{}")
-	}
-	for kind, serves := range guarded {
-		var served []string
-		for claim := range strings.SplitSeq(serves, ", ") {
-			served = append(served, hostileResource(claim))
-		}
-		manifest += classKind(hostileResource(kind), "{claimKinds: [{name: "+strings.Join(served, "}, {name: ")+"}]}")
-	}
-	manifest += claimKind(hostileResource("PartClaim"), `{classes: {partition: {claim: "''", class: class.metadata.labels.part}}}`) +
-		classKind(hostileResource("Part"), "{claimKinds: [{name: "+hostileResource("PartClaim")+"}]}")
 	b.apply(t, manifest)
-	for kind := range boundKinds {
-		b.awaitClaims(t, hostileResource(kind))
+	for _, kind := range append(bound, resources("FitClaim", "DenyFitClaim")...) {
+		b.awaitClaims(t, kind)
 	}
-	for kind := range fitKinds {
-		b.awaitClaims(t, hostileResource(kind))
-	}
-	for kind := range guarded {
+	for _, kind := range []string{"Red", "Blue", "Ghost", "First", "Second", "Shared"} {
 		b.awaitGuard(t, hostileGroup, kind, hostileResource(kind))
 	}
 	b.awaitGuardOf(t, hostileResource("Part"), fmt.Sprintf("apiVersion: %s/v1\nkind: Part\nmetadata: {namespace: %s, name: probe, "+
@@ -608,10 +590,10 @@ func (b *besieged) write(t *testing.T, keys []string, write func(key string) err
 
 // fleet is the replicas of classbind under attack: processes with the memory that deploy gives a container, behind one address.
 type fleet struct {
-	command, kubeconfig string
-	balancer            *classbind.Balancer
-	limit               uint64
-	replicas            []*attacked
+	on       *world
+	balancer *classbind.Balancer
+	limit    uint64
+	replicas []*attacked
 }
 
 // attacked is one replica, and what it had used and logged when the present attack began.
@@ -631,32 +613,20 @@ func newFleet(t *testing.T, w *world) *fleet {
 	for _, variable := range container.Env {
 		t.Setenv(variable.Name, variable.Value)
 	}
-	f := &fleet{kubeconfig: w.kubeconfig, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
+	f := &fleet{on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
 	require.NotZero(t, f.limit, "We should have a limit in deploy.")
-	f.command = must(classbind.Build(t.Context(), t.TempDir()))(t)
+	w.command, w.anybody = must(classbind.Build(t.Context(), t.TempDir()))(t), true
 	f.balancer = must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = f.balancer.Close() })
 	for range int(*deployment.Spec.Replicas) {
 		f.add(t)
 	}
-	t.Cleanup(func() {
-		for _, r := range f.replicas {
-			assert.NoError(t, r.Stop(), "We should see the replica end well.")
-		}
-	})
 	return f
 }
 
 func (f *fleet) add(t *testing.T) {
-	r := &attacked{replica: &replica{log: &progress.Log{}}}
-	r.logFailure(t)
-	var err error
-	r.Process, err = classbind.Start(f.command, f.kubeconfig, r.log, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
-	require.NoError(t, err)
-	f.replicas = append(f.replicas, r)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
+	r := f.on.serve(t, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
+	f.replicas = append(f.replicas, &attacked{replica: r})
 	f.balancer.Add(strings.TrimPrefix(r.URL, "https://"))
 }
 

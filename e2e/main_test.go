@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -109,6 +110,8 @@ type world struct {
 	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind runs in pods.
 	plane      *controlplane.ControlPlane
 	kubeconfig string
+	// command that runs, if it is not the one that all tests share.
+	command string
 	// anybody is answered by the replicas to come, as where the API server cannot be told to present a certificate.
 	anybody bool
 }
@@ -311,7 +314,7 @@ func (w *world) run(flags ...string) (*replica, error) {
 		flags = append(w.plane.Clients.Flags(), flags...)
 	}
 	var err error
-	r.Process, err = classbind.Start(command, w.kubeconfig, r.log, flags...)
+	r.Process, err = classbind.Start(cmp.Or(w.command, command), w.kubeconfig, r.log, flags...)
 	return r, err
 }
 

@@ -83,19 +83,21 @@ func presets() []preset {
 // shortPreset is tried in short mode, too: its kinds need no CRDs.
 const shortPreset = "persistent-volumes"
 
-type presetCheck string
-
-const (
-	checkSelector presetCheck = "selector"
-	checkDefault  presetCheck = "default"
-	checkExplicit presetCheck = "explicit"
-	checkEmpty    presetCheck = "empty"
-	checkSticky   presetCheck = "sticky"
-	checkGuard    presetCheck = "guard"
-	checkExplain  presetCheck = "explain"
-	checkApply    presetCheck = "apply"
-	checkDiff     presetCheck = "diff"
-)
+// presetChecks are the last columns of the table in the documents.
+var presetChecks = []struct {
+	name string
+	run  func(*trial, *testing.T)
+}{
+	{"selector", (*trial).selects},
+	{"default", (*trial).unopinionated},
+	{"explicit", (*trial).explicit},
+	{"empty", (*trial).empty},
+	{"sticky", (*trial).sticky},
+	{"guard", (*trial).guard},
+	{"explain", (*trial).explained},
+	{"apply", (*trial).appliedTwice},
+	{"diff", (*trial).differs},
+}
 
 // hasNoClaims reports whether the preset has what others need, and no claims of its own.
 func (p preset) hasNoClaims(t *testing.T, w *world) bool {
@@ -108,7 +110,7 @@ func TestPresets(t *testing.T) {
 	t.Parallel()
 	w, _ := servedWorld(t, controlplane.Options{})
 	source := newCRDSource(t)
-	var table presetTable
+	var table []string
 	for _, p := range presets() {
 		if testing.Short() && p.name != shortPreset {
 			continue
@@ -119,7 +121,7 @@ func TestPresets(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			i := w.installPreset(t, p, source)
 			for _, k := range i.claimKinds {
-				t.Run(k.Name, func(t *testing.T) { table.add(i.try(t, k)) })
+				t.Run(k.Name, func(t *testing.T) { table = append(table, i.try(t, k)) })
 			}
 		})
 	}
@@ -130,7 +132,7 @@ func TestPresets(t *testing.T) {
 		t.Run(pair[0].name+"With"+pair[1].name, func(t *testing.T) { w.composes(t, pair, source) })
 	}
 	if !t.Failed() {
-		table.compare(t)
+		comparePresets(t, table)
 	}
 }
 
@@ -460,48 +462,22 @@ const (
 	presetTableEnd   = "<!-- end of presets -->\n"
 )
 
-var presetColumns = []presetCheck{
-	checkSelector, checkDefault, checkExplicit, checkEmpty, checkSticky, checkGuard, checkExplain, checkApply, checkDiff,
-}
-
-type presetRow struct {
-	preset, kind, version, reference, form string
-	checks                                 map[presetCheck]string
-}
-
-type presetTable struct{ rows []presetRow }
-
-func (p *presetTable) add(row presetRow) { p.rows = append(p.rows, row) }
-
-func (p *presetTable) lines() []string {
-	var lines []string
-	for _, row := range p.rows {
-		cells := []string{row.preset, row.kind, row.version, "`" + row.reference + "`", row.form}
-		for _, c := range presetColumns {
-			cells = append(cells, row.checks[c])
-		}
-		lines = append(lines, "| "+strings.Join(cells, " | ")+" |\n")
-	}
-	return lines
-}
-
-// compare the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
+// comparePresets compares the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
 // on a machine without the folder, the CRD may be one of ours.
-func (p *presetTable) compare(t *testing.T) {
+func comparePresets(t *testing.T, lines []string) {
 	const page = "../docs/register-kinds.md"
 	text := must(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
 	require.True(t, found)
 	present, after, found := strings.Cut(rest, presetTableEnd)
 	require.True(t, found)
-	lines := p.lines()
 	if *update {
 		var head strings.Builder
 		head.WriteString("| preset | claim | version of its CRD | reference | form |")
-		for _, c := range presetColumns {
-			fmt.Fprintf(&head, " %s |", c)
+		for _, c := range presetChecks {
+			fmt.Fprintf(&head, " %s |", c.name)
 		}
-		head.WriteString("\n" + strings.Repeat("|---", len(presetColumns)+5) + "|\n")
+		head.WriteString("\n" + strings.Repeat("|---", len(presetChecks)+5) + "|\n")
 		table := before + presetTableBegin + head.String() + strings.Join(lines, "") + presetTableEnd + after
 		require.NoError(t, os.WriteFile(page, []byte(table), 0o644)) //nolint:gosec // A document.
 		return
@@ -684,44 +660,25 @@ func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
 }
 
 // try all checks of a ClaimKind, and return its row of the table.
-func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) presetRow {
-	x := i.newTrial(t, k)
-	row := presetRow{
-		preset: i.name, kind: x.base.GetKind(), version: i.version[k.Resource()],
-		reference: cmp.Or(string(k.Spec.Reference.Path), string(k.Spec.Reference.Label), string(k.Spec.Reference.Annotation)),
-		form:      string(k.Spec.Reference.Form), checks: map[presetCheck]string{},
+func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) (row string) {
+	x, reference := i.newTrial(t, k), k.Spec.Reference
+	cells := []string{
+		i.name, x.base.GetKind(), i.version[k.Resource()], "`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", string(reference.Form),
 	}
 	x.awaitCalls(t)
 	t.Run("Example", x.example)
-	for _, c := range []struct {
-		name presetCheck
-		run  func(*testing.T)
-	}{
-		{checkDefault, x.unopinionated},
-		{checkSelector, x.selects},
-		{checkExplicit, x.explicit},
-		{checkEmpty, x.empty},
-		{checkSticky, x.sticky},
-		{checkGuard, x.guard},
-		{checkExplain, x.explained},
-		{checkApply, x.appliedTwice},
-		{checkDiff, x.differs},
-	} {
+	for _, c := range presetChecks {
 		skipped := false
-		passed := t.Run(string(c.name), func(t *testing.T) {
+		passed := t.Run(c.name, func(t *testing.T) {
 			defer func() { skipped = t.Skipped() }()
-			c.run(t)
+			c.run(x, t)
 		})
-		switch {
-		case skipped:
-			row.checks[c.name] = "–"
-		case passed:
-			row.checks[c.name] = "yes"
-		default:
-			row.checks[c.name] = "no"
+		cells = append(cells, map[bool]string{true: "yes", false: "no"}[passed])
+		if skipped {
+			cells[len(cells)-1] = "–"
 		}
 	}
-	return row
+	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
 func (x *trial) findBase(t *testing.T) {

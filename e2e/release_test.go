@@ -329,8 +329,7 @@ func olderRelease(t *testing.T) (root, command string) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "classbind", "./cmd/classbind")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err = build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	out = must(build.CombinedOutput())(t, "%s", out)
 	return root, filepath.Join(root, "classbind")
 }
 
@@ -544,8 +543,7 @@ func TestFirstMinute(t *testing.T) {
 		demo.Env = append(demo.Env, name+"="+t.TempDir())
 	}
 	begin := time.Now()
-	out, err = demo.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	out = must(demo.CombinedOutput())(t, "%s", out)
 	t.Logf("The demonstration took %s.", time.Since(begin).Round(time.Second))
 	said := string(out)
 	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.37.x", "We should download.")

@@ -475,9 +475,7 @@ func TestUseHistory(t *testing.T) {
 	}
 	clients := make([]client.Client, len(w.plane.Configs))
 	for i, config := range w.plane.Configs {
-		var err error
-		clients[i], err = newClient(config)
-		require.NoError(t, err)
+		clients[i] = must(newClient(config))(t)
 	}
 
 	// Of each tenant, two classes are never allowed, some rights come and go each second, and others seldom.
