@@ -154,8 +154,7 @@ func TestSpared(t *testing.T) {
 }
 
 func calls(t *testing.T, r *replica) int {
-	n := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
-	return n
+	return must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
 }
 
 // annotated is what classbind annotated of a claim's creation.
@@ -341,8 +340,7 @@ func TestAnnotate(t *testing.T) {
 func TestBindWhen(t *testing.T) {
 	w, asks := sharedReplica(t)
 	register := func(t *testing.T, group, spec string) {
-		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, kinds(group, spec)+class(group, "Class", "only", ""))
+		w.install(t, kinds(group, spec)+class(group, "Class", "only", ""))
 		w.awaitClasses(t, "classes."+group, 1)
 	}
 	manifest := func(group, name, metadata, spec string) string {
@@ -502,8 +500,7 @@ func TestOptional(t *testing.T) {
 
 	t.Run("Company", func(t *testing.T) {
 		const group = "company.test"
-		w.resources(t, "Class classes."+group+" Cluster")
-		w.apply(t, fmt.Sprintf(schemaOfClaims, group, "imageCatalogRef: {type: object, required: [kind, name, major], properties: "+
+		w.install(t, fmt.Sprintf(schemaOfClaims, group, "imageCatalogRef: {type: object, required: [kind, name, major], properties: "+
 			"{apiGroup: {type: string}, kind: {type: string}, name: {type: string}, major: {type: integer}}}")+kinds(group, "{reference: {path: .spec.imageCatalogRef, form: TypedLocalObjectReference, whenEmpty: Bind, whenAbsent: LeaveAlone}}")+class(group, "Class", "usual", isDefault))
 		w.awaitClasses(t, "classes."+group, 1)
 		of := func(name, spec string) string {

@@ -119,8 +119,7 @@ func TestConditions(t *testing.T) {
 		t.Parallel()
 		needsPolicies(t)
 		const group, kind = "strip.test", "claims.strip.test"
-		w.resources(t, "Claim claims.strip.test Namespaced", "Class classes.strip.test Cluster")
-		w.apply(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+serving("classes.strip.test", "claims.strip.test"))
+		w.install(t, lateVendor(group)+stripping+claimKind(kind, "{whenUnmatched: BindLater}")+serving("classes.strip.test", "claims.strip.test"))
 		w.awaitClaims(t, kind)
 		w.binds(t, claim(group, "stripped"), "", "")
 		eventually(t, func(c *attempt) {

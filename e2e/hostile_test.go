@@ -535,8 +535,7 @@ func (b *besieged) user(t *testing.T, name string) client.Client {
 	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	// He may ask for no CRD: it is told which kinds there are.
-	c := must(client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()}))(t)
-	return c
+	return must(client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()}))(t)
 }
 
 // stored is the key of an object in etcd, and the object as it is there.

@@ -394,8 +394,7 @@ func TestHalfReference(t *testing.T) {
 		"moving.half.test": "{reference: {path: .spec.classRef, onUnbind: Allow}, whenUnmatched: BindLater}",
 	}
 	for group, spec := range groups {
-		w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Cluster")
-		w.apply(t, kinds(group, spec))
+		w.install(t, kinds(group, spec))
 	}
 	for group, spec := range groups {
 		w.awaitClaims(t, "claims."+group)

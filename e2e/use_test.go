@@ -96,8 +96,8 @@ func TestUsePolicy(t *testing.T) {
 	w.kubectl(t, "create", "namespace", "team-a")
 	w.kubectl(t, "create", "namespace", "team-b")
 	w.kubectl(t, "create", "namespace", "shared")
-	w.resources(t, "Claim "+claims+" Namespaced", "Class classes."+group+" Cluster", "Pool pools."+group+" Namespaced", "Other others."+group+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}, namespaces: {from: All}}}")+
+	w.resources(t, "Pool pools."+group+" Namespaced", "Other others."+group+" Cluster")
+	w.install(t, lateVendor(group)+claimKind(claims, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}, namespaces: {from: All}}}")+
 		serving("classes."+group, claims)+serving("pools."+group, claims)+
 		class(group, "Class", "gold", "")+class(group, "Class", "iron", "")+class(group, "Pool", "big", "namespace: shared, ")+class(group, "Other", "gold", "")+
 		mayUse("team-a-iron", "", "kind: Group, name: 'system:serviceaccounts:team-a'", group, "classes", "iron")+
@@ -206,8 +206,7 @@ func (w *world) useOfClusterScoped(t *testing.T) {
 func (w *world) useOfDefault(t *testing.T) {
 	needsPolicies(t)
 	const group, claims = "usedefault.test", "claims.usedefault.test"
-	w.resources(t, "Claim "+claims+" Namespaced", "Class classes."+group+" Cluster")
-	w.apply(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}, classes: {use: {subject: Namespace}}}")+
+	w.install(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}, classes: {use: {subject: Namespace}}}")+
 		serving("classes."+group, claims)+class(group, "Class", "usual", isDefault)+
 		mayUse("default-usual", "", "kind: Group, name: 'system:serviceaccounts:default'", group, "classes", "usual"))
 	w.awaitPolicy(t, claims, manifestOf(t, unopinionated(group, "probe")))
@@ -341,8 +340,8 @@ func TestUseOfNamespaces(t *testing.T) {
 	w := sharedWorld(t)
 	w.kubectl(t, "create", "namespace", "use-pools")
 	w.kubectl(t, "create", "namespace", "use-tenant")
-	w.resources(t, "Claim claims."+group+" Namespaced", "Class classes."+group+" Namespaced")
-	w.apply(t, kinds(group, "{classes: {namespaces: {from: All}, use: {subject: Namespace}}}"))
+	w.resources(t, "Class classes."+group+" Namespaced")
+	w.install(t, kinds(group, "{classes: {namespaces: {from: All}, use: {subject: Namespace}}}"))
 	concurrently(t, 150, func(i int) error {
 		class := object(group, "Class", fmt.Sprintf("class-%03d", i))
 		class.SetNamespace("use-pools")
