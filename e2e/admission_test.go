@@ -398,7 +398,7 @@ func TestBindWhen(t *testing.T) {
 
 	t.Run("Namespace", func(t *testing.T) {
 		const group = "phase.test"
-		w.kubectl(t, "create", "namespace", "phases")
+		w.namespaces(t, "phases")
 		label := func(phase string) { w.kubectl(t, "label", "--overwrite", "namespace", "phases", "phase="+phase) }
 		label("run")
 		register(t, group, `{claims: {when: "has(namespace.metadata.labels.phase) && namespace.metadata.labels.phase == 'run'"}, whenUnmatched: BindLater}`)

@@ -99,7 +99,7 @@ func TestBindStored(t *testing.T) {
 	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "stored.test", "claims.stored.test"
-	w.kubectl(t, "create", "namespace", "stored-other")
+	w.namespaces(t, "stored-other")
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, storedClaims)
 	w.serves(t, vendor(group)+claimKind(kind, `{claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
@@ -407,9 +407,7 @@ func lateVendor(group string) string {
 // createMany claims of the tier gold in the namespace default, as fast as it goes.
 func (w *world) createMany(t *testing.T, group string, n int) {
 	concurrently(t, n, func(i int) error {
-		claim := unopinionated(group, fmt.Sprint("claim-", i))
-		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
-		return w.Create(t.Context(), claim)
+		return w.Create(t.Context(), selecting(group, "Claim", "default", fmt.Sprint("claim-", i), map[string]any{"tier": "gold"}))
 	})
 }
 
@@ -465,7 +463,7 @@ func TestLateBinding(t *testing.T) {
 	}
 	w, _ := servedWorld(t, controlplane.Options{}, "--late-binding-rate=500")
 	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
-	w.kubectl(t, "create", "namespace", "load")
+	w.namespaces(t, "load")
 
 	_, warnings := w.warned(t, "apiVersion: late.test/v1\nkind: Claim\nmetadata: {namespace: default, name: warned}\nspec: {classSelector: {matchLabels: {tier: gold}}}\n")
 	require.Len(t, warnings, 1)

@@ -910,10 +910,7 @@ func (d *deployment) connectAlways(t *testing.T, pods []corev1.Pod) *connections
 		defer close(ended)
 		for ctx.Err() == nil {
 			s.round(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+			pause(ctx, 50*time.Millisecond)
 		}
 	}()
 	s.end = sync.OnceValues(func() (int, []string) {

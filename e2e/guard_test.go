@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -388,18 +387,11 @@ func TestDeletion(t *testing.T) {
 	w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
 	balancer, replicas := w.serveBehind(t, 2)
 	w.resources(t, "Order "+orders+" Namespaced", "Plain "+plain+" Namespaced", "Other others.deletion.test Cluster")
-	w.install(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{choice: {strategy: LeastClaims}}")+claimKind(plain, "{}")+
-		classKind(classes, "{claimKinds: [{name: "+claims+"}, {name: "+orders+"}, {name: "+plain+"}]}")+serving("others.deletion.test", plain))
-	for _, name := range []string{"gold", "silver", "bronze"} {
-		w.apply(t, tierClass(group, name))
-	}
-	w.apply(t, class(group, "Other", "gold", "labels: {tier: none}, "))
-	for _, kind := range []string{claims, orders, plain} {
-		w.awaitClaims(t, kind)
-	}
-	w.awaitClasses(t, classes, 3)
+	w.serves(t, lateVendor(group)+claimKind(claims, "{whenUnmatched: BindLater}")+claimKind(orders, "{choice: {strategy: LeastClaims}}")+claimKind(plain, "{}")+
+		serving(classes, claims, orders, plain)+serving("others.deletion.test", plain)+
+		tierClass(group, "gold")+tierClass(group, "silver")+tierClass(group, "bronze")+class(group, "Other", "gold", "labels: {tier: none}, "))
 	bind := func(kind, name, tier string) {
-		w.binds(t, fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {tier: %s}}}\n", group, kind, name, tier), "Class/"+tier, "")
+		w.binds(t, ofKind(group, kind, name, "{classSelector: {matchLabels: {tier: "+tier+"}}}"), "Class/"+tier, "")
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		bind("Claim", name, "gold")
@@ -413,9 +405,13 @@ func TestDeletion(t *testing.T) {
 		require.NoError(t, w.Delete(context.WithValue(context.Background(), warnings{}, &text), object(group, kind, name), o...))
 		return text
 	}
-	asked := func(r *replica) int {
-		return must(r.Answered(t.Context(), v1beta1.DeletionPath))(t)
+	counted := func(n, reason string) {
+		eventually(t, func(c *attempt) {
+			assert.Equal(c, n, w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
+			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
+		}, reason)
 	}
+	asked := func(r *replica) int { return must(r.Answered(t.Context(), v1beta1.DeletionPath))(t) }
 	const theirs = `claims still refer to the class "Class/gold": 3 claims of claims.deletion.test, 1 claim of orders.deletion.test; create the class again, or delete these claims and create them again` +
 		`; to keep new claims from a class before you delete it: kubectl annotate classes.deletion.test gold classbind.io/cordoned=true`
 	for _, r := range replicas {
@@ -438,10 +434,7 @@ func TestDeletion(t *testing.T) {
 	})
 
 	t.Run("Counted", func(t *testing.T) {
-		eventually(t, func(c *attempt) {
-			assert.Equal(c, "4", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
-			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
-		}, "We should have the number in the status.")
+		counted("4", "We should have the number in the status.")
 		assert.Empty(t, w.kubectl(t, "get", "classkind", "others.deletion.test", "-o", "jsonpath={.status.claims}"), "We should have no number where no claims are watched.")
 		header, row, _ := strings.Cut(w.kubectl(t, "get", "classkind", classes), "\n")
 		column := strings.Index(header, "CLAIMS")
@@ -458,14 +451,9 @@ func TestDeletion(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, stderr, "Warning: "+theirs)
 		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "gold"}, object(group, "Class", "gold"))), "We should see the class gone.")
-		eventually(t, func(c *attempt) {
-			assert.Equal(c, "0", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
-			assert.Equal(c, "3", w.kubectl(t, "get", "claimkind", claims, "-o", "jsonpath={.status.boundClaims}"))
-		}, "We should count no claims of a class that is gone, which are bound all the same.")
+		counted("0", "We should count no claims of a class that is gone, which are bound all the same.")
 		w.apply(t, class(group, "Class", "gold", ""))
-		eventually(t, func(c *attempt) {
-			assert.Equal(c, "4", w.kubectl(t, "get", "classkind", classes, "-o", "jsonpath={.status.claims}"))
-		}, "We should count them again with a class of its name.")
+		counted("4", "We should count them again with a class of its name.")
 	})
 
 	t.Run("NoAnswer", func(t *testing.T) {
@@ -504,9 +492,7 @@ func TestDeletionDenied(t *testing.T) {
 	refer := fmt.Sprintf(`claims still refer to the class "Class/gold": %d claims of claims.ondelete.test; `, n)
 	const way = "; to keep new claims from a class before you delete it: kubectl annotate classes.ondelete.test gold classbind.io/cordoned=true"
 	const remedy = `delete these claims first, or set spec.onDelete of the ClassKind "classes.ondelete.test" to Warn`
-	denied := func(c *attempt, _ []string, err error) {
-		refusedWith(c, err, http.StatusForbidden, refer+remedy+way)
-	}
+	denied := func(c *attempt, _ []string, err error) { refusedWith(c, err, http.StatusForbidden, refer+remedy+way) }
 	deleted := func(c *attempt, text []string, err error) {
 		require.NoError(c, err)
 		require.Empty(c, text)
@@ -545,7 +531,7 @@ func TestDeletionDenied(t *testing.T) {
 	require.Empty(t, text)
 
 	t.Run("Namespace", func(t *testing.T) {
-		w.kubectl(t, "create", "namespace", "doomed")
+		w.namespaces(t, "doomed")
 		w.apply(t, classKind(locals, "{onDelete: Deny, claimKinds: [{name: "+claims+"}]}")+class(group, "Local", "gold", "namespace: doomed, labels: {tier: gold}, "))
 		w.awaitClasses(t, locals, 1)
 		w.awaitBound(t, claimIn(group, "doomed", "a"), "Local/gold", "We should be offered the class.")
@@ -554,9 +540,7 @@ func TestDeletionDenied(t *testing.T) {
 			_, err := remove(w, "Local", "doomed", client.DryRunAll)
 			require.True(c, apierrors.IsForbidden(err), "%v", err)
 		}, "We should be refused.")
-		config := rest.CopyConfig(w.config)
-		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:namespace-controller", Groups: []string{"system:authenticated"}}
-		controller := must(newClient(config))(t)
+		controller := w.impersonating(t, "system:serviceaccount:kube-system:namespace-controller")
 		text := must(remove(controller, "Local", "doomed"))(t, "We should not keep a namespace from going.")
 		require.Empty(t, text)
 	})

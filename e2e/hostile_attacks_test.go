@@ -74,9 +74,7 @@ func (b *besieged) liveReads(t *testing.T) {
 
 func (b *besieged) honestMisses(t *testing.T) {
 	attackers(b.attack, 1, 500*time.Millisecond, func(i int) {
-		claim := object(hostileGroup, "AdmitClaim", fmt.Sprint("unmatched-", i))
-		claim.SetNamespace(honestNamespace)
-		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"pool": fmt.Sprint("not-there-", i)}}}
+		claim := selecting(hostileGroup, "AdmitClaim", honestNamespace, fmt.Sprint("unmatched-", i), map[string]any{"pool": fmt.Sprint("not-there-", i)})
 		if err := b.honest.Create(b.attack, claim, client.DryRunAll); b.attack.Err() == nil {
 			assert.NoError(t, err, "We should answer an honest claim that no known class matches.")
 		}
@@ -313,9 +311,7 @@ func (b *besieged) poisonedClaims(t *testing.T) {
 
 func (b *besieged) bindsLate(t *testing.T, name string) {
 	const soon = 10 * time.Second
-	claim := object(hostileGroup, "LaterClaim", "waits-"+name)
-	claim.SetNamespace(honestNamespace)
-	claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"awaited": name}}}
+	claim := selecting(hostileGroup, "LaterClaim", honestNamespace, "waits-"+name, map[string]any{"awaited": name})
 	require.NoError(t, b.honest.Create(t.Context(), claim))
 	require.Empty(t, classOf(claim))
 	b.apply(t, class(hostileGroup, "Alpha", "awaited-"+name, "labels: {awaited: "+name+"}, "))

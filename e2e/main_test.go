@@ -580,12 +580,8 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // attemptAgain after a while, unless nobody waits for the answer.
 func attemptAgain(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(attemptEvery):
-		return true
-	}
+	pause(ctx, attemptEvery)
+	return ctx.Err() == nil
 }
 
 type kubectlFunc func(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error)
@@ -646,6 +642,17 @@ func object(group, kind, name string) *unstructured.Unstructured {
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
 	o.SetName(name)
 	return o
+}
+
+// selecting is a claim of classes with these labels; nil, any class satisfies it.
+func selecting(group, kind, namespace, name string, labels map[string]any) *unstructured.Unstructured {
+	claim, selector := object(group, kind, name), map[string]any{}
+	if labels != nil {
+		selector["matchLabels"] = labels
+	}
+	claim.SetNamespace(namespace)
+	claim.Object["spec"] = map[string]any{"classSelector": selector}
+	return claim
 }
 
 func concurrently(t *testing.T, n int, do func(i int) error) {

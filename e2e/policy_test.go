@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -88,8 +89,7 @@ func unopinionated(group, name string) *unstructured.Unstructured {
 // policyKinds are of claims whose default class, Class/first, the API server gives itself.
 func policyKinds(t *testing.T, w *world, group string) {
 	claims, classes := "claims."+group, "classes."+group
-	w.install(t, lateVendor(group)+claimKind(claims, "{admission: {defaulting: Policy}}")+serving(classes, claims))
-	w.awaitClaims(t, claims)
+	w.register(t, group, "{admission: {defaulting: Policy}}")
 	w.awaitGuard(t, group, "Class", classes)
 	w.apply(t, class(group, "Class", "first", isDefault)+class(group, "Class", "second", "labels: {tier: gold}, "))
 	w.awaitClasses(t, classes, 2)
@@ -114,29 +114,26 @@ func TestPolicyWhileDown(t *testing.T) {
 		}
 		return nil
 	})
-	selecting := unopinionated(group, "selecting")
-	selecting.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "gold"}}}
-	refused := func(err error) {
-		require.True(t, apierrors.IsInternalError(err), "%v", err)
-		require.ErrorContains(t, err, "failed calling webhook", "We should refuse what only classbind can bind.")
+	// refused is what only classbind can bind.
+	refused := func(claim *unstructured.Unstructured) {
+		refusedWith(t, w.Create(t.Context(), claim), http.StatusInternalServerError, "failed calling webhook")
 	}
-	refused(w.Create(t.Context(), selecting))
+	refused(selecting(group, "Claim", "default", "selecting", map[string]any{"tier": "gold"}))
 
 	require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
 	require.EventuallyWithT(t, func(c *attempt) {
 		require.Error(c, w.Create(t.Context(), unopinionated(group, "moved"), client.DryRunAll))
 	}, time.Second, 5*time.Millisecond, "We should see the API server know at once that the class is default no more.")
 	for i := range 100 {
-		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("without-", i))))
+		refused(unopinionated(group, fmt.Sprint("without-", i)))
 	}
 	// Nobody is there to be asked whether a class may become default.
 	require.NoError(t, w.patch(t, "validatingwebhookconfigurations.admissionregistration.k8s.io", v1beta1.ClassConfiguration, `{"webhooks":[]}`))
 	eventually(t, func(c *attempt) { require.NoError(c, w.annotate(t, "classes."+group, "second", defaultMark+"=true")) })
 	for i := range 100 {
-		refused(w.Create(t.Context(), unopinionated(group, fmt.Sprint("moved-", i))))
+		refused(unopinionated(group, fmt.Sprint("moved-", i)))
 	}
-	stored := w.claimsOf(t, group)
-	assert.Len(t, stored, claims)
+	assert.Len(t, w.claimsOf(t, group), claims)
 
 	w.serve(t)
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, "claims."+group, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionTrue, "Class/second")

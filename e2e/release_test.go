@@ -387,7 +387,7 @@ func TestUpgrade(t *testing.T) {
 	})
 	w.checkNamed(t, "before")
 
-	w.kubectl(t, "create", "namespace", "load")
+	w.namespaces(t, "load")
 	claims := load.Start(t.Context(), load.Options{
 		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: upgradeGroup, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
 		Foreign: func(class string) bool { return class != "Class/usual" },

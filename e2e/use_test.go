@@ -50,9 +50,7 @@ func (w *world) as(t *testing.T, user, group string) client.Client {
 	name := user + "." + group
 	w.apply(t, strings.Replace(mayUse(name, "", "kind: User, name: "+user, group, "'*'", ""), "resourceNames: [], verbs: [use]",
 		"verbs: [get, list, create, update, patch]", 1))
-	config := rest.CopyConfig(w.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-	c := must(newClient(config))(t)
+	c := w.impersonating(t, user)
 	eventually(t, func(col *attempt) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(object(group, "Claim", "").GroupVersionKind())
@@ -61,19 +59,21 @@ func (w *world) as(t *testing.T, user, group string) client.Client {
 	return c
 }
 
+func (w *world) impersonating(t *testing.T, user string) client.Client {
+	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	return must(newClient(config))(t)
+}
+
 // naming is a claim with a reference in a namespace; "", it has none.
 func naming(group, namespace, name, reference string) *unstructured.Unstructured {
-	claim := object(group, "Claim", name)
+	claim, spec := object(group, "Claim", name), map[string]any{}
 	claim.SetNamespace(namespace)
-	claim.Object["spec"] = map[string]any{}
-	fields := map[string]any{}
 	for field := range strings.FieldsSeq(reference) {
 		key, value, _ := strings.Cut(field, "=")
-		fields[key] = value
+		_ = unstructured.SetNestedField(spec, value, "classRef", key)
 	}
-	if len(fields) > 0 {
-		claim.Object["spec"] = map[string]any{"classRef": fields}
-	}
+	claim.Object["spec"] = spec
 	return claim
 }
 
@@ -93,9 +93,7 @@ func TestUsePolicy(t *testing.T) {
 	t.Parallel()
 	w, r := servedWorld(t, controlplane.Options{})
 	const group, claims = "use.test", "claims.use.test"
-	w.kubectl(t, "create", "namespace", "team-a")
-	w.kubectl(t, "create", "namespace", "team-b")
-	w.kubectl(t, "create", "namespace", "shared")
+	w.namespaces(t, "team-a", "team-b", "shared")
 	w.resources(t, "Pool pools."+group+" Namespaced", "Other others."+group+" Cluster")
 	w.install(t, lateVendor(group)+claimKind(claims, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}, namespaces: {from: All}}}")+
 		serving("classes."+group, claims)+serving("pools."+group, claims)+
@@ -259,9 +257,7 @@ func TestUse(t *testing.T) {
 	t.Parallel()
 	const group, classes = "use.test", 1000
 	w, _ := servedWorld(t, controlplane.Options{Audit: true})
-	for _, namespace := range []string{"one", "two", "none", "later"} {
-		w.kubectl(t, "create", "namespace", namespace)
-	}
+	w.namespaces(t, "one", "two", "none", "later")
 	const use = "classes: {kinds: [{name: classes." + group + "}], use: {subject: Namespace}}"
 	w.register(t, group, "{reference: {path: .spec.classRef}, "+use+"}")
 	w.resources(t, "Open opens."+group+" Namespaced", "Later laters."+group+" Namespaced")
@@ -338,8 +334,7 @@ func TestUse(t *testing.T) {
 func TestUseOfNamespaces(t *testing.T) {
 	const group = "namespaces.use.test"
 	w := sharedWorld(t)
-	w.kubectl(t, "create", "namespace", "use-pools")
-	w.kubectl(t, "create", "namespace", "use-tenant")
+	w.namespaces(t, "use-pools", "use-tenant")
 	w.resources(t, "Class classes."+group+" Namespaced")
 	w.install(t, kinds(group, "{classes: {namespaces: {from: All}, use: {subject: Namespace}}}"))
 	concurrently(t, 150, func(i int) error {
@@ -350,8 +345,7 @@ func TestUseOfNamespaces(t *testing.T) {
 	w.awaitClasses(t, "classes."+group, 150)
 	w.awaitClaims(t, "claims."+group)
 	w.apply(t, followsRoles+mayUse("use-one", "use-pools", "kind: Group, name: 'system:serviceaccounts:use-tenant'", group, "classes", "class-042"))
-	const claims = 5
-	for i := range claims {
+	for i := range 5 {
 		w.awaitBound(t, claimIn(group, "use-tenant", fmt.Sprint("claim-", i)), "Class/class-042", "We should follow the roles of namespaces.")
 	}
 	w.kubectl(t, "delete", "rolebinding", "use-one", "-n", "use-pools")
@@ -369,7 +363,7 @@ func TestUseShares(t *testing.T) {
 	}
 	w.register(t, group, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}}}", classes...)
 	for namespace, may := range map[string][]int{"a": {0, 2, 4}, "b": {1, 2, 3, 5}} {
-		w.kubectl(t, "create", "namespace", namespace)
+		w.namespaces(t, namespace)
 		names, weights := []string{}, 0
 		for _, i := range may {
 			names, weights = append(names, fmt.Sprint("class-", i)), weights+i+1
@@ -383,9 +377,7 @@ func TestUseShares(t *testing.T) {
 		var mu sync.Mutex
 		got := map[string]float64{}
 		concurrently(t, draws/2, func(i int) error {
-			claim := object(group, "Claim", fmt.Sprint("claim-", i))
-			claim.SetNamespace(namespace)
-			claim.Object["spec"] = map[string]any{"classSelector": map[string]any{}}
+			claim := selecting(group, "Claim", namespace, fmt.Sprint("claim-", i), nil)
 			err := w.Create(t.Context(), claim, client.DryRunAll)
 			mu.Lock()
 			defer mu.Unlock()
@@ -463,12 +455,8 @@ func TestUseHistory(t *testing.T) {
 	w.apply(t, roles)
 	w.register(t, group, "{reference: {path: .spec.classRef}, "+use+"}", offered...)
 	w.resources(t, "Later laters."+group+" Namespaced", "Policy policies."+group+" Namespaced")
-	w.apply(t, claimKind("laters."+group, "{whenUnmatched: BindLater, "+use+"}")+claimKind("policies."+group, "{admission: {defaulting: Policy}, "+use+"}"))
-	w.awaitClaims(t, "laters."+group)
-	w.awaitClaims(t, "policies."+group)
-	for i := range tenants {
-		w.kubectl(t, "create", "namespace", fmt.Sprint("tenant-", i))
-	}
+	w.serves(t, claimKind("laters."+group, "{whenUnmatched: BindLater, "+use+"}")+claimKind("policies."+group, "{admission: {defaulting: Policy}, "+use+"}"))
+	w.namespaces(t, "tenant-0", "tenant-1", "tenant-2", "tenant-3")
 	for _, kind := range []string{"claims", "laters", "policies"} {
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind+"."+group, "UseEnforced", metav1.ConditionTrue, "")
 	}
@@ -492,10 +480,7 @@ func TestUseHistory(t *testing.T) {
 		}
 	}
 	concurrently(t, 100, func(i int) error { // These wait for a right.
-		claim := object(group, "Later", fmt.Sprint("waits-", i))
-		claim.SetNamespace(fmt.Sprint("tenant-", i%tenants))
-		claim.Object["spec"] = map[string]any{"classSelector": map[string]any{}}
-		return clients[i%len(clients)].Create(t.Context(), claim)
+		return clients[i%len(clients)].Create(t.Context(), selecting(group, "Later", fmt.Sprint("tenant-", i%tenants), fmt.Sprint("waits-", i), nil))
 	})
 	for _, of := range append(slices.Clone(often), seldom[:len(seldom)/2]...) {
 		require.NoError(t, r.change(t.Context(), clients[0], of))
@@ -526,9 +511,7 @@ func TestUseHistory(t *testing.T) {
 	outcomes := map[string]int{}
 	concurrently(t, claims, func(i int) error {
 		kind := []string{"Claim", "Later", "Policy", "Claim"}[i/tenants%4]
-		claim := object(group, kind, fmt.Sprint("claim-", i))
-		claim.SetNamespace(fmt.Sprint("tenant-", i%tenants))
-		how := kind
+		claim, how := selecting(group, kind, fmt.Sprint("tenant-", i%tenants), fmt.Sprint("claim-", i), nil), kind
 		switch i / tenants % 4 {
 		case 3:
 			how = "explicit"
@@ -536,8 +519,7 @@ func TestUseHistory(t *testing.T) {
 				"apiVersion": group + "/v1", "kind": "Class", "name": fmt.Sprint("class-", rand.IntN(classes)), //nolint:gosec // It need not be secret.
 			}}
 		case 2: // It asks for the default class.
-		default:
-			claim.Object["spec"] = map[string]any{"classSelector": map[string]any{}}
+			delete(claim.Object, "spec")
 		}
 		err := clients[i%len(clients)].Create(t.Context(), claim)
 		switch {
@@ -625,7 +607,7 @@ func TestUseClasses(t *testing.T) {
 	got := map[bool]int{}
 	for n := range 10 {
 		kind, namespace, by, flags := "Claim", fmt.Sprint("classes-team-", n), client.Client(w), []string(nil)
-		w.kubectl(t, "create", "namespace", namespace)
+		w.namespaces(t, namespace)
 		if n < 5 {
 			w.apply(t, namespaceMayUse(group, namespace, some()...))
 		} else {
@@ -642,25 +624,18 @@ func TestUseClasses(t *testing.T) {
 		require.Len(t, report.Items, 1)
 		require.Len(t, report.Items[0].Classes, 24, "We should list every class.")
 		for i := range claims {
-			want := map[string]string{"a": fmt.Sprint(random.IntN(4))}
+			want := map[string]any{"a": fmt.Sprint(random.IntN(4))}
 			if i%2 == 0 {
 				want["b"] = fmt.Sprint(random.IntN(3))
 			}
 			var may []string
 			for _, c := range report.Items[0].Classes {
-				if c.Dropped == nil && c.Labels["a"] == want["a"] && (want["b"] == "" || c.Labels["b"] == want["b"]) {
+				if c.Dropped == nil && c.Labels["a"] == want["a"] && (want["b"] == nil || c.Labels["b"] == want["b"]) {
 					may = append(may, c.Kind+"/"+c.Name)
 				}
 			}
-			labels := map[string]any{}
-			for k, v := range want {
-				labels[k] = v
-			}
-			claim := object(group, kind, fmt.Sprint("claim-", i))
-			claim.SetNamespace(namespace)
-			claim.Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": labels}}
 			eventually(t, func(c *attempt) { // A right takes a moment, and an answer is kept for some.
-				attempt := claim.DeepCopy()
+				attempt := selecting(group, kind, namespace, fmt.Sprint("claim-", i), want)
 				err := by.Create(t.Context(), attempt, client.DryRunAll)
 				require.False(c, apierrors.IsForbidden(err), "%v", err)
 				require.NoError(c, err)
@@ -727,15 +702,8 @@ func TestUseAuthorizer(t *testing.T) {
 		classes = append(classes, class(group, "Class", fmt.Sprint("class-", i), ""))
 	}
 	w.register(t, group, "{reference: {path: .spec.classRef}, classes: {use: {subject: Namespace}}}", classes...)
-	manifest := followsRoles
-	for _, namespace := range []string{"hangs", "fails", "denied", "allowed", "roles"} {
-		w.kubectl(t, "create", "namespace", namespace)
-		if namespace != "allowed" && namespace != "roles" {
-			continue
-		}
-		manifest += namespaceMayUse(group, namespace, "class-1")
-	}
-	w.apply(t, manifest)
+	w.namespaces(t, "hangs", "fails", "denied", "allowed", "roles")
+	w.apply(t, followsRoles+namespaceMayUse(group, "allowed", "class-1")+namespaceMayUse(group, "roles", "class-1"))
 	w.awaitBound(t, claimIn(group, "roles", "probe"), "Class/class-1", "We should see the roles followed.")
 
 	var hanging []chan error
@@ -743,9 +711,7 @@ func TestUseAuthorizer(t *testing.T) {
 		ended := make(chan error, 1)
 		hanging = append(hanging, ended)
 		go func() {
-			claim := object(group, "Claim", fmt.Sprint("claim-", i))
-			claim.SetNamespace("hangs")
-			claim.Object["spec"] = map[string]any{"classSelector": map[string]any{}}
+			claim := selecting(group, "Claim", "hangs", fmt.Sprint("claim-", i), nil)
 			err := w.client(t).Create(t.Context(), claim)
 			assert.Empty(t, classOf(claim), "We should give no class that we did not ask about.")
 			ended <- err
