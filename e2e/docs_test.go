@@ -280,28 +280,6 @@ func TestReadPageRefuses(t *testing.T) {
 	}
 }
 
-func TestDocMatches(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason, want, got string
-		matches           bool
-	}{
-		"Same":     {"We should not see space at the end.", "a\nb\n", "a  \nb\n\n", true},
-		"Other":    {"We should see another line.", "a\n", "b\n", false},
-		"More":     {"We should see a line that the page does not show.", "a\n", "a\nb\n", false},
-		"Nothing":  {"We should have a command print nothing if the page shows nothing.", "\n", "a\n", false},
-		"Silent":   {"We should accept nothing where nothing is shown.", "\n", "", true},
-		"Within":   {"We should take … for any text of a line.", "a…c…\n", "a b c\n", true},
-		"Lines":    {"We should take ... for any lines.", "a\n...\nd\n", "a\nb\nc\nd\n", true},
-		"NoLines":  {"We should take ... for no line, too.", "...\na\n...\n", "a\n", true},
-		"OneLine":  {"We should not take … for lines.", "a…\n", "a\nb\n", false},
-		"Literal":  {"We should take all else as it is.", "a.c (d)*\n", "abc (d)*\n", false},
-		"Indented": {"We should see space at the beginning.", "  a\n", " a\n", false},
-	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.matches, docMatches(tc.want, tc.got), tc.reason) })
-	}
-}
-
 type docPage struct {
 	path   string
 	blocks []docBlock

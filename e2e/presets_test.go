@@ -26,7 +26,7 @@ import (
 	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -264,15 +264,19 @@ func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses 
 // TestPresetsAreAll proves that no folder is without a test.
 func TestPresetsAreAll(t *testing.T) {
 	t.Parallel()
-	folders := must(filepath.Glob("../deploy/kinds/*/kustomization.yaml"))(t)
-	var found, tested []string
-	for _, folder := range folders {
-		found = append(found, filepath.Base(filepath.Dir(folder)))
-	}
+	var tested []string
 	for _, p := range presets() {
 		tested = append(tested, p.name)
 	}
-	assert.Equal(t, found, tested, "We should test every preset.")
+	assert.ElementsMatch(t, kustomizations(t, "kinds"), tested, "We should test every preset.")
+}
+
+// kustomizations are the names of the folders in one of deploy.
+func kustomizations(t *testing.T, folder string) (names []string) {
+	for _, path := range must(filepath.Glob("../deploy/" + folder + "/*/kustomization.yaml"))(t) {
+		names = append(names, filepath.Base(filepath.Dir(path)))
+	}
+	return names
 }
 
 // exampleClaim is a claim of an example, and what the comment above it says that it gets.
@@ -379,7 +383,8 @@ func (i *installedPreset) count(t *testing.T, resource string) int {
 func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name string) {
 	found, ok := source.find(t, name, i.project)
 	if !ok {
-		i.version[name] = "Kubernetes " + i.kubernetes(t)
+		version := must(must(discovery.NewDiscoveryClientForConfig(i.config))(t).ServerVersion())(t)
+		i.version[name] = "Kubernetes " + version.Major + "." + version.Minor
 		return
 	}
 	file := filepath.Join(i.crds, name+".yaml")
@@ -388,12 +393,6 @@ func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name strin
 	i.kubectl(t, "apply", "--server-side", "-f", file)
 	i.awaitCRDs(t, name)
 	i.version[name] = found.version
-}
-
-func (w *world) kubernetes(t *testing.T) string {
-	clients := must(kubernetes.NewForConfig(w.config))(t)
-	version := must(clients.Discovery().ServerVersion())(t)
-	return version.Major + "." + version.Minor
 }
 
 func (w *world) awaitReady(t *testing.T, k client.Object) {
@@ -430,9 +429,7 @@ func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
 
 // readClaims with the comments above them. Their namespaces are made.
 func (i *installedPreset) readClaims(t *testing.T, file string) {
-	text, err := os.ReadFile(file) //nolint:gosec // It is ours.
-	require.NoError(t, err)
-	comments := strings.Split(string(text), "\n---\n")
+	comments := strings.Split(readText(t, file), "\n---\n")
 	for n, claim := range objectsOf(t, file) {
 		i.place(t, claim)
 		comment, _, _ := strings.Cut(comments[n], "\napiVersion:")
@@ -537,13 +534,15 @@ func TestPresetsAtOnce(t *testing.T) {
 	for _, p := range presets() {
 		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
 		add(objects)
+		var names []string
 		for _, k := range some[v1beta1.ClaimKind](t, objects, "ClaimKind") {
-			if found, ok := source.find(t, k.Resource(), p.project); ok {
-				crds = append(crds, found.manifest)
-			}
+			names = append(names, k.Resource())
 		}
 		for _, k := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
-			if found, ok := source.find(t, k.Name, p.project); ok {
+			names = append(names, k.Name)
+		}
+		for _, name := range names {
+			if found, ok := source.find(t, name, p.project); ok {
 				crds = append(crds, found.manifest)
 			}
 		}
@@ -563,15 +562,7 @@ func TestPresetsAtOnce(t *testing.T) {
 	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 	w.apply(t, strings.Join(others, "---\n"))
 
-	w.registerAll(t, claimKind("claims.absent.test", "{}")+serving("classes.absent.test", "claims.absent.test"), registrations)
-
-	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
-	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
-	w.absent(t, "absent.test")
-}
-
-func (w *world) registerAll(t *testing.T, absent string, registrations map[string]*unstructured.Unstructured) {
-	manifests := absent
+	manifests := claimKind("claims.absent.test", "{}") + serving("classes.absent.test", "claims.absent.test")
 	for _, object := range registrations {
 		manifests += "---\n" + manifestOf(t, object)
 	}
@@ -586,6 +577,9 @@ func (w *world) registerAll(t *testing.T, absent string, registrations map[strin
 		w.awaitReady(t, k)
 	}
 	t.Logf("%d registrations: applied in %s, served after %s", len(registrations), applied, time.Since(start))
+	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
+	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
+	w.absent(t, "absent.test")
 }
 
 // absent kinds of a group, one for claims and one for classes, cost nothing: they have no

@@ -64,16 +64,11 @@ func TestScenarios(t *testing.T) {
 // TestScenariosAreAll proves that no sample is without a test.
 func TestScenariosAreAll(t *testing.T) {
 	t.Parallel()
-	folders := must(filepath.Glob("../deploy/samples/*/kustomization.yaml"))(t)
 	tested := []string{"crossplane"} // TestSamples
 	for _, s := range scenarios() {
 		tested = append(tested, s.name)
 	}
-	var found []string
-	for _, folder := range folders {
-		found = append(found, filepath.Base(filepath.Dir(folder)))
-	}
-	assert.ElementsMatch(t, found, tested, "We should test every sample.")
+	assert.ElementsMatch(t, kustomizations(t, "samples"), tested, "We should test every sample.")
 }
 
 // installedScenario is in the cluster, without its claims.
@@ -104,7 +99,17 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 			w.deleteAfter(t, object)
 		}
 	}
-	i.readScenario(t, objects)
+	i.awaitServed(t)
+	for _, object := range objects {
+		if i.classKinds[i.place(t, object)].Name != "" {
+			i.classes = append(i.classes, object)
+		}
+	}
+	i.readClaims(t, filepath.Join(i.folder, "claims.yaml"))
+	require.NotEmpty(t, i.claims)
+	for _, claim := range i.claims {
+		i.deleteAfter(t, claim.Unstructured)
+	}
 	return i
 }
 
@@ -121,30 +126,6 @@ func (i *installedScenario) commands(claims bool) (commands [][]string) {
 		commands = append(commands, words[1:])
 	}
 	return commands
-}
-
-// readScenario waits until all is served, and reads the claims.
-func (i *installedScenario) readScenario(t *testing.T, objects []*unstructured.Unstructured) {
-	for n := range i.claimKinds {
-		i.awaitReady(t, &i.claimKinds[n])
-	}
-	count := map[string]int{}
-	for _, object := range objects {
-		if resource := i.place(t, object); i.classKinds[resource].Name != "" {
-			i.classes = append(i.classes, object)
-			count[resource]++
-		}
-	}
-	for name, k := range i.classKinds {
-		i.awaitReady(t, &k)
-		i.awaitClasses(t, name, count[name])
-		i.classKinds[name] = k
-	}
-	i.readClaims(t, filepath.Join(i.folder, "claims.yaml"))
-	require.NotEmpty(t, i.claims)
-	for _, claim := range i.claims {
-		i.deleteAfter(t, claim.Unstructured)
-	}
 }
 
 // gets finds what a claim gets in the comment above it: one class, or one of two.
@@ -258,26 +239,21 @@ func (i *installedScenario) explains(t *testing.T) {
 	}
 }
 
-func (i *installedScenario) class(t *testing.T, name string) *unstructured.Unstructured {
-	for _, class := range i.classes {
-		if class.GetName() == name {
-			return class
-		}
-	}
-	require.Fail(t, "The sample has no such class.", name)
-	return nil
+func withName[T interface{ GetName() string }](t *testing.T, all []T, name string) T {
+	n := slices.IndexFunc(all, func(o T) bool { return o.GetName() == name })
+	require.GreaterOrEqual(t, n, 0, "The sample has no %s.", name)
+	return all[n]
 }
 
+func (i *installedScenario) class(t *testing.T, name string) *unstructured.Unstructured {
+	return withName(t, i.classes, name)
+}
+
+// claim of the sample that was not created, with a name of its own.
 func (i *installedScenario) claim(t *testing.T, name, as string) *unstructured.Unstructured {
-	for _, claim := range i.claims {
-		if claim.GetName() == name {
-			copied := claim.DeepCopy()
-			copied.SetName(as)
-			return copied
-		}
-	}
-	require.Fail(t, "The sample has no such claim.", name)
-	return nil
+	claim := withName(t, i.claims, name).DeepCopy()
+	claim.SetName(as)
+	return claim
 }
 
 func (i *installedScenario) to(t *testing.T, claim *unstructured.Unstructured, class string) any {
