@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
@@ -65,118 +65,85 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 	w.awaitClasses(t, "smallclasses."+group, 3)
 	byPolicy := defaulting == v1beta1.DefaultingPolicy
 	if byPolicy {
-		w.awaitPolicy(t, databases, fmt.Sprintf("apiVersion: %s/v1\nkind: Database\nmetadata: {namespace: default, name: probe}", group))
+		w.awaitPolicy(t, databases, ofKind(group, "Database", "probe", "{}"))
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, "caches."+group, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
 	}
 
-	type want struct {
-		class   string
-		code    int32
-		message []string // parts of the error or of the warning
-		causes  []string // fields
-	}
+	const forbidden, invalid = http.StatusForbidden, http.StatusUnprocessableEntity
 	for name, tc := range map[string]struct {
 		reason     string
 		kind       string // Database unless set
 		spec       string
 		annotation string
-		want       want
+		class      string
+		code       int
+		message    []string // parts of the error or of the warning
+		cause      string   // field
 		// unopinionated claims are those that the API server itself binds, where it may.
 		unopinionated bool
 	}{
-		"ClassReference":      {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", want: want{class: "Any/mine"}},
-		"EmptyClassReference": {reason: "We should leave a claim alone whose reference is there, though it is empty.", spec: "{classRef: {}}", want: want{class: "/"}},
-		"NullClassReference":  {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"}},
-		"ResourceReference":   {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", want: want{class: ""}},
-		"Labels":              {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"}},
-		"Expressions": {
-			reason: "We should bind to a class that meets the expressions, and not pass over them.",
-			spec:   "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", want: want{class: "BigClass/gold"},
-		},
-		"LabelsAndExpressions": {
-			reason: "We should bind to a class that has the labels and meets the expressions.",
-			spec:   "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", want: want{class: "SmallClass/standard"},
-		},
-		"EmptySelector":      {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", want: want{class: "*"}},
-		"NoSelector":         {reason: "We should take the default class for a claim without a selector.", spec: "{size: 1}", want: want{class: "SmallClass/standard"}, unopinionated: true},
-		"NoSpec":             {reason: "We should take the default class for a claim without a spec, and add one.", want: want{class: "SmallClass/standard"}, unopinionated: true},
-		"NullSpec":           {reason: "We should take the default class for a claim whose spec is null.", spec: "null", want: want{class: "SmallClass/standard"}, unopinionated: true},
-		"SelectorAnnotation": {reason: "We should take the selector from the annotation.", annotation: "tier in (gold,silver),region=eu", spec: "{}", want: want{class: "BigClass/gold"}},
-		"UnmatchedAdmitted": {
-			reason: "We should admit an unmatched claim with a warning of what was looked for.",
-			spec:   "{classSelector: {matchLabels: {tier: platinum}}}", want: want{message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
-		},
-		"UnmatchedDenied": {
-			reason: "We should refuse an unmatched claim of a kind that says so.",
-			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", want: want{code: http.StatusForbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
-		},
-		"NoDefaultDenied":  {reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.", kind: "Cache", spec: "{size: 1}", want: want{code: http.StatusForbidden, message: []string{"no class is marked default"}}},
-		"Cordoned":         {reason: "We should not offer a cordoned class.", spec: "{classSelector: {matchLabels: {tier: retired}}}", want: want{message: []string{"1 cordoned"}}},
-		"WeightZero":       {reason: "We should not offer a class of weight 0 under a weighted strategy.", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{message: []string{"1 of weight 0"}}},
-		"WeightZeroRandom": {reason: "We should offer a class of weight 0 under a strategy that does not weigh.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{class: "BigClass/weightless"}},
-		"Terminating":      {reason: "We should not offer a class that is being deleted.", spec: "{classSelector: {matchLabels: {tier: leaving}}}", want: want{message: []string{"1 being deleted"}}},
-		"UnknownOperator": {
-			reason: "We should refuse an operator that there is not.",
-			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].operator"}},
-		},
-		"SelectorIsText": {reason: "We should refuse a selector that is not an object.", spec: "{classSelector: tier=gold}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector"}}},
-		"SelectorMisspelt": {
-			reason: "We should refuse a field that we do not know, and not take it for an empty selector.",
-			spec:   "{classSelector: {matchLabel: {tier: gold}}}", want: want{code: http.StatusUnprocessableEntity, message: []string{`"matchLabel"`}, causes: []string{"spec.classSelector"}},
-		},
-		"SpecIsText":          {reason: "We should refuse a spec that is not an object.", spec: "gold, please", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec"}}},
-		"MalformedAnnotation": {reason: "We should refuse an annotation that is no selector.", annotation: "tier in gold", spec: "{}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}}},
-		"FieldAndAnnotation":  {reason: "We should refuse a selector in both places.", annotation: "tier=gold", spec: "{classSelector: {}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}}},
+		"ClassReference":       {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", class: "Any/mine"},
+		"EmptyClassReference":  {reason: "We should leave a claim alone whose reference is there, though it is empty.", spec: "{classRef: {}}", class: "/"},
+		"NullClassReference":   {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
+		"ResourceReference":    {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", class: ""},
+		"Labels":               {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
+		"Expressions":          {reason: "We should bind to a class that meets the expressions, and not pass over them.", spec: "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", class: "BigClass/gold"},
+		"LabelsAndExpressions": {reason: "We should bind to a class that has the labels and meets the expressions.", spec: "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", class: "SmallClass/standard"},
+		"EmptySelector":        {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", class: "*"},
+		"NoSelector":           {reason: "We should take the default class for a claim without a selector.", spec: "{size: 1}", class: "SmallClass/standard", unopinionated: true},
+		"NoSpec":               {reason: "We should take the default class for a claim without a spec, and add one.", class: "SmallClass/standard", unopinionated: true},
+		"NullSpec":             {reason: "We should take the default class for a claim whose spec is null.", spec: "null", class: "SmallClass/standard", unopinionated: true},
+		"SelectorAnnotation":   {reason: "We should take the selector from the annotation.", annotation: "tier in (gold,silver),region=eu", spec: "{}", class: "BigClass/gold"},
+		"UnmatchedAdmitted":    {reason: "We should admit an unmatched claim with a warning of what was looked for.", spec: "{classSelector: {matchLabels: {tier: platinum}}}", message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
+		"UnmatchedDenied":      {reason: "We should refuse an unmatched claim of a kind that says so.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", code: forbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
+		"NoDefaultDenied":      {reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.", kind: "Cache", spec: "{size: 1}", code: forbidden, message: []string{"no class is marked default"}},
+		"Cordoned":             {reason: "We should not offer a cordoned class.", spec: "{classSelector: {matchLabels: {tier: retired}}}", message: []string{"1 cordoned"}},
+		"WeightZero":           {reason: "We should not offer a class of weight 0 under a weighted strategy.", spec: "{classSelector: {matchLabels: {tier: free}}}", message: []string{"1 of weight 0"}},
+		"WeightZeroRandom":     {reason: "We should offer a class of weight 0 under a strategy that does not weigh.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", class: "BigClass/weightless"},
+		"Terminating":          {reason: "We should not offer a class that is being deleted.", spec: "{classSelector: {matchLabels: {tier: leaving}}}", message: []string{"1 being deleted"}},
+		"UnknownOperator":      {reason: "We should refuse an operator that there is not.", spec: "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", code: invalid, cause: "spec.classSelector.matchExpressions[0].operator"},
+		"SelectorIsText":       {reason: "We should refuse a selector that is not an object.", spec: "{classSelector: tier=gold}", code: invalid, cause: "spec.classSelector"},
+		"SelectorMisspelt":     {reason: "We should refuse a field that we do not know, and not take it for an empty selector.", spec: "{classSelector: {matchLabel: {tier: gold}}}", code: invalid, message: []string{`"matchLabel"`}, cause: "spec.classSelector"},
+		"SpecIsText":           {reason: "We should refuse a spec that is not an object.", spec: "gold, please", code: invalid, cause: "spec"},
+		"MalformedAnnotation":  {reason: "We should refuse an annotation that is no selector.", annotation: "tier in gold", spec: "{}", code: invalid, cause: "metadata.annotations[classbind.io/class-selector]"},
+		"FieldAndAnnotation":   {reason: "We should refuse a selector in both places.", annotation: "tier=gold", spec: "{classSelector: {}}", code: invalid, cause: "metadata.annotations[classbind.io/class-selector]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := tc.kind
-			if kind == "" {
-				kind = "Database"
-			}
-			manifest := fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s", group, kind, strings.ToLower(name))
+			metadata := strings.ToLower(name)
 			if tc.annotation != "" {
-				manifest += fmt.Sprintf(", annotations: {classbind.io/class-selector: %q}", tc.annotation)
+				metadata += fmt.Sprintf(", annotations: {classbind.io/class-selector: %q}", tc.annotation)
 			}
-			manifest += "}\n"
-			if tc.spec != "" {
-				manifest += "spec: " + tc.spec
-			}
-			before := w.boundByPolicy(t, databases)
-			claim, warnings, err := w.create(t, manifest)
-			itself := 0
+			before, itself := w.boundByPolicy(t, databases), 0
+			claim, warnings, err := w.create(t, strings.TrimSuffix(ofKind(group, cmp.Or(tc.kind, "Database"), metadata, tc.spec), "spec: \n"))
 			if byPolicy && tc.unopinionated {
 				itself = 1
 			}
 			assert.Equal(t, itself, w.boundByPolicy(t, databases)-before, "We should see whether the API server gave the class itself.")
-			if tc.want.code != 0 {
-				status := apierrors.APIStatus(nil)
-				require.ErrorAs(t, err, &status, tc.reason)
-				assert.Equal(t, tc.want.code, status.Status().Code, "%s: %v", tc.reason, err)
-				for _, part := range tc.want.message {
-					require.ErrorContains(t, err, part, tc.reason)
-				}
-				if tc.want.causes != nil {
-					assert.Equal(t, tc.want.causes, fields(status.Status()), "%s: %v", tc.reason, err)
+			if tc.code != 0 {
+				refusedWith(t, err, tc.code, tc.message...)
+				if status := apierrors.APIStatus(nil); tc.cause != "" && assert.ErrorAs(t, err, &status) {
+					require.Len(t, status.Status().Details.Causes, 1, tc.reason)
+					assert.Equal(t, tc.cause, status.Status().Details.Causes[0].Field, tc.reason)
 				}
 				return
 			}
 			require.NoError(t, err, tc.reason)
-			if tc.want.class == "*" {
+			if tc.class == "*" {
 				assert.Contains(t, []string{"BigClass/gold", "SmallClass/standard"}, classOf(claim), tc.reason)
 			} else {
-				assert.Equal(t, tc.want.class, classOf(claim), tc.reason)
+				assert.Equal(t, tc.class, classOf(claim), tc.reason)
 			}
-			for _, part := range tc.want.message {
+			for _, part := range tc.message {
 				assert.Contains(t, strings.Join(warnings, "\n"), part, tc.reason)
 			}
-			if tc.want.message == nil {
+			if tc.message == nil {
 				assert.Empty(t, warnings, tc.reason)
 			}
 		})
 	}
 
 	t.Run("NotACreation", func(t *testing.T) {
-		claim := w.created(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: updated}\nspec: {resourceRef: {name: db-1}}")
+		claim := w.created(t, ofKind(group, "Database", "updated", "{resourceRef: {name: db-1}}"))
 		unstructured.RemoveNestedField(claim.Object, "spec", "resourceRef")
 		require.NoError(t, w.Update(t.Context(), claim))
 		assert.Empty(t, classOf(claim), "We should bind at creation, and never after.")
@@ -187,7 +154,7 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 		w.apply(t, class(group, "OldClass", "legacy", isDefault))
 		w.apply(t, serving("oldclasses."+group, databases))
 		eventually(t, func(c *attempt) {
-			claim, warnings, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
+			claim, warnings, err := w.create(t, ofKind(group, "Database", "two-defaults", "{}"), client.DryRunAll)
 			require.NoError(c, err)
 			require.Contains(c, []string{"OldClass/legacy", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
 			require.Contains(c, strings.Join(warnings, "\n"), "OldClass/legacy, SmallClass/standard", "We should name the defaults in a warning.")
@@ -200,14 +167,6 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, databases, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")
 		}
 	})
-}
-
-func fields(status metav1.Status) []string {
-	var names []string
-	for _, c := range status.Details.Causes {
-		names = append(names, c.Field)
-	}
-	return names
 }
 
 // TestTold has claims whose warnings would show control characters of the claim, or values of a
@@ -226,7 +185,7 @@ func TestTold(t *testing.T) {
 		"NoValues":  {"We should say that an expression failed and why, without a value of the class.", "Fitting", "{size: 1}", "no such key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, warnings := w.warned(t, "apiVersion: "+group+"/v1\nkind: "+tc.kind+"\nmetadata: {namespace: default, generateName: told-}\nspec: "+tc.spec+"\n")
+			_, warnings := w.warned(t, ofKind(group, tc.kind, "told-"+strings.ToLower(name), tc.spec))
 			require.Len(t, warnings, 1, tc.reason)
 			assert.Contains(t, warnings[0], tc.want, tc.reason)
 			assert.NotContains(t, warnings[0], "p4ss", tc.reason)
@@ -243,25 +202,20 @@ func TestReferences(t *testing.T) {
 		"IngressClass ingressclasses."+group+" Cluster", "Secret secrets."+group+" Namespaced", "Store stores."+group+" Namespaced",
 		"ClusterStore clusterstores."+group+" Cluster", "Cluster clusters."+group+" Namespaced", "ClusterClass clusterclasses."+group+" Namespaced",
 		"Instance instances."+group+" Namespaced")
-	claimKinds := map[string]string{
+	manifest := lateVendor(group) + serving("queues."+group, "jobs."+group) + serving("ingressclasses."+group, "ingresses."+group) +
+		serving("stores."+group, "secrets."+group) + serving("clusterstores."+group, "secrets."+group) +
+		serving("clusterclasses."+group, "clusters."+group, "instances."+group) + class(group, "IngressClass", "usual", isDefault) +
+		class(group, "Store", "own", "namespace: default, "+isDefault) + class(group, "ClusterStore", "shared", isDefault) +
+		class(group, "ClusterClass", "quick-start", "namespace: default, "+isDefault)
+	for name, spec := range map[string]string{
 		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
 		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name}}",
 		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, whenEmpty: Bind}}",
 		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
 		"instances": "{reference: {path: .spec.clusterId, form: Name}, selector: {annotation: example.org/cluster-selector, whenAbsent: LeaveAlone}}",
-	}
-	manifest := lateVendor(group)
-	for name, spec := range claimKinds {
+	} {
 		manifest += claimKind(name+"."+group, spec)
 	}
-	for name, claims := range map[string]string{
-		"queues": "jobs", "ingressclasses": "ingresses", "stores": "secrets", "clusterstores": "secrets", "clusterclasses": "clusters." + group + "}, {name: instances",
-	} {
-		manifest += classKind(name+"."+group, fmt.Sprintf("{claimKinds: [{name: %s.%s}]}", claims, group))
-	}
-	manifest += class(group, "IngressClass", "usual", isDefault) +
-		class(group, "Store", "own", "namespace: default, "+isDefault) + class(group, "ClusterStore", "shared", isDefault) +
-		class(group, "ClusterClass", "quick-start", "namespace: default, "+isDefault)
 	w.apply(t, manifest)
 	for _, kind := range []string{"ingressclasses", "stores", "clusterstores", "clusterclasses"} {
 		w.awaitClasses(t, kind+"."+group, 1)
@@ -269,9 +223,7 @@ func TestReferences(t *testing.T) {
 	for _, kind := range []string{"jobs", "ingresses", "secrets"} {
 		w.awaitClaims(t, kind+"."+group)
 	}
-	of := func(kind, name, metadata, spec string) string {
-		return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s%s}\nspec: %s\n", group, kind, name, metadata, spec)
-	}
+	of := func(kind, name, metadata, spec string) string { return ofKind(group, kind, name+metadata, spec) }
 	for _, probe := range []string{ // The API server does not call us for those of awaitClaims.
 		of("Cluster", "probe", ", annotations: {classbind.io/class-selector: '='}", "{topology: {}}"),
 		of("Instance", "probe", ", annotations: {example.org/cluster-selector: '='}", "{}"),
@@ -294,8 +246,7 @@ func TestReferences(t *testing.T) {
 		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
 		"OtherFields": {
 			"We should leave the other fields of the object.", "secrets", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
-			[]string{"spec", "storeRef"},
-			map[string]any{"kind": "Store", "name": "own", "optional": true},
+			[]string{"spec", "storeRef"}, map[string]any{"kind": "Store", "name": "own", "optional": true},
 		},
 		"NameSet":         {"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
 		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
@@ -308,15 +259,12 @@ func TestReferences(t *testing.T) {
 			before := asked(kind)
 			stored := w.created(t, tc.manifest)
 			assert.Equal(t, tc.calls, asked(kind)-before, tc.reason)
-			got, _, err := unstructured.NestedFieldNoCopy(stored.Object, tc.at...)
-			require.NoError(t, err)
-			assert.Equal(t, tc.want, got, tc.reason)
+			assert.Equal(t, tc.want, at(stored, tc.at...), tc.reason)
 		})
 	}
 
 	t.Run("WrongType", func(t *testing.T) {
-		_, _, err := w.create(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"))
-		assert.ErrorContains(t, err, "spec.storeRef.name: Invalid value: 5: must be a string", "We should tell the author which field is wrong.")
+		w.refuses(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"), "spec.storeRef.name: Invalid value: 5: must be a string", "We should tell the author which field is wrong.")
 	})
 	t.Run("OtherKind", func(t *testing.T) {
 		_, warned := w.warned(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
@@ -359,18 +307,16 @@ func TestHalfReference(t *testing.T) {
 			}
 			reference += "}"
 		}
-		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {half: late}}%s}\n", group, name, reference)
+		return claimWith(group, name, "{classSelector: {matchLabels: {half: late}}"+reference+"}")
 	}
 	reference := func(c require.TestingT, group, name string) map[string]any {
-		stored := &unstructured.Unstructured{}
-		require.NoError(c, w.read(t, claim(group, name, ""), stored))
+		stored := documents(t, claim(group, name, ""))[0]
+		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
 		reference, _, err := unstructured.NestedMap(stored.Object, "spec", "classRef")
 		require.NoError(c, err)
 		return reference
 	}
-	create := func(t *testing.T, manifest, manager string) {
-		w.created(t, manifest, client.FieldOwner(manager))
-	}
+	create := func(t *testing.T, manifest, manager string) { w.created(t, manifest, client.FieldOwner(manager)) }
 	apply := func(t *testing.T, manifest, manager string) (warning string) {
 		var said []string
 		claim := client.ApplyConfigurationFromUnstructured(documents(t, manifest)[0])
@@ -379,8 +325,8 @@ func TestHalfReference(t *testing.T) {
 	}
 	replace := func(t *testing.T, manifest string) (warning string) {
 		var said []string
-		claim, stored := documents(t, manifest)[0], &unstructured.Unstructured{}
-		require.NoError(t, w.read(t, manifest, stored))
+		claim, stored := documents(t, manifest)[0], documents(t, manifest)[0]
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
 		claim.SetResourceVersion(stored.GetResourceVersion())
 		require.NoError(t, w.Update(context.WithValue(t.Context(), warnings{}, &said), claim))
 		return strings.Join(said, "\n")
@@ -449,8 +395,7 @@ func TestHalfReference(t *testing.T) {
 		for name, spec := range map[string]string{
 			"half": "{kind: Class}", "nothing": `{}`, "unnamed": `{name: "", kind: ""}`, "other": "{kind: Class, external: x}", "unknown": "{kind: Other}",
 		} {
-			manifest := strings.Replace(claim("admit.half.test", name, ""), "}}}", "}}, classRef: "+spec+"}", 1)
-			create(t, manifest, "author")
+			create(t, strings.Replace(claim("admit.half.test", name, ""), "}}}", "}}, classRef: "+spec+"}", 1), "author")
 		}
 		assert.Equal(t, whole("admit.half.test", "late"), reference(t, "admit.half.test", "half"), "We should bind a claim to a class of the kind that it names.")
 		assert.Empty(t, reference(t, "admit.half.test", "nothing"), "We should not bind a claim whose author asked for no class.")
@@ -470,7 +415,7 @@ func TestSticky(t *testing.T) {
 	}
 	// asking is the file of a claim, without a reference.
 	asking := func(group, name, more string) string {
-		return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {matchLabels: {tier: gold}}%s}\n", group, name, more)
+		return claimWith(group, name, "{classSelector: {matchLabels: {tier: gold}}"+more+"}")
 	}
 	// bound is a claim that has the class first, which matches it no more: the class second does.
 	bound := func(t *testing.T, group, name string) *unstructured.Unstructured {
@@ -544,9 +489,4 @@ func TestSticky(t *testing.T) {
 		require.NoError(t, w.Update(t.Context(), claim, client.DryRunAll))
 		assert.Equal(t, "Class/first", classOf(claim), "We should answer a dry run alike.")
 	})
-}
-
-func (w *world) read(t *testing.T, manifest string, object *unstructured.Unstructured) error {
-	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
-	return w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 }
