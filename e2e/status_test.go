@@ -77,6 +77,13 @@ func (w *world) classbind(t require.TestingT, args ...string) (stdout, stderr st
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
+// reportOf a command that prints JSON.
+func reportOf[T any](t *testing.T, w *world, args ...string) (report T) {
+	out, stderr, _ := w.classbind(t, args...)
+	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
+	return report
+}
+
 func (w *world) status(t require.TestingT, kubeconfig string) (report statusReport, exit int, stderr string) {
 	out, stderr, exit := w.classbind(t, "status", "--output=json", "--kubeconfig="+kubeconfig)
 	if len(out) > 0 {
@@ -337,10 +344,7 @@ func TestAgreement(t *testing.T) {
 	w.resources(t, "Claim "+kind+" Namespaced", "Red reds."+agreementGroup+" Cluster", "Blue blues."+agreementGroup+" Namespaced")
 	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {team: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team-b}\n")
 	claims := agreementClaims(500)
-	concurrently(t, len(claims), func(i int) error { // Nobody binds them yet.
-		_, _, err := w.create(t, claims[i])
-		return err
-	})
+	concurrently(t, len(claims), func(i int) error { return w.Create(t.Context(), documents(t, claims[i])[0]) }) // Nobody binds them yet.
 
 	manifest := lateVendor(agreementGroup) + serving("reds."+agreementGroup, kind) + serving("blues."+agreementGroup, kind) +
 		class(agreementGroup, "Red", "usual", isDefault) + class(agreementGroup, "Red", "cordoned", `labels: {tier: steel}, annotations: {classbind.io/cordoned: "true"}, `)
@@ -348,9 +352,7 @@ func TestAgreement(t *testing.T) {
 		manifest += class(agreementGroup, "Red", fmt.Sprint("red-", i), fmt.Sprintf("labels: {tier: %s, cores: %q}, ", []string{"gold", "silver"}[i%2], fmt.Sprint(i))) +
 			class(agreementGroup, "Blue", fmt.Sprint("blue-", i), fmt.Sprintf("namespace: team-%s, labels: {tier: %s}, ", []string{"a", "b"}[i/4], []string{"gold", "iron"}[i%2]))
 	}
-	w.apply(t, manifest)
-	w.awaitClasses(t, "reds."+agreementGroup, 10)
-	w.awaitClasses(t, "blues."+agreementGroup, 8)
+	w.serves(t, manifest)
 	w.apply(t, claimKind(kind, "{claims: {namespaceSelector: {matchLabels: {team: a}}}, whenUnmatched: BindLater}"))
 	w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) { require.NotNil(c, k.Status.WaitingClaims) })
 
@@ -445,10 +447,7 @@ type explanation struct {
 
 // explain the claims of a file by the cluster, or by what the flags name.
 func (w *world) explain(t *testing.T, file string, flags ...string) []explanation {
-	out, stderr, _ := w.classbind(t, append([]string{"explain", "--output=json", "--filename=" + file}, flags...)...)
-	var report struct{ Items []explanation }
-	require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
-	return report.Items
+	return reportOf[struct{ Items []explanation }](t, w, append([]string{"explain", "--output=json", "--filename=" + file}, flags...)...).Items
 }
 
 type later struct{ class, note string }
@@ -492,11 +491,11 @@ func TestExpressionAgreement(t *testing.T) {
 	w := sharedWorld(t)
 	kinds := []string{"Fitting", "Parted", "Scored", "Later"}
 	plural := func(kind string) string { return strings.ToLower(kind) + "s." + group }
-	lines := []string{"Class classes." + group + " Cluster", "Plan plans." + group + " Namespaced"}
+	lines := []string{"Plan plans." + group + " Namespaced"}
 	for _, kind := range kinds {
 		lines = append(lines, kind+" "+plural(kind)+" Namespaced")
 	}
-	w.resources(t, lines...)
+	w.resources(t, append(lines, "Class classes."+group+" Cluster")...)
 
 	const related = "classes: {related: [{name: plan, resource: plans." + group + ", nameExpression: \"has(claim.spec.plan) ? claim.spec.plan : ''\"}]"
 	manifest := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-a, labels: {tenant: a}}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: expressions-b, labels: {tenant: b}}\n"
@@ -517,12 +516,7 @@ func TestExpressionAgreement(t *testing.T) {
 	for i, namespace := range []string{"a", "b", "a", "b"} {
 		manifest += fmt.Sprintf("---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: expressions-%s, name: plan-%d}\nspec: {driver: %s, open: %s}\n", group, namespace, i/2, one("a", "b"), one("true", "false"))
 	}
-	w.apply(t, manifest) // First, so that the guard does not refuse one of several default classes.
-	w.apply(t, registrations)
-	w.awaitClasses(t, "classes."+group, 24)
-	for _, kind := range kinds {
-		w.awaitClaims(t, plural(kind))
-	}
+	w.serves(t, manifest+registrations) // The guard would refuse one of several default classes.
 
 	var claims []string
 	for i := range 100 {
@@ -551,18 +545,9 @@ func TestExplain(t *testing.T) {
 	w := sharedWorld(t)
 	w.serves(t, fmt.Sprintf(schemaOfClaims, "explain.test", wholeReference)+vendor("explain.test")+
 		claimKind("claims.explain.test", "{}")+serving("classes.explain.test", "claims.explain.test"))
-	stored := write(t, `
-apiVersion: explain.test/v1
-kind: Claim
-metadata: {name: mine, namespace: default}
-spec: {classSelector: {matchLabels: {tier: gold}}}
-`)
-	w.kubectl(t, "apply", "-f", stored)
-	gold := write(t, `
-apiVersion: explain.test/v1
-kind: Class
-metadata: {name: gold, labels: {tier: gold}}
-`)
+	mine := claimWith("explain.test", "mine", "{classSelector: {matchLabels: {tier: gold}}}")
+	w.apply(t, mine)
+	stored, gold := write(t, mine), write(t, tierClass("explain.test", "gold"))
 	claim := func(apiVersion, kind, field string) string {
 		return write(t, "{apiVersion: "+apiVersion+", kind: "+kind+", metadata: {name: a, namespace: default}, spec: {"+field+": {matchLabels: {tier: gold}}}}")
 	}
@@ -592,12 +577,10 @@ metadata: {name: gold, labels: {tier: gold}}
 		"NotRegistered": {"We should leave alone a kind of the API server's own.", []string{"-f", pvc}, 0, "left alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), command, append([]string{"explain"}, tc.args...)...) //nolint:gosec // It runs the command under test.
-			cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.Kubeconfig, "GORACE=atexit_sleep_ms=0")
-			out, _ := cmd.CombinedOutput()
-			assert.Equal(t, tc.status, cmd.ProcessState.ExitCode(), "%s: %s", tc.reason, out)
-			assert.Contains(t, string(out), tc.want, tc.reason)
-			assert.NotContains(t, string(out), "not checked", "We should find a schema.")
+			out, stderr, exit := w.classbind(t, append([]string{"explain", "--kubeconfig=" + w.plane.Kubeconfig}, tc.args...)...)
+			assert.Equal(t, tc.status, exit, "%s: %s%s", tc.reason, out, stderr)
+			assert.Contains(t, out+stderr, tc.want, tc.reason)
+			assert.NotContains(t, out+stderr, "not checked", "We should find a schema.")
 		})
 	}
 }
@@ -682,22 +665,16 @@ func TestSimulate(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(world)) {
 		all.WriteString(world[name])
 	}
-	w.apply(t, lateVendor(group)+registrations+offers(0, "")+all.String())
-	for _, name := range names {
-		w.awaitClaims(t, name)
-	}
-	w.awaitClasses(t, "classes."+group, classes)
+	w.serves(t, lateVendor(group)+registrations+offers(0, "")+all.String())
 
 	made := make([]*unstructured.Unstructured, claims)
 	for i := range made {
-		made[i] = object(group, kinds[i%len(kinds)], fmt.Sprintf("claim-%d", i))
-		made[i].SetNamespace("default")
 		labels := map[string]any{"a": fmt.Sprint(random.IntN(9))} // Of one value, there is no class.
 		if i%3 == 0 {
 			labels["b"] = fmt.Sprint(random.IntN(5))
 		}
-		if i%10 != 0 {
-			made[i].Object["spec"] = map[string]any{"classSelector": map[string]any{"matchLabels": labels}}
+		if made[i] = selecting(group, kinds[i%len(kinds)], "default", fmt.Sprintf("claim-%d", i), labels); i%10 == 0 {
+			delete(made[i].Object, "spec")
 		}
 	}
 	create := func() map[string]map[string]string {
@@ -741,23 +718,18 @@ func TestSimulate(t *testing.T) {
 			manifest += world[name]
 		}
 		manifest += offers(change, unoffered)
-		file := filepath.Join(t.TempDir(), "change.yaml")
-		require.NoError(t, os.WriteFile(file, []byte(manifest), 0o600))
-		args := []string{"simulate", "-f", file, "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}
+		args := []string{"simulate", "-f", write(t, manifest), "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}
 		for _, name := range removed {
 			args = append(args, "--remove=Class."+group+"/"+name)
 		}
-		out, stderr, _ := w.classbind(t, append(args, names...)...)
-		report := struct{ Kinds []simulation }{}
-		require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
+		report := reportOf[struct{ Kinds []simulation }](t, w, append(args, names...)...)
 		require.Len(t, report.Kinds, len(kinds))
 
 		for _, name := range removed {
 			require.NoError(t, client.IgnoreNotFound(w.Delete(t.Context(), object(group, "Class", name))))
 		}
 		w.apply(t, manifest)
-		w.awaitBound(t, fmt.Sprintf("apiVersion: %s/v1\nkind: Named\nmetadata: {namespace: default, name: probe}\nspec: {classSelector: {matchLabels: {change: '%d'}}}\n", group, change),
-			"Class/"+marker, "We should know the change.")
+		w.awaitBound(t, ofKind(group, "Named", "probe", fmt.Sprintf("{classSelector: {matchLabels: {change: '%d'}}}", change)), "Class/"+marker, "We should know the change.")
 		concurrently(t, claims, func(i int) error { return w.Delete(t.Context(), made[i].DeepCopy()) })
 		got := create()
 		for _, k := range report.Kinds {

@@ -618,9 +618,8 @@ func TestUseClasses(t *testing.T) {
 			}
 		}
 		plural := map[string]string{"Claim": "claims.", "Own": "owns."}[kind] + group
-		out, stderr, _ := w.classbind(t, append([]string{"classes", plural, "-n", namespace, "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}, flags...)...)
-		report := struct{ Items []offer }{}
-		require.NoError(t, json.Unmarshal([]byte(out), &report), "%s%s", out, stderr)
+		args := []string{"classes", plural, "-n", namespace, "-o", "json", "--kubeconfig=" + w.plane.Kubeconfig}
+		report := reportOf[struct{ Items []offer }](t, w, append(args, flags...)...)
 		require.Len(t, report.Items, 1)
 		require.Len(t, report.Items[0].Classes, 24, "We should list every class.")
 		for i := range claims {
