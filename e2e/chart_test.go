@@ -805,15 +805,7 @@ func TestChartInPods(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
 	}
-	w := must(podWorld())(t)
-	d := &deployment{world: w}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
-		}
-		t.Logf("With Helm:\n%s", d.table())
-	})
-	before := d.settledInventory(t)
+	d, before := newDeployment(t, "With Helm")
 	blocks := documented(t, "docs/upgrade-and-uninstall.md")
 	require.Len(t, blocks, 4)
 	upgrade, rollback, uninstall, cleanUp := blocks[0], blocks[1], blocks[2], blocks[3]
@@ -869,8 +861,5 @@ func (d *deployment) helmMoves(t *testing.T, what, image string, b docBlock) {
 		d.documentedHelm(t, image, b)
 		d.settled(t, 2)
 	})
-	pods := must(d.pods(t.Context()))(t)
-	for i := range pods {
-		assert.Equal(t, image, pods[i].Spec.Containers[0].Image)
-	}
+	d.runs(t, image)
 }

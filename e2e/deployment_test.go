@@ -61,16 +61,7 @@ func TestDeployment(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
 	}
-	w := must(podWorld())(t)
-	d := &deployment{world: w}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
-		}
-		t.Logf("With certificates of mode %s:\n%s", podCerts, d.table())
-	})
-	before := d.settledInventory(t)
-
+	d, before := newDeployment(t, "With certificates of mode "+podCerts)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -103,6 +94,18 @@ type deployment struct {
 	*world
 	folder string // of the overlay that is installed
 	rows   []row
+}
+
+// newDeployment logs its table under a title when the test ends. Before it, there is only this in the cluster.
+func newDeployment(t *testing.T, title string) (d *deployment, before []string) {
+	d = &deployment{world: must(podWorld())(t)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
+		}
+		t.Logf("%s:\n%s", title, d.table())
+	})
+	return d, d.settledInventory(t)
 }
 
 type row struct {
@@ -244,9 +247,13 @@ func (d *deployment) upgrade(t *testing.T) {
 		d.applyDeploy(t, podImage+"-next")
 		d.settled(t, 2)
 	})
-	pods := must(d.pods(t.Context()))(t)
-	for i := range pods {
-		assert.Equal(t, podImage+"-next", pods[i].Spec.Containers[0].Image)
+	d.runs(t, podImage+"-next")
+}
+
+// runs checks the image of all pods.
+func (d *deployment) runs(t *testing.T, image string) {
+	for _, p := range must(d.pods(t.Context()))(t) {
+		assert.Equal(t, image, p.Spec.Containers[0].Image)
 	}
 }
 
@@ -839,25 +846,23 @@ func (d *deployment) rotateSelfSigned(t *testing.T, seen *connections, times int
 
 // rotateSelfSignedCA by deleting it, as an admin would whose key leaked.
 func (d *deployment) rotateSelfSignedCA(t *testing.T, seen *connections) {
-	before := seen.issuers()
-	require.NoError(t, d.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.CASecret}}))
-	seen.await(t, func(c certificate) bool { return !slices.Contains(before, c.issuer) })
+	seen.await(t, issuer, func() {
+		require.NoError(t, d.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.CASecret}}))
+	})
 }
 
 func (d *deployment) renewLeaf(t *testing.T, seen *connections, times int) {
 	for n := range times {
-		before := seen.serials()
-		d.renew(t, "classbind")
-		seen.await(t, func(c certificate) bool { return !slices.Contains(before, c.serial) })
+		seen.await(t, serial, func() { d.renew(t, "classbind") })
 		t.Logf("rotation %d of %d", n+1, times)
 	}
 }
 
 func (d *deployment) renewCA(t *testing.T, seen *connections) {
-	before := seen.issuers()
-	d.renew(t, "classbind-root")
-	d.renew(t, "classbind")
-	seen.await(t, func(c certificate) bool { return !slices.Contains(before, c.issuer) })
+	seen.await(t, issuer, func() {
+		d.renew(t, "classbind-root")
+		d.renew(t, "classbind")
+	})
 }
 
 // renew a Certificate of cert-manager's, as cmctl renew does, and wait until its Secret is written.
@@ -919,7 +924,7 @@ func (d *deployment) connectAlways(t *testing.T, pods []corev1.Pod) *connections
 		return s.count, s.problems
 	})
 	t.Cleanup(func() { s.end() })
-	s.await(t, func(certificate) bool { return true })
+	s.await(t, serial, func() {})
 	return s
 }
 
@@ -1021,33 +1026,25 @@ func (s *connections) rotations() int {
 	return s.renewed
 }
 
-func (s *connections) issuers() []string {
-	return s.all(func(c certificate) string { return c.issuer })
-}
+func issuer(c certificate) string { return c.issuer }
 
-func (s *connections) serials() []string {
-	return s.all(func(c certificate) string { return c.serial })
-}
+func serial(c certificate) string { return c.serial }
 
-func (s *connections) all(of func(certificate) string) []string {
+// await until every replica serves a certificate with another field than any had before something is done.
+func (s *connections) await(t *testing.T, field func(certificate) string, do func()) {
+	var before []string
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []string
 	for _, c := range s.served {
-		all = append(all, of(c))
+		before = append(before, field(c))
 	}
-	return all
-}
-
-func (s *connections) await(t *testing.T, such func(certificate) bool) {
+	s.mu.Unlock()
+	do()
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for i := range s.pods {
-			if c, ok := s.served[s.pods[i].Name]; !ok || !such(c) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(s.pods, func(p corev1.Pod) bool {
+			c, served := s.served[p.Name]
+			return !served || slices.Contains(before, field(c))
+		})
 	}, turn, 50*time.Millisecond, "We should see every replica serve a new certificate.")
 }

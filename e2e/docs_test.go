@@ -518,8 +518,7 @@ type docSession struct {
 func newDocSession(t *testing.T, kind string) *docSession {
 	switch {
 	case inPods():
-		w := must(podWorld())(t)
-		return w.docSession(t)
+		return must(podWorld())(t).docSession(t)
 	case kind == docsNone:
 		return docSessionWith(t, "")
 	case kind == docsEmpty:
@@ -572,27 +571,11 @@ func docSessionWith(t *testing.T, kubeconfig string) *docSession {
 	return s
 }
 
-// copyRepository as git has it, with what is new and not ignored.
+// copyRepository as git has it, with what is new, and without what is ignored or deleted.
 func copyRepository(t *testing.T, to string) {
-	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
-	list.Dir = ".."
-	out := must(list.Output())(t)
-	for path := range strings.Lines(string(out)) {
-		path = strings.TrimSuffix(path, "\n")
-		info, err := os.Lstat(filepath.Join("..", path))
-		if err != nil {
-			continue // It is deleted.
-		}
-		target := filepath.Join(to, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(target), 0o700))
-		if link, err := os.Readlink(filepath.Join("..", path)); err == nil {
-			require.NoError(t, os.Symlink(link, target))
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join("..", path)) //nolint:gosec // It is a file of the repository.
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(target, text, info.Mode().Perm())) //nolint:gosec // The folder is the test's own.
-	}
+	const script = `cd .. && mkdir -p "$0" && git ls-files --cached --others --exclude-standard |
+while IFS= read -r path; do test ! -e "$path" || echo "$path"; done | tar -cf - -T - | tar -xf - -C "$0"`
+	output(t, exec.CommandContext(t.Context(), "sh", "-ec", script, to)) //nolint:gosec // The folder is the test's own.
 }
 
 // serveReleases as GitHub would: what make release has written to dist, and install.yaml.
@@ -647,13 +630,14 @@ func (s *docSession) start(t *testing.T, env []string) {
 
 // goFolders keeps what Go has compiled and downloaded, which is in the home otherwise.
 func goFolders(t *testing.T) (env []string) {
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"} {
-		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output() //nolint:gosec // We choose the name.
-		if inPods() && err != nil {
-			return nil
-		}
-		require.NoError(t, err)
-		env = append(env, name+"="+strings.TrimSpace(string(out)))
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"}
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output() //nolint:gosec // We choose the names.
+	if inPods() && err != nil {
+		return nil
+	}
+	require.NoError(t, err)
+	for i, value := range strings.SplitN(strings.TrimSpace(string(out)), "\n", len(names)) {
+		env = append(env, names[i]+"="+value)
 	}
 	return env
 }
