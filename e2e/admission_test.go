@@ -22,10 +22,13 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -91,9 +94,8 @@ func TestSpared(t *testing.T) {
 	unchanged := configuration()
 
 	for name, tc := range map[string]struct {
-		reason string
-		spec   string
-		calls  int
+		reason, spec string
+		calls        int
 	}{
 		"ClassReference":      {"We should not be called for a claim with a class reference.", "{classRef: {name: mine}}", 0},
 		"EmptyClassReference": {"We should not be called for a claim with an empty class reference.", "{classRef: ''}", 0},
@@ -132,7 +134,8 @@ func TestSpared(t *testing.T) {
 
 	t.Run("NothingChanged", func(t *testing.T) {
 		for i := range 10 { // Each has the configuration looked at again.
-			w.kubectl(t, "annotate", "--overwrite", "secret", "classbind-ca", "--namespace=classbind-system", fmt.Sprint("looked-at=", i))
+			ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.CASecret}}
+			require.NoError(t, w.Patch(t.Context(), ca, client.RawPatch(types.MergePatchType, []byte(metadataPatch("annotations", fmt.Sprint("looked-at=", i))))))
 		}
 		assert.Equal(t, unchanged, configuration(), "We should not write a webhook configuration in which nothing changes.")
 	})

@@ -69,13 +69,7 @@ var foreignCRDs = []struct{ module, files string }{
 
 func (w *world) installForeignCRDs(t *testing.T) {
 	for _, crds := range foreignCRDs {
-		download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", crds.module) //nolint:gosec // The test names the module.
-		// In no module, which it might change.
-		download.Dir = t.TempDir()
-		out, err := download.Output()
-		require.NoError(t, err, "%s", out)
-		var module struct{ Dir string }
-		require.NoError(t, json.Unmarshal(out, &module))
+		module := downloaded(t, t.TempDir(), crds.module)[0] // In no module, which it might change.
 		files := must(filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(crds.files))))(t)
 		require.NotEmpty(t, files, "We should find %s in %s.", crds.files, crds.module)
 		for _, file := range files {
@@ -324,25 +318,14 @@ func (w *world) rights(t *testing.T) {
 		installation, role string
 		own                []string
 	}{
-		{selfSigned, "classbind-self-signed", []string{
-			"events: create patch",
-			"leases.coordination.k8s.io: create delete get list update watch",
-			"ledgers.classbind.io: create delete get list update watch",
-			"secrets classbind-ca: get list update watch",
-			"secrets classbind-tls: get",
-			"secrets: create",
-		}},
-		{certManager, "classbind-cert-manager", []string{
-			"events: create patch",
-			"leases.coordination.k8s.io: create delete get list update watch",
-			"ledgers.classbind.io: create delete get list update watch",
-			"secrets classbind-ca: get",
-			"secrets classbind-tls: get list watch",
-		}},
+		{selfSigned, "classbind-self-signed", []string{"secrets classbind-ca: get list update watch", "secrets classbind-tls: get", "secrets: create"}},
+		{certManager, "classbind-cert-manager", []string{"secrets classbind-ca: get", "secrets classbind-tls: get list watch"}},
 	} {
+		own := append(tc.own, "events: create patch", "leases.coordination.k8s.io: create delete get list update watch",
+			"ledgers.classbind.io: create delete get list update watch")
 		w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, tc.installation))
 		for namespace, want := range map[string][]string{
-			classbind.Namespace: slices.Sorted(slices.Values(slices.Concat(everywhere, tc.own))),
+			classbind.Namespace: slices.Sorted(slices.Values(slices.Concat(everywhere, own))),
 			"default":           everywhere,
 			"kube-system":       everywhere,
 		} {
@@ -371,9 +354,6 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append([]string{"system:authenticated"}, classbind.Groups[0])}
 	clientset := must(kubernetes.NewForConfig(config))(t)
 	verbs := map[string][]string{}
-	add := func(what string, more []string) {
-		verbs[what] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(verbs[what], more))))
-	}
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	review = must(clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t)
 	require.False(t, review.Status.Incomplete, review.Status.EvaluationError)
@@ -386,22 +366,23 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 					what += "/" + subresource
 				}
 				if len(rule.ResourceNames) == 0 {
-					add(what, rule.Verbs)
+					verbs[what] = append(verbs[what], rule.Verbs...)
 				}
 				for _, name := range rule.ResourceNames {
-					add(what+" "+name, rule.Verbs)
+					verbs[what+" "+name] = append(verbs[what+" "+name], rule.Verbs...)
 				}
 			}
 		}
 	}
 	for _, rule := range review.Status.NonResourceRules {
 		for _, url := range rule.NonResourceURLs {
-			add(url, rule.Verbs)
+			verbs[url] = append(verbs[url], rule.Verbs...)
 		}
 	}
 	rules := map[string]string{}
 	for what, v := range verbs {
-		rules[what] = strings.Join(v, " ")
+		slices.Sort(v)
+		rules[what] = strings.Join(slices.Compact(v), " ")
 	}
 	return rules
 }
@@ -629,8 +610,7 @@ func TestFlows(t *testing.T) {
 	}
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/classbind-system/leases"
 	for name, tc := range map[string]struct {
-		reason, method, path, body string
-		want                       string
+		reason, method, path, body, want string
 	}{
 		"Lease":         {"We should keep the Leases of default classes apart from lists.", http.MethodGet, leases + "/a", "", "classbind"},
 		"LeaseWritten":  {"We should keep the leader's Lease apart from lists.", http.MethodPost, leases, `{"metadata":{"name":"a"}}`, "classbind"},
@@ -646,16 +626,15 @@ func TestFlows(t *testing.T) {
 	}
 
 	pod := func(namespace string) error {
-		return w.Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "important-"},
-			Spec: corev1.PodSpec{
-				PriorityClassName: "classbind", SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-				Containers: []corev1.Container{{
-					Name: "a", Image: "a",
-					SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-				}},
-			},
-		}, client.DryRunAll)
+		_, _, err := w.create(t, `apiVersion: v1
+kind: Pod
+metadata: {namespace: `+namespace+`, generateName: important-}
+spec:
+  priorityClassName: classbind
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers: [{name: a, image: a, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]
+`, client.DryRunAll)
+		return err
 	}
 	eventually(t, func(c *attempt) { // The API server takes a moment to see a policy.
 		require.ErrorContains(c, pod("default"), `the PriorityClass "classbind" is for pods of the namespace "classbind-system" alone`)

@@ -420,7 +420,7 @@ func TestValueOfALaterRelease(t *testing.T) {
 	w.binds(t, claim(other, "known"), "Class/only", "We should go on for other kinds.")
 }
 
-// TestRegistrationWarnings applies registrations with kubectl, first as a dry run, to a cluster that has claims and classes
+// TestRegistrationWarnings creates registrations, first in a dry run, to a cluster that has claims and classes
 // of the group %[1]s, and classes and others of bare.%[1]s, which classbind may not read.
 func TestRegistrationWarnings(t *testing.T) {
 	w := sharedWorld(t)
@@ -550,25 +550,21 @@ func TestRegistrationWarnings(t *testing.T) {
 			} else if tc.classKind != "" {
 				manifest = classKind("classes."+group, in(tc.classKind))
 			}
-			var want strings.Builder
-			for _, warning := range tc.want {
-				want.WriteString("Warning: " + in(warning) + "\n")
-			}
+			want := in(strings.Join(tc.want, "\n"))
 			if tc.before != "" { // A replica hears of it a moment later, and of the right to read it.
 				eventually(t, func(c *attempt) {
-					_, stderr, _ := w.Kubectl(t.Context(), strings.NewReader(manifest), "apply", "--dry-run=server", "-f", "-")
-					require.Equal(c, want.String(), stderr)
+					_, told, _ := w.create(t, manifest, client.DryRunAll)
+					require.Equal(c, want, strings.Join(told, "\n"))
 				})
 			}
-			for _, o := range [][]string{{"--dry-run=server"}, nil} {
-				_, stderr, err := w.Kubectl(t.Context(), strings.NewReader(manifest), append([]string{"apply", "-f", "-"}, o...)...)
+			for _, o := range [][]client.CreateOption{{client.DryRunAll}, nil} {
+				_, told, err := w.create(t, manifest, o...)
 				if tc.refused != "" {
-					require.Error(t, err, tc.reason)
-					assert.Contains(t, stderr, tc.refused, tc.reason)
+					require.ErrorContains(t, err, tc.refused, tc.reason)
 					continue
 				}
 				require.NoError(t, err, tc.reason)
-				assert.Equal(t, want.String(), stderr, tc.reason)
+				assert.Equal(t, want, strings.Join(told, "\n"), tc.reason)
 			}
 		})
 	}

@@ -55,19 +55,24 @@ type crdSource struct {
 	shapes  map[string]string // CRDs of ours by their names
 }
 
+type module struct{ Path, Version, Dir string }
+
+// downloaded modules, of the versions that the module in a folder requires.
+func downloaded(t *testing.T, folder string, paths ...string) (modules []module) {
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"mod", "download", "-json"}, paths...)...) //nolint:gosec // The tests name the modules.
+	cmd.Dir = folder
+	out, err := cmd.Output()
+	require.NoError(t, err, "We should get %v: %s", paths, out)
+	for all := json.NewDecoder(bytes.NewReader(out)); all.More(); {
+		modules = append(modules, module{})
+		require.NoError(t, all.Decode(&modules[len(modules)-1]))
+	}
+	return modules
+}
+
 func newCRDSource(t *testing.T) *crdSource {
 	s := &crdSource{modules: map[string]string{}, shapes: map[string]string{}}
-	download := []string{"mod", "download", "-json"}
-	for module := range crdModules {
-		download = append(download, module)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", download...)
-	cmd.Dir = "crds"
-	out, err := cmd.Output()
-	require.NoError(t, err, "We should get the modules that publish CRDs: %s", out)
-	for modules := json.NewDecoder(bytes.NewReader(out)); modules.More(); {
-		var module struct{ Path, Version, Dir string }
-		require.NoError(t, modules.Decode(&module))
+	for _, module := range downloaded(t, "crds", slices.Collect(maps.Keys(crdModules))...) {
 		s.modules[filepath.Join(module.Dir, filepath.FromSlash(crdModules[module.Path]))] = module.Version
 	}
 	require.Len(t, s.modules, len(crdModules))

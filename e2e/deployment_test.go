@@ -894,12 +894,11 @@ type connections struct {
 	pods []corev1.Pod
 	end  func() (count int, problems []string)
 
-	mu       sync.Mutex
-	bundles  []bundles
-	served   map[string]certificate // by pod, the last
-	renewed  int
-	count    int
-	problems []string
+	mu             sync.Mutex
+	bundles        []bundles
+	served         map[string]certificate // by pod, the last
+	renewed, count int
+	problems       []string
 }
 
 type bundles struct {

@@ -287,9 +287,8 @@ type docPage struct {
 
 type docBlock struct {
 	// at is where its first line is: path:line.
-	at       string
-	language string
-	lines    []string
+	at, language string
+	lines        []string
 	// world starts a session with this block, unless it is empty. The first block of a page has one.
 	world string
 	// by is who runs it: a test, "make" or "pods". It is empty for the page's session.
@@ -418,8 +417,7 @@ func (b *docBlock) check() error {
 
 // docStep is a command of a page with what it is to print, or a file to write.
 type docStep struct {
-	at      string
-	command string
+	at, command string
 	// compared says that the command prints want.
 	compared bool
 	want     string

@@ -590,7 +590,7 @@ spec: {policyName: move-test, validationActions: [Deny]}
 // TestSetDefault runs the command as an admin would.
 func TestSetDefault(t *testing.T) {
 	t.Parallel()
-	const window = 10 * time.Second
+	const window = 6 * time.Second
 	w := &mover{world: newWorld(t, controlplane.Options{})}
 	replica := w.serve(t, "--in-flight-window="+window.String())
 	w.resources(t, "Claim claims.move.test Namespaced", "Other others.move.test Namespaced",

@@ -47,9 +47,8 @@ const (
 )
 
 type attack struct {
-	name   string
-	reason string
-	do     func(*besieged, *testing.T)
+	name, reason string
+	do           func(*besieged, *testing.T)
 	// statuses that the attacker's requests may be answered with.
 	statuses []int
 }

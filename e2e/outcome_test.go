@@ -71,14 +71,12 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 
 	const forbidden, invalid = http.StatusForbidden, http.StatusUnprocessableEntity
 	for name, tc := range map[string]struct {
-		reason     string
-		kind       string // Database unless set
-		spec       string
-		annotation string
-		class      string
-		code       int
-		message    []string // parts of the error or of the warning
-		cause      string   // field
+		reason                  string
+		kind                    string // Database unless set
+		spec, annotation, class string
+		code                    int
+		message                 []string // parts of the error or of the warning
+		cause                   string   // field
 		// unopinionated claims are those that the API server itself binds, where it may.
 		unopinionated bool
 	}{

@@ -1027,11 +1027,10 @@ func TestPolicyJudge(t *testing.T) {
 	assert.Equal(t, map[string][]span{"Class/a": {{5, 9}, {16, math.MaxUint64}}, "Old/b": {{12, 15}}}, spans)
 
 	for name, tc := range map[string]struct {
-		reason   string
-		class    string
-		from, to uint64
-		want     bool
-		ceased   uint64
+		reason, class string
+		from, to      uint64
+		want          bool
+		ceased        uint64
 	}{
 		"Within":     {"We should see a default.", "Class/a", 6, 7, true, 0},
 		"AtTheEnd":   {"We should see one that ceased to be default during the request.", "Class/a", 8, 30, true, 0},

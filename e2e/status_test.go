@@ -631,7 +631,7 @@ func TestSimulate(t *testing.T) {
 	const group, classes = "simulate.test", 200
 	changes, claims := 20, 5000
 	if testing.Short() {
-		changes, claims = 3, 600
+		changes, claims = 3, 400
 	}
 	w, random := sharedWorld(t), rand.New(rand.NewPCG(1, 2)) //nolint:gosec // It has to be reproducible.
 	kinds := slices.Sorted(maps.Keys(simulatedKinds))
