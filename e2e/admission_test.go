@@ -238,7 +238,7 @@ spec: {group: stuck.test, version: v1, groupPriorityMinimum: 100, versionPriorit
 		policies(t, "unsynced", "classbind cannot answer: not all registered classes have been listed yet")
 		assert.Equal(t, 2, calls(t, r)-before, "We should have been asked, and have answered 503.")
 
-		w.kubectl(t, "delete", "classkind", "classes.stuck.test")
+		w.remove(t, "classkinds.classbind.io", "classes.stuck.test")
 		eventually(t, func(c *attempt) { require.NoError(c, r.Probe(t.Context())) })
 		w.binds(t, claim("strict.test", "synced"), "Class/only", "We should bind again as soon as nothing is missing.")
 		assert.Equal(t, same, all(client.DryRunAll), "We should give a claim the same class after a restart.")

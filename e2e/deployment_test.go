@@ -295,7 +295,7 @@ func (d *deployment) awaitLeader(t *testing.T) {
 	}, rollout, 100*time.Millisecond)
 	d.apply(t, claimKind("nobodies.deployment.test", "{}"))
 	d.awaitReason(t, &v1beta1.ClaimKind{}, "nobodies.deployment.test", v1beta1.ReasonNotInstalled)
-	d.kubectl(t, "delete", "claimkind", "nobodies.deployment.test")
+	d.remove(t, "claimkinds.classbind.io", "nobodies.deployment.test")
 }
 
 func (d *deployment) leaderDeleted(t *testing.T) {
@@ -400,7 +400,7 @@ spec: {schedulerName: nobody, containers: [{name: none, image: none}]}
 	assert.Positive(t, report.Failures, "We should not have a claim created while nobody can bind it.")
 	d.awaitReason(t, &v1beta1.ClaimKind{}, "laters.deployment.test", v1beta1.ReasonNotInstalled)
 	d.awaitClasses(t, "reds.deployment.test", 4)
-	d.kubectl(t, "delete", "claimkind", "laters.deployment.test")
+	d.remove(t, "claimkinds.classbind.io", "laters.deployment.test")
 }
 
 func (d *deployment) works(t *testing.T, name string) {

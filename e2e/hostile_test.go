@@ -288,10 +288,12 @@ type author struct {
 }
 
 func newAuthor(t *testing.T, w *world, name string, to func() *answers) *author {
-	kubeconfig := must(w.plane.UserKubeconfig(name))(t)
-	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
-	c := must(rest.HTTPClientFor(config))(t)
-	return &author{url: strings.TrimSuffix(config.Host, "/"), client: c, to: to}
+	config := w.userConfig(t, name)
+	return &author{url: strings.TrimSuffix(config.Host, "/"), client: must(rest.HTTPClientFor(config))(t), to: to}
+}
+
+func (w *world) userConfig(t *testing.T, name string) *rest.Config {
+	return must(clientcmd.BuildConfigFromFlags("", must(w.plane.UserKubeconfig(name))(t)))(t)
 }
 
 // send a body, and keep the answer. Without one before the attack ends, it is none; without one in time, its status is 0.
@@ -530,8 +532,7 @@ func (b *besieged) register(t *testing.T) {
 }
 
 func (b *besieged) user(t *testing.T, name string) client.Client {
-	kubeconfig := must(b.plane.UserKubeconfig(name))(t)
-	config := must(clientcmd.BuildConfigFromFlags("", kubeconfig))(t)
+	config := b.userConfig(t, name)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	// He may ask for no CRD: it is told which kinds there are.
 	return must(client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()}))(t)

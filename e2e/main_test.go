@@ -275,15 +275,23 @@ func (w *world) apply(t testing.TB, manifest string) {
 
 // patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
 func (w *world) patch(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
+	return w.Patch(t.Context(), w.named(t, resource, name), client.RawPatch(types.MergePatchType, []byte(change)), o...)
+}
+
+// remove does the same to delete it.
+func (w *world) remove(t testing.TB, resource, name string) {
+	require.NoError(t, w.Delete(t.Context(), w.named(t, resource, name)))
+}
+
+// named is an object of a resource, <plural>.<group>, without anything in it.
+func (w *world) named(t testing.TB, resource, name string) *unstructured.Unstructured {
 	kind := must(w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
-	mapping := must(w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version))(t)
-	object := &unstructured.Unstructured{}
+	object := object(kind.Group, kind.Kind, name)
 	object.SetGroupVersionKind(kind)
-	object.SetName(name)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+	if must(w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version))(t).Scope.Name() == meta.RESTScopeNameNamespace {
 		object.SetNamespace("default")
 	}
-	return w.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change)), o...)
+	return object
 }
 
 // annotate an object by a change as kubectl annotate takes it: key=value, or key-.

@@ -227,7 +227,7 @@ func TestPolicyLife(t *testing.T) {
 		w.awaitPolicy(t, claims, manifestOf(t, probe))
 	})
 	t.Run("ClaimKindDeleted", func(t *testing.T) {
-		w.kubectl(t, "delete", "claimkind", claims)
+		w.remove(t, "claimkinds.classbind.io", claims)
 		w.awaitNoPolicy(t)
 	})
 	t.Run("NotPermitted", func(t *testing.T) { w.notPermitted(t, asked) })

@@ -617,23 +617,19 @@ func (w *world) requests(t *testing.T, group string) (requests []string) {
 func TestKinds(t *testing.T) {
 	notInPods(t, "It needs the command on this host, and there it is in an image alone.")
 	w := sharedWorld(t)
-	folder := filepath.Join(w.deploy, "kinds")
-	entries := must(os.ReadDir(folder))(t)
-	presets := 0
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		presets++
-		printed, stderr, _ := w.classbind(t, "kinds", e.Name())
-		for note := range strings.SplitSeq(strings.TrimSpace(stderr), "\n") {
-			require.True(t, note == "" || strings.HasPrefix(note, "note: "+e.Name()), "We should print %s: %s", e.Name(), note)
-		}
-		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), documents(t, printed),
-			"We should print the objects of %s.", e.Name())
+	names := kustomizations(t, "kinds")
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			printed, stderr, _ := w.classbind(t, "kinds", name)
+			for note := range strings.SplitSeq(strings.TrimSpace(stderr), "\n") {
+				require.True(t, note == "" || strings.HasPrefix(note, "note: "+name), "We should print %s: %s", name, note)
+			}
+			assert.ElementsMatch(t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), documents(t, printed), "We should print its objects.")
+		})
 	}
 	list, _, _ := w.classbind(t, "kinds")
-	assert.Equal(t, presets+1, strings.Count(list, "\n"), "We should list every preset, below a head.")
+	assert.Equal(t, len(names)+1, strings.Count(list, "\n"), "We should list every preset, below a head.")
 }
 
 type trial struct {

@@ -43,10 +43,10 @@ func TestRegistration(t *testing.T) {
 		w.awaitClasses(t, "classes.runtime.test", 1)
 		w.binds(t, claim("runtime.test", "with"), "Class/only", "We should use a ClassKind for the next claim.")
 
-		w.kubectl(t, "delete", "classkind", "classes.runtime.test")
+		w.remove(t, "classkinds.classbind.io", "classes.runtime.test")
 		w.awaitBound(t, claim("runtime.test", "after"), "", "We should stop to use a ClassKind that is deleted.")
 
-		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
+		w.remove(t, "claimkinds.classbind.io", "claims.runtime.test")
 		eventually(t, func(c *attempt) {
 			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
 			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
@@ -149,7 +149,7 @@ spec:
 			require.ErrorContains(t, err, `the classes of "others.vague.test" are not offered to claims of "claims.vague.test"`, "We should not give the default to a class that no claim is offered.")
 		}
 
-		w.kubectl(t, "delete", "classkind", "ones.vague.test")
+		w.remove(t, "classkinds.classbind.io", "ones.vague.test")
 		w.awaitClasses(t, "others.vague.test", 1)
 		gets("clear-again", "other", "We should offer the other once it is alone.")
 		w.apply(t, serving("ones.vague.test", "claims.vague.test"))
@@ -403,7 +403,7 @@ func TestComposition(t *testing.T) {
 
 	w.apply(t, claimKind(naming, fmt.Sprintf("{classes: {kinds: [{name: %s}, {name: absents.%s}]}}", classes, other)))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, naming, v1beta1.ConditionClassKindsRead, metav1.ConditionFalse, `"absents.composing.test": correct the name`)
-	w.kubectl(t, "delete", "claimkind", named)
+	w.remove(t, "claimkinds.classbind.io", named)
 	w.apply(t, classKind(classes, "{}"))
 	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
 	w.awaitBound(t, claim(other, "alone"), "Class/only", "We should need no name on the other side.")
@@ -579,7 +579,7 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 		}, "We should bind claims by the ClaimKind whose name comes first.")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
 
-		w.kubectl(t, "delete", "claimkind", "a-rival")
+		w.remove(t, "claimkinds.classbind.io", "a-rival")
 		w.awaitBound(t, claim(group, "two"), "Class/only", "We should serve the other when the first is gone.")
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")
 	})

@@ -230,7 +230,7 @@ func (w *world) breakOneByOne(t *testing.T) {
 
 // unguarded annotates a class while its kind is not registered.
 func (w *world) unguarded(t *testing.T, classKind, class, annotation string) {
-	w.kubectl(t, "delete", "classkind", classKind)
+	w.remove(t, "classkinds.classbind.io", classKind)
 	eventually(t, func(c *attempt) {
 		_, _, err := w.Kubectl(t.Context(), nil, "annotate", "--overwrite", classKind, class, annotation)
 		require.NoError(c, err)

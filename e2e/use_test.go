@@ -137,7 +137,7 @@ func TestUsePolicy(t *testing.T) {
 	require.ErrorContains(t, err, "Forbidden", "We should check a reference that changes.")
 	require.ErrorContains(t, err, `may not use the class "Class/gold"`)
 	require.NoError(t, kubectl("ann", `{"spec":{"classRef":{"name":"iron"}},"metadata":{"labels":{"a":"b"}}}`))
-	w.kubectl(t, "delete", "clusterrolebinding", "team-a-iron")
+	w.remove(t, "clusterrolebindings.rbac.authorization.k8s.io", "team-a-iron")
 	awaitWrites(t, w, naming(group, "team-a", "probe", iron), "may not use the class", "We should see the right taken away.")
 	require.NoError(t, kubectl("ann", `{"metadata":{"labels":{"a":"c"}}}`), "We should let pass what does not touch the reference.")
 	require.ErrorContains(t, kubectl("ann", `{"spec":{"classRef":{"namespace":"shared"}}}`), "may not use the class")
@@ -296,7 +296,7 @@ func TestUse(t *testing.T) {
 	all, one := timed(open), timed(claimIn(group, "two", "one"))
 	t.Logf("a create took %v (p50), %v (p99), and where all may use all %v, %v", one[50], one[99], all[50], all[99])
 
-	w.kubectl(t, "delete", "clusterrolebinding", group+".two")
+	w.remove(t, "clusterrolebindings.rbac.authorization.k8s.io", group+".two")
 	asked = w.accessReviews(t)
 	second.SetLabels(map[string]string{"a": "b"})
 	require.NoError(t, w.Update(t.Context(), second), "We should let an update pass that leaves the reference.")
@@ -725,7 +725,7 @@ func TestUseAuthorizer(t *testing.T) {
 	assert.Empty(t, classOf(claim), "We should give no class that is denied.")
 	require.Len(t, warnings, 1)
 	w.awaitBound(t, claimIn(group, "allowed", "claim"), "Class/class-1", "We should prefer what a role allows, once it is known.")
-	w.kubectl(t, "delete", "clusterrolebinding", group+".allowed")
+	w.remove(t, "clusterrolebindings.rbac.authorization.k8s.io", group+".allowed")
 	w.awaitBound(t, claimIn(group, "allowed", "other"), "Class/class-5", "We should honour another authorizer.")
 	for _, ended := range hanging {
 		err := <-ended
