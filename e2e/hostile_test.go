@@ -421,15 +421,14 @@ func besiege(t *testing.T) *besieged {
 }
 
 func (b *besieged) install(t *testing.T) {
-	crds := []string{"FreeClaim " + hostileResource("FreeClaim") + " Namespaced", "Local " + hostileResource("Local") + " Namespaced", "Part " + hostileResource("Part") + " Namespaced"}
-	for kind := range boundKinds {
-		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
-	}
-	for _, kind := range []string{"SeatClaim", "GhostClaim", "FirstClaim", "SecondClaim", "FitClaim", "DenyFitClaim", "PartClaim"} {
-		crds = append(crds, kind+" "+hostileResource(kind)+" Namespaced")
-	}
-	for _, kind := range append([]string{"Red", "Blue", "Ghost", "First", "Second", "Shared", "Zoned"}, offered...) {
-		crds = append(crds, kind+" "+hostileResource(kind)+" Cluster")
+	var crds []string
+	for scope, kinds := range map[string]string{
+		"Namespaced": "Local Part FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim SeatClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim PartClaim",
+		"Cluster":    "Red Blue Ghost First Second Shared Zoned Alpha Beta Gamma",
+	} {
+		for kind := range strings.FieldsSeq(kinds) {
+			crds = append(crds, kind+" "+hostileResource(kind)+" "+scope)
+		}
 	}
 	b.resources(t, crds...)
 	b.apply(t, lateVendor(hostileGroup)+tenant(honestNamespace, "harriet")+tenant(tenantA, "mallory")+oneClass("mallory", "shareds", "contested"))

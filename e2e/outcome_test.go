@@ -244,7 +244,8 @@ func TestReferences(t *testing.T) {
 		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
 		"OtherFields": {
 			"We should leave the other fields of the object.", "secrets", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
-			[]string{"spec", "storeRef"}, map[string]any{"kind": "Store", "name": "own", "optional": true},
+			[]string{"spec", "storeRef"},
+			map[string]any{"kind": "Store", "name": "own", "optional": true},
 		},
 		"NameSet":         {"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
 		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},

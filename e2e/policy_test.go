@@ -154,9 +154,8 @@ type storedPolicy struct {
 
 func (w *world) policy(t require.TestingT) (p storedPolicy) {
 	name := client.ObjectKey{Name: lifeKind + v1beta1.PolicySuffix}
-	ctx := context.Background()
-	require.NoError(t, w.Get(ctx, name, &p.policy))
-	require.NoError(t, w.Get(ctx, name, &p.binding))
+	require.NoError(t, w.Get(context.Background(), name, &p.policy))
+	require.NoError(t, w.Get(context.Background(), name, &p.binding))
 	return p
 }
 
