@@ -321,8 +321,9 @@ func (w *world) rights(t *testing.T) {
 		{selfSigned, "classbind-self-signed", []string{"secrets classbind-ca: get list update watch", "secrets classbind-tls: get", "secrets: create"}},
 		{certManager, "classbind-cert-manager", []string{"secrets classbind-ca: get", "secrets classbind-tls: get list watch"}},
 	} {
-		own := append(tc.own, "events: create patch", "leases.coordination.k8s.io: create delete get list update watch",
-			"ledgers.classbind.io: create delete get list update watch")
+		own := slices.Concat(tc.own, []string{
+			"events: create patch", "leases.coordination.k8s.io: create delete get list update watch", "ledgers.classbind.io: create delete get list update watch",
+		})
 		w.kubectl(t, "apply", "-k", filepath.Join(w.deploy, tc.installation))
 		for namespace, want := range map[string][]string{
 			classbind.Namespace: slices.Sorted(slices.Values(slices.Concat(everywhere, own))),
