@@ -115,7 +115,7 @@ func TestBindStored(t *testing.T) {
 	assert.Contains(t, out, "Claim default/gold: stored without a class; created now, it would get Class/gold\n", "We should not say that the claim is bound.")
 	assert.Contains(t, out, "classbind bind claims.stored.test gold --namespace default", "We should say how it is bound.")
 
-	report, _, stderr := w.status(t, admin)
+	report, _, _ := w.status(t, admin)
 	section := report.Sections[len(report.Sections)-1]
 	assert.Equal(t, 2, section.Unbound[kind], "We should count the claims that are stored without a class: %+v", section)
 	assert.True(t, slices.ContainsFunc(section.Notes, func(note string) bool {
@@ -139,7 +139,7 @@ func TestBindStored(t *testing.T) {
 	assert.Equal(t, all, outcomes(claims), "We should say what would become of each.")
 	assert.Equal(t, 2, exit, "We should fail with a malformed claim.")
 	assert.Equal(t, [5]int{1, 1, 2, 1, 1}, [5]int{summary.Bound, summary.Unmatched, summary.LeftAlone, summary.Failed, summary.HaveClass}, "%+v", summary)
-	_, _, exit, stderr = w.bind(t, viewer, kind, "-A")
+	_, _, exit, stderr := w.bind(t, viewer, kind, "-A")
 	assert.Equal(t, 2, exit)
 	assert.Contains(t, stderr, `cannot patch resource "claims"`, "We should say which right is missing.")
 	assert.Equal(t, before, w.claimsIn(t, group, ""), "We should have written nothing.")

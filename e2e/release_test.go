@@ -324,12 +324,11 @@ func olderRelease(t *testing.T) (root, command string) {
 	root = t.TempDir()
 	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root) //nolint:gosec // It is a folder of the test's.
 	unpack.Stdin = strings.NewReader(string(source))
-	out, err := unpack.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	output(t, unpack)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", "classbind", "./cmd/classbind")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out = must(build.CombinedOutput())(t, "%s", out)
+	output(t, build)
 	return root, filepath.Join(root, "classbind")
 }
 
@@ -539,9 +538,8 @@ func TestFirstMinute(t *testing.T) {
 		demo.Env = append(demo.Env, name+"="+t.TempDir())
 	}
 	begin := time.Now()
-	out = must(demo.CombinedOutput())(t, "%s", out)
+	said := output(t, demo)
 	t.Logf("The demonstration took %s.", time.Since(begin).Round(time.Second))
-	said := string(out)
 	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.37.x", "We should download.")
 	assert.NotContains(t, said, "from source", "We should build no Kubernetes.")
 	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")

@@ -99,7 +99,7 @@ func TestClients(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ca.crt")
 		put := func(from clientcert.Files) {
 			text := must(os.ReadFile(from.CA()))(t)
-			require.NoError(t, os.WriteFile(file+".new", text, 0o600)) //nolint:gosec // The folder is the test's own.
+			require.NoError(t, os.WriteFile(file+".new", text, 0o600))
 			require.NoError(t, os.Rename(file+".new", file))
 		}
 		put(elsewhere)
