@@ -22,6 +22,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +35,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/load"
 )
 
 // bindOutput is one object of what bind prints for a program.
@@ -44,9 +47,7 @@ type bindOutput struct {
 
 // bind runs the command for a program. It returns what is said of each claim, by name, and the summary.
 func (w *world) bind(t *testing.T, kubeconfig string, args ...string) (claims map[string]bindOutput, summary bindOutput, exit int, stderr string) {
-	t.Helper()
-	out, stderr, exit, err := w.classbind(t.Context(), append([]string{"bind", "--output=json", "--kubeconfig=" + kubeconfig}, args...)...)
-	require.NoError(t, err)
+	out, stderr, exit := w.classbind(t, append([]string{"bind", "--output=json", "--kubeconfig=" + kubeconfig}, args...)...)
 	claims = map[string]bindOutput{}
 	for all := json.NewDecoder(strings.NewReader(out)); all.More(); {
 		o := bindOutput{}
@@ -95,24 +96,18 @@ spec: {classSelector: {}}
 
 // TestBindStored has claims that were stored before their kind was registered, and does with them what an admin would.
 func TestBindStored(t *testing.T) {
-	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "stored.test", "claims.stored.test"
-	w.kubectl(t, "create", "namespace", "stored-other")
+	w.namespaces(t, "stored-other")
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.apply(t, storedClaims)
-	w.apply(t, vendor(group)+claimKind(kind, `{claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
-		classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "gold", "labels: {tier: gold}, "))
-	w.awaitClasses(t, "classes."+group, 1)
-	w.awaitClaims(t, kind)
+	w.serves(t, vendor(group)+claimKind(kind, `{claims: {when: "!(has(claim.spec) && has(claim.spec.paused))", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}}`)+
+		serving("classes."+group, kind)+class(group, "Class", "gold", "labels: {tier: gold}, "))
 	before := w.claimsIn(t, group, "")
 	admin := w.plane.Kubeconfig
 	run := func(args ...string) (string, int) {
-		out, stderr, exit, err := w.classbind(t.Context(), append(args, "--kubeconfig="+admin)...)
-		require.NoError(t, err)
+		out, stderr, exit := w.classbind(t, append(args, "--kubeconfig="+admin)...)
 		return out + stderr, exit
 	}
 	out, exit := run("explain", "claim.stored.test/gold", "--namespace=default")
@@ -120,16 +115,14 @@ func TestBindStored(t *testing.T) {
 	assert.Contains(t, out, "Claim default/gold: stored without a class; created now, it would get Class/gold\n", "We should not say that the claim is bound.")
 	assert.Contains(t, out, "classbind bind claims.stored.test gold --namespace default", "We should say how it is bound.")
 
-	report, _, stderr, err := w.status(t.Context(), admin)
-	require.NoError(t, err, stderr)
+	report, _, _ := w.status(t, admin)
 	section := report.Sections[len(report.Sections)-1]
 	assert.Equal(t, 2, section.Unbound[kind], "We should count the claims that are stored without a class: %+v", section)
 	assert.True(t, slices.ContainsFunc(section.Notes, func(note string) bool {
 		return strings.Contains(note, "2 claims have no class: default/bronze, default/gold") && strings.Contains(note, "classbind bind claims.stored.test --all-namespaces --dry-run")
 	}), "We should say which they are, and the command that binds them: %q", section.Notes)
 
-	viewer, err := w.plane.UserKubeconfig("bind-viewer")
-	require.NoError(t, err)
+	viewer := must(w.plane.UserKubeconfig("bind-viewer"))(t)
 	w.kubectl(t, "create", "clusterrole", "bind-viewer", "--verb=list", "--resource=claimkinds.classbind.io,classkinds.classbind.io,claims.stored.test,classes.stored.test")
 	w.kubectl(t, "create", "clusterrole", "bind-viewer-namespaces", "--verb=get", "--resource=namespaces")
 	w.kubectl(t, "create", "clusterrolebinding", "bind-viewer-namespaces", "--clusterrole=bind-viewer-namespaces", "--user=bind-viewer")
@@ -146,7 +139,7 @@ func TestBindStored(t *testing.T) {
 	assert.Equal(t, all, outcomes(claims), "We should say what would become of each.")
 	assert.Equal(t, 2, exit, "We should fail with a malformed claim.")
 	assert.Equal(t, [5]int{1, 1, 2, 1, 1}, [5]int{summary.Bound, summary.Unmatched, summary.LeftAlone, summary.Failed, summary.HaveClass}, "%+v", summary)
-	_, _, exit, stderr = w.bind(t, viewer, kind, "-A")
+	_, _, exit, stderr := w.bind(t, viewer, kind, "-A")
 	assert.Equal(t, 2, exit)
 	assert.Contains(t, stderr, `cannot patch resource "claims"`, "We should say which right is missing.")
 	assert.Equal(t, before, w.claimsIn(t, group, ""), "We should have written nothing.")
@@ -180,7 +173,6 @@ func TestBindStored(t *testing.T) {
 
 // boundAlone checks that a claim got the reference to its class by one write, and that nothing else of it changed.
 func boundAlone(t *testing.T, before, after *unstructured.Unstructured) {
-	t.Helper()
 	assert.NotEmpty(t, classOf(after), "We should bind the claim %s.", after.GetName())
 	assert.Equal(t, before.GetGeneration()+1, after.GetGeneration(), "We should write the claim once.")
 	managed := after.GetManagedFields()
@@ -202,11 +194,8 @@ func boundAlone(t *testing.T, before, after *unstructured.Unstructured) {
 
 // through returns the kubeconfig of a proxy of the API server. meddle may answer a request itself, and says if it did.
 func (w *world) through(t *testing.T, meddle func(http.ResponseWriter, *http.Request) bool) string {
-	t.Helper()
-	transport, err := rest.TransportFor(w.config)
-	require.NoError(t, err)
-	to, err := url.Parse(w.config.Host)
-	require.NoError(t, err)
+	transport := must(rest.TransportFor(w.config))(t)
+	to := must(url.Parse(w.config.Host))(t)
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !meddle(rw, r) {
@@ -220,7 +209,6 @@ func (w *world) through(t *testing.T, meddle func(http.ResponseWriter, *http.Req
 	return file
 }
 
-// failure writes a Status as the API server does.
 func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta metav1.ListMeta) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -233,10 +221,7 @@ func failure(w http.ResponseWriter, code int, reason metav1.StatusReason, meta m
 
 // TestBindLeavesAlone has a claim with a reference that would be replaced while it is created, and one that needs no class.
 func TestBindLeavesAlone(t *testing.T) {
-	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const group, kind = "leaves.test", "claims.leaves.test"
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
@@ -244,36 +229,28 @@ func TestBindLeavesAlone(t *testing.T) {
 ---
 {apiVersion: leaves.test/v1, kind: Claim, metadata: {namespace: default, name: none}, spec: {}}
 `)
-	w.apply(t, vendor(group)+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+class(group, "Class", "gold", "")+
+	w.serves(t, vendor(group)+serving("classes."+group, kind)+class(group, "Class", "gold", "")+
 		claimKind(kind, "{claims: {when: \"claim.?spec.classRef.name.orValue('') in ['', 'usual']\"}, selector: {whenAbsent: DefaultIfAny}}"))
-	w.awaitClasses(t, "classes."+group, 1)
-	w.awaitClaims(t, kind)
 	before := w.claimsIn(t, group, "")
 	claims, summary, exit, stderr := w.bind(t, w.plane.Kubeconfig, kind, "--all-namespaces")
 	assert.Zero(t, exit, stderr)
 	assert.Equal(t, 1, summary.HaveClass, "We should keep a class that may be in use: %v", claims)
 	assert.Equal(t, "LeftAlone", claims["none"].Outcome, "We should not call it a failure that a claim does without a class.")
 	assert.Equal(t, before, w.claimsIn(t, group, ""), "We should write to none.")
-	out, _, _, err := w.classbind(t.Context(), "status", "--kubeconfig="+w.plane.Kubeconfig)
-	require.NoError(t, err)
+	out, _, _ := w.classbind(t, "status", "--kubeconfig="+w.plane.Kubeconfig)
 	assert.NotContains(t, out, "classbind bind "+kind, "We should not recommend a command that does nothing.")
 }
 
 // TestBindInterfered binds 150 claims, two pages, while others interfere: the API server asks to wait, and forgets the list, authors
 // change claims, delete them and bind them, and the classes change.
 func TestBindInterfered(t *testing.T) {
-	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
+	notInPods(t, "It needs the kubeconfig of an admin.")
 	w := sharedWorld(t)
 	const claims, group, kind = 150, "interfered.test", "claims.interfered.test"
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.createMany(t, group, claims)
-	w.apply(t, vendor(group)+claimKind(kind, "{choice: {strategy: LeastClaims}}")+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+
+	w.serves(t, vendor(group)+claimKind(kind, "{choice: {strategy: LeastClaims}}")+serving("classes."+group, kind)+
 		class(group, "Class", "a", "labels: {tier: gold}, ")+class(group, "Class", "b", "labels: {tier: gold}, "))
-	w.awaitClasses(t, "classes."+group, 2)
-	w.awaitClaims(t, kind)
 	named := func(name string) *unstructured.Unstructured { return unopinionated(group, name) }
 	first := sync.Once{}
 	var patched, throttled, expired atomic.Int64
@@ -328,10 +305,8 @@ func TestBindKilled(t *testing.T) {
 	w.resources(t, "Claim "+kind+" Namespaced", "Class classes."+group+" Cluster")
 	w.createMany(t, group, claims)
 	w.serve(t)
-	w.apply(t, vendor(group)+claimKind(kind, "{}")+classKind("classes."+group, "{claimKinds: [{name: "+kind+"}]}")+
+	w.serves(t, vendor(group)+claimKind(kind, "{}")+serving("classes."+group, kind)+
 		class(group, "Class", "a", "labels: {tier: gold}, ")+class(group, "Class", "b", "labels: {tier: gold}, "))
-	w.awaitClasses(t, "classes."+group, 2)
-	w.awaitClaims(t, kind)
 
 	before := map[string]*unstructured.Unstructured{}
 	for _, c := range w.claimsOf(t, group) {
@@ -341,8 +316,7 @@ func TestBindKilled(t *testing.T) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
 	require.NoError(t, w.List(t.Context(), list, client.Limit(1)))
-	api, err := dynamic.NewForConfig(w.config)
-	require.NoError(t, err)
+	api := must(dynamic.NewForConfig(w.config))(t)
 	history, err := api.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "claims"}).
 		Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	require.NoError(t, err)
@@ -401,10 +375,8 @@ func TestBindKilled(t *testing.T) {
 
 // bindUntil runs the command and kills it once it has told of so many claims. It reports whether the command ended before.
 func (w *world) bindUntil(t *testing.T, kind string, most int, said map[string]int) (ended bool) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command, "bind", kind, "--kubeconfig="+w.plane.Kubeconfig) //nolint:gosec // It runs the command under test.
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -418,11 +390,168 @@ func (w *world) bindUntil(t *testing.T, kind string, most int, said map[string]i
 			}
 		}
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	failed := (*exec.ExitError)(nil)
 	if most == 0 && errors.As(err, &failed) {
 		return false
 	}
 	require.NoError(t, err)
 	return true
+}
+
+// lateVendor lets classbind watch and bind the claims of a group, too.
+func lateVendor(group string) string {
+	return strings.Replace(vendor(group), "[get, list, watch]", "[get, list, watch, patch]", 1)
+}
+
+// createMany claims of the tier gold in the namespace default, as fast as it goes.
+func (w *world) createMany(t *testing.T, group string, n int) {
+	concurrently(t, n, func(i int) error {
+		return w.Create(t.Context(), selecting(group, "Claim", "default", fmt.Sprint("claim-", i), map[string]any{"tier": "gold"}))
+	})
+}
+
+func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
+	return w.claimsIn(t, group, "default")
+}
+
+func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
+	for {
+		require.NoError(t, w.List(t.Context(), list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.GetContinue())))
+		all = append(all, list.Items...)
+		if list.GetContinue() == "" {
+			return all
+		}
+	}
+}
+
+func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
+	k := &v1beta1.ClaimKind{}
+	require.EventuallyWithT(t, func(c *attempt) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
+		require.NotNil(c, k.Status.WaitingClaims, "%v", k.Status.Conditions)
+		require.EqualValues(c, n, *k.Status.WaitingClaims)
+	}, 5*patience, 50*time.Millisecond)
+	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionLateBinding), "%v", k.Status.Conditions)
+}
+
+// boundOnce checks that each claim of a group was written twice: when it was created, and when it was bound.
+func (w *world) boundOnce(t *testing.T, group string, n int) {
+	claims := w.claimsOf(t, group)
+	assert.Len(t, claims, n)
+	unbound, rewritten := 0, 0
+	for i := range claims {
+		if classOf(&claims[i]) == "" {
+			unbound++
+		}
+		if claims[i].GetGeneration() != 2 {
+			rewritten++
+		}
+	}
+	assert.Zero(t, unbound, "We should bind every claim.")
+	assert.Zero(t, rewritten, "We should write no claim twice.")
+}
+
+// TestLateBinding has ten thousand claims wait for one class, or fewer in short mode, while others are created.
+func TestLateBinding(t *testing.T) {
+	const group, kind = "late.test", "claims.late.test"
+	claims := 10_000
+	if testing.Short() { // In the long run, it measures.
+		t.Parallel()
+		claims = 200
+	}
+	w, _ := servedWorld(t, controlplane.Options{}, "--late-binding-rate=500")
+	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
+	w.namespaces(t, "load")
+
+	_, warnings := w.warned(t, claimWith(group, "warned", "{classSelector: {matchLabels: {tier: gold}}}"))
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0], "it will be bound when a class matches")
+	w.createMany(t, group, claims-1)
+	w.awaitWaiting(t, kind, claims)
+	// told waits for so many events.
+	told := func(n int, reason string, is func(e eventsv1.Event) bool) {
+		events := &eventsv1.EventList{}
+		assert.EventuallyWithT(t, func(c *attempt) {
+			require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
+			require.Len(c, slices.DeleteFunc(events.Items, func(e eventsv1.Event) bool { return !is(e) }), n)
+		}, 2*patience, 200*time.Millisecond, reason)
+	}
+	told(1, "We should say that a claim waits, and for what.", func(e eventsv1.Event) bool {
+		return e.Reason == v1beta1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
+	})
+
+	others := load.Start(t.Context(), load.Options{
+		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: group, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
+		Spec: map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "ready"}}},
+	})
+	begin := time.Now()
+	w.apply(t, class(group, "Class", "gold", "labels: {tier: gold}, "))
+	w.awaitWaiting(t, kind, 0)
+	took := time.Since(begin)
+	report := must(others.Stop(t.Context()))(t)
+	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, float64(claims)/took.Seconds(), report)
+	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
+	w.boundOnce(t, group, claims)
+	told(claims, "We should say to which class each was bound.", func(e eventsv1.Event) bool { return e.Reason == v1beta1.EventBoundToClass })
+}
+
+// TestLateBindingLeaderKilled kills the leader while it binds, and has another go on.
+func TestLateBindingLeaderKilled(t *testing.T) {
+	long(t)
+	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
+	w, first := servedWorld(t, controlplane.Options{}, "--late-binding-rate=100")
+	w.register(t, group, "{whenUnmatched: BindLater}")
+	w.createMany(t, group, claims)
+	w.awaitWaiting(t, kind, claims)
+	w.serve(t) // Since the first leads, this one does not.
+
+	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
+	w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
+	first.Kill()
+	w.awaitWaiting(t, kind, 0)
+	w.boundOnce(t, group, claims)
+}
+
+// TestLeastClaims creates a thousand claims at once for ten classes.
+func TestLeastClaims(t *testing.T) {
+	long(t)
+	for replicas, within := range map[int]int{1: 2, 3: 10} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"
+			w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
+			_, all := w.serveBehind(t, replicas)
+			var offered []string
+			for i := range classes {
+				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))
+			}
+			w.register(t, group, "{choice: {strategy: LeastClaims}}", offered...)
+			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *attempt, k *v1beta1.ClaimKind) {
+				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
+				for _, r := range all {
+					require.NoError(c, r.Probe(t.Context()))
+				}
+			})
+
+			w.createMany(t, group, claims)
+			for _, r := range all {
+				calls := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
+				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
+			}
+			counts := map[string]int{}
+			for _, claim := range w.claimsOf(t, group) {
+				counts[classOf(&claim)]++
+			}
+			t.Logf("%d replicas: %v", replicas, counts)
+			assert.Len(t, counts, classes)
+			for class, n := range counts {
+				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
+			}
+			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *attempt, k *v1beta1.ClaimKind) {
+				require.EqualValues(c, claims, *k.Status.BoundClaims)
+			})
+		})
+	}
 }

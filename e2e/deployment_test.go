@@ -1,24 +1,47 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/clientcert"
 	"github.com/classbind/classbind/e2e/load"
 )
 
@@ -32,24 +55,13 @@ const (
 	rollout = 2 * time.Minute
 )
 
-// TestDeployment installs classbind, does to it what happens to a deployment
-// while a hundred claims are created each second, and uninstalls it. It comes
-// before the tests that share a world, which it would disturb.
+// TestDeployment installs classbind, does to it what happens to a deployment while a hundred claims are created each second, and uninstalls
+// it. It comes before the tests that share a world, which it would disturb.
 func TestDeployment(t *testing.T) {
 	if !inPods() {
 		t.Skip("It needs a cluster with pods: make e2e.")
 	}
-	w, err := podWorld()
-	require.NoError(t, err)
-	d := &deployment{world: w}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
-		}
-		t.Logf("With certificates of mode %s:\n%s", podCerts, d.table())
-	})
-	before := d.settledInventory(t)
-
+	d, before := newDeployment(t, "With certificates of mode "+podCerts)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -84,7 +96,18 @@ type deployment struct {
 	rows   []row
 }
 
-// row of the table of what became of the claims.
+// newDeployment logs its table under a title when the test ends. Before it, there is only this in the cluster.
+func newDeployment(t *testing.T, title string) (d *deployment, before []string) {
+	d = &deployment{world: must(podWorld())(t)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The logs of the pods that there are:\n%s", d.podLogs(context.Background()))
+		}
+		t.Logf("%s:\n%s", title, d.table())
+	})
+	return d, d.settledInventory(t)
+}
+
 type row struct {
 	what   string
 	report load.Report
@@ -106,20 +129,15 @@ func (d *deployment) table() string {
 	return text.String()
 }
 
-// applyDeploy with an image and more arguments.
 func (d *deployment) applyDeploy(t *testing.T, image string, arguments ...string) {
-	t.Helper()
-	var err error
-	d.folder, err = overlay(image, arguments...)
-	require.NoError(t, err)
+	d.folder = must(overlay(image, arguments...))(t)
 	d.kubectl(t, "apply", "-k", d.folder)
 }
 
 // settled waits until there are so many pods, all of them ready, and no others that are about to end.
 func (d *deployment) settled(t *testing.T, n int) {
-	t.Helper()
 	d.kubectl(t, rolloutStatus...)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		list := &corev1.PodList{}
 		require.NoError(c, d.List(t.Context(), list, client.InNamespace(classbind.Namespace)))
 		require.Len(c, list.Items, n)
@@ -138,20 +156,15 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// during creates claims before, while and after something is done, and reports
-// what became of them.
+// during creates claims before, while and after something is done, and reports what became of them.
 func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (report load.Report) {
-	t.Helper()
-	impatient, err := newClient(d.config) // It counts what a patient one would try again.
-	require.NoError(t, err)
+	impatient := must(newClient(d.config))(t) // It counts what a patient one would try again.
 	l := load.Start(t.Context(), load.Options{
 		Client: impatient, Kinds: []schema.GroupVersionKind{{Group: deploymentGroup, Version: "v1", Kind: "Claim"}}, Namespace: deploymentNamespace,
 		Spec: map[string]any{"classSelector": map[string]any{}},
 	})
 	defer func() { // Also if the test fails there.
-		var err error
-		report, err = l.Stop(t.Context())
-		require.NoError(t, err)
+		report = must(l.Stop(t.Context()))(t)
 		d.rows = append(d.rows, row{what, report})
 		t.Logf("%s: %s", what, report)
 		assert.Zero(t, report.Unlike, "We should have claims stored as was answered.")
@@ -163,17 +176,13 @@ func (d *deployment) during(t *testing.T, what string, do func(*load.Load)) (rep
 	return report
 }
 
-// neverUnbound is the same where no claim may be stored unbound.
 func (d *deployment) neverUnbound(t *testing.T, what string, do func(*load.Load)) load.Report {
-	t.Helper()
 	report := d.during(t, what, do)
 	assert.Zero(t, report.Unbound, "We should never have a claim stored unbound.")
 	return report
 }
 
-// lossless is the same where no creation may fail either.
 func (d *deployment) lossless(t *testing.T, what string, do func()) {
-	t.Helper()
 	report := d.neverUnbound(t, what, func(*load.Load) { do() })
 	assert.Zero(t, report.Failures, "We should lose no creation.")
 }
@@ -185,7 +194,6 @@ func (d *deployment) install(t *testing.T) {
 	d.settled(t, 2)
 }
 
-// vendor installs kinds of claims and classes, which nobody has registered.
 func (d *deployment) vendor(t *testing.T) {
 	d.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+deploymentNamespace+"}\n")
 	d.resources(t, "Claim claims.deployment.test Namespaced", "Lenient lenients.deployment.test Namespaced", "Free frees.deployment.test Namespaced",
@@ -194,11 +202,10 @@ func (d *deployment) vendor(t *testing.T) {
 		class(deploymentGroup, "Blue", "silver", "labels: {tier: silver}, ")+class(deploymentGroup, "Blue", "tin", "labels: {tier: tin}, "))
 }
 
-// deploymentKinds are the registrations.
 var deploymentKinds = claimKind("claims.deployment.test", "{admission: {failurePolicy: Fail, defaulting: Policy}}") +
 	claimKind("lenients.deployment.test", "{admission: {failurePolicy: Ignore}}") +
-	classKind("reds.deployment.test", "{claimKinds: [{name: claims.deployment.test}, {name: lenients.deployment.test}]}") +
-	classKind("blues.deployment.test", "{claimKinds: [{name: claims.deployment.test}]}")
+	serving("reds.deployment.test", "claims.deployment.test", "lenients.deployment.test") +
+	serving("blues.deployment.test", "claims.deployment.test")
 
 func (d *deployment) register(t *testing.T) {
 	d.vendor(t)
@@ -211,7 +218,6 @@ func (d *deployment) register(t *testing.T) {
 	d.awaitGuard(t, deploymentGroup, "Blue", "blues.deployment.test")
 }
 
-// named is the manifest of an object of the tests' group and namespace.
 func named(kind, name, spec string) string {
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: %s, name: %s}\nspec: %s\n", deploymentGroup, kind, deploymentNamespace, name, spec)
 }
@@ -241,10 +247,13 @@ func (d *deployment) upgrade(t *testing.T) {
 		d.applyDeploy(t, podImage+"-next")
 		d.settled(t, 2)
 	})
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
-	for i := range pods {
-		assert.Equal(t, podImage+"-next", pods[i].Spec.Containers[0].Image)
+	d.runs(t, podImage+"-next")
+}
+
+// runs checks the image of all pods.
+func (d *deployment) runs(t *testing.T, image string) {
+	for _, p := range must(d.pods(t.Context()))(t) {
+		assert.Equal(t, image, p.Spec.Containers[0].Image)
 	}
 }
 
@@ -256,7 +265,6 @@ func (d *deployment) rollingRestart(t *testing.T) {
 }
 
 func (d *deployment) scaleTo(t *testing.T, n int) {
-	t.Helper()
 	d.kubectl(t, "scale", "deployment/classbind", "--namespace="+classbind.Namespace, fmt.Sprint("--replicas=", n))
 	d.settled(t, n)
 }
@@ -271,17 +279,14 @@ func (d *deployment) scale(t *testing.T) {
 
 // leader is the name of the pod that leads, or that led last.
 func (d *deployment) leader(t *testing.T) string {
-	t.Helper()
 	name, _, _ := strings.Cut(*d.lease(t, v1beta1.LeaderLease).Spec.HolderIdentity, "_")
 	return name
 }
 
 // awaitLeader waits until one of the pods that there are leads, and does what a leader does.
 func (d *deployment) awaitLeader(t *testing.T) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		pods, err := d.pods(t.Context())
-		require.NoError(c, err)
+	require.EventuallyWithT(t, func(c *attempt) {
+		pods := must(d.pods(t.Context()))(c)
 		var names []string
 		for i := range pods {
 			names = append(names, pods[i].Name)
@@ -290,7 +295,7 @@ func (d *deployment) awaitLeader(t *testing.T) {
 	}, rollout, 100*time.Millisecond)
 	d.apply(t, claimKind("nobodies.deployment.test", "{}"))
 	d.awaitReason(t, &v1beta1.ClaimKind{}, "nobodies.deployment.test", v1beta1.ReasonNotInstalled)
-	d.kubectl(t, "delete", "claimkind", "nobodies.deployment.test")
+	d.remove(t, "claimkinds.classbind.io", "nobodies.deployment.test")
 }
 
 func (d *deployment) leaderDeleted(t *testing.T) {
@@ -312,17 +317,14 @@ func (d *deployment) leaderDeposed(t *testing.T) {
 		require.NoError(t, d.Patch(t.Context(), lease, client.MergeFrom(base)))
 		d.awaitLeader(t)
 	})
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	for i := range pods {
 		assert.Zero(t, pods[i].Status.ContainerStatuses[0].RestartCount, "We should not end because we lead no more.")
 	}
 }
 
-// crash of each pod in turn.
 func (d *deployment) crash(t *testing.T) {
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	require.NotEmpty(t, pods)
 	for i := range pods {
 		report := d.neverUnbound(t, fmt.Sprintf("SIGKILL of pod %d", i+1), func(*load.Load) {
@@ -333,11 +335,9 @@ func (d *deployment) crash(t *testing.T) {
 	}
 }
 
-// awaitRestart of the pod's container, and that it is ready again.
 func (d *deployment) awaitRestart(t *testing.T, before *corev1.Pod) {
-	t.Helper()
 	pod := &corev1.Pod{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		require.NoError(c, d.Get(t.Context(), client.ObjectKeyFromObject(before), pod))
 		require.NotEmpty(c, pod.Status.ContainerStatuses)
 		require.Greater(c, pod.Status.ContainerStatuses[0].RestartCount, before.Status.ContainerStatuses[0].RestartCount)
@@ -346,8 +346,7 @@ func (d *deployment) awaitRestart(t *testing.T, before *corev1.Pod) {
 }
 
 func (d *deployment) crashOfAll(t *testing.T) {
-	pods, err := d.pods(t.Context())
-	require.NoError(t, err)
+	pods := must(d.pods(t.Context()))(t)
 	report := d.neverUnbound(t, "SIGKILL of all pods", func(l *load.Load) {
 		for i := range pods {
 			require.NoError(t, kill(&pods[i]))
@@ -361,7 +360,6 @@ func (d *deployment) crashOfAll(t *testing.T) {
 	d.works(t, "crashed")
 }
 
-// stop all replicas, and see what the cluster can do without.
 func (d *deployment) stop(t *testing.T) {
 	_, _, err := d.create(t, named("Claim", "before", "{classSelector: {}}"))
 	require.NoError(t, err)
@@ -402,17 +400,650 @@ spec: {schedulerName: nobody, containers: [{name: none, image: none}]}
 	assert.Positive(t, report.Failures, "We should not have a claim created while nobody can bind it.")
 	d.awaitReason(t, &v1beta1.ClaimKind{}, "laters.deployment.test", v1beta1.ReasonNotInstalled)
 	d.awaitClasses(t, "reds.deployment.test", 4)
-	d.kubectl(t, "delete", "claimkind", "laters.deployment.test")
+	d.remove(t, "claimkinds.classbind.io", "laters.deployment.test")
 }
 
-// works waits until claims are bound again.
 func (d *deployment) works(t *testing.T, name string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	require.EventuallyWithT(t, func(c *attempt) {
 		for _, kind := range []string{"Claim", "Lenient"} {
 			bound, _, err := d.create(t, named(kind, name, "{classSelector: {}}"), client.DryRunAll)
 			require.NoError(c, err)
 			require.NotEmpty(c, classOf(bound))
 		}
 	}, rollout, 100*time.Millisecond, "We should bind claims again without a hand.")
+}
+
+// What tells of a cluster with pods. Nothing else is needed there: neither Go nor the source.
+var (
+	// podImage is what the nodes have, as well as the one that follows it, of which the tag ends in -next.
+	podImage = os.Getenv("IMAGE")
+	// podDeploy is the path of the folder deploy.
+	podDeploy = os.Getenv("DEPLOY")
+	// podCerts is who issues the certificates.
+	podCerts = os.Getenv("CERTS")
+	// podClients is the folder of the API server's certificate, where it has one.
+	podClients = clientcert.Files(os.Getenv("CLIENTS"))
+)
+
+const (
+	certsSelfSigned  = "self-signed"
+	certsCertManager = "cert-manager"
+)
+
+func inPods() bool { return podImage != "" }
+
+func checkPodsEnvironment() error {
+	if podCerts == "" {
+		podCerts = certsSelfSigned
+	}
+	var errs []error
+	if podCerts != certsSelfSigned && podCerts != certsCertManager {
+		errs = append(errs, fmt.Errorf("$CERTS is %q: must be %s or %s", podCerts, certsSelfSigned, certsCertManager))
+	}
+	if _, err := os.Stat(filepath.Join(podDeploy, "kustomization.yaml")); err != nil || !filepath.IsAbs(podDeploy) {
+		errs = append(errs, fmt.Errorf("$DEPLOY is %q: must be the absolute path of the folder deploy", podDeploy))
+	}
+	if os.Getenv("KUBECONFIG") == "" {
+		errs = append(errs, errors.New("$KUBECONFIG must name the kubeconfig of the cluster of $IMAGE"))
+	}
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func podWorld() (*world, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read $KUBECONFIG: %w", err)
+	}
+	config.QPS = -1
+	w := &world{Kubectl: patiently(podKubectl), config: config, deploy: podDeploy}
+	return w, w.connect()
+}
+
+func installed(ctx context.Context) (*world, error) {
+	w, err := podWorld()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := overlay(podImage)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := w.Kubectl(ctx, nil, "apply", "-k", folder); err != nil {
+		return nil, err
+	}
+	_, _, err = w.Kubectl(ctx, nil, rolloutStatus...)
+	return w, err
+}
+
+var rolloutStatus = []string{"rollout", "status", "deployment/classbind", "--namespace=" + classbind.Namespace, "--timeout=120s"}
+
+func podKubectl(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, "kubectl", args...) //nolint:gosec // The callers choose the arguments.
+	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(scratch, "kubectl"), "KUBERC=off")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errOut.String()))
+	}
+	return out.String(), errOut.String(), err
+}
+
+// overlay of deploy with an image, and with more arguments of the command, as an admin would write it. It returns its folder.
+func overlay(image string, arguments ...string) (string, error) {
+	return overlayOf(podCerts, image, arguments...)
+}
+
+func overlayOf(certs, image string, arguments ...string) (string, error) {
+	base := podDeploy
+	if certs == certsCertManager {
+		base = filepath.Join(base, "cert-manager")
+	}
+	folder, err := os.MkdirTemp(scratch, "overlay-")
+	if err != nil {
+		return "", err
+	}
+	if base, err = relative(folder, base); err != nil {
+		return "", err
+	}
+	colon := strings.LastIndex(image, ":")
+	component, err := clientCertificates(folder)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%q]
+images: [{name: localhost/classbind, newName: %q, newTag: %q}]
+`, base, image[:colon], image[colon+1:])
+	text += component
+	if webhooksFirst(certs) {
+		text += "sortOptions: {order: fifo}\n"
+	}
+	if len(arguments) > 0 {
+		text += "patches:\n- target: {kind: Deployment, name: classbind}\n  patch: |-\n"
+		for _, argument := range arguments {
+			text += fmt.Sprintf("    - {op: add, path: /spec/template/spec/containers/0/args/-, value: %q}\n", argument)
+		}
+	}
+	return folder, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)
+}
+
+// relative path of a folder from another: kustomize takes no absolute paths, and follows symbolic links first.
+func relative(from, to string) (string, error) {
+	from, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return "", err
+	}
+	if to, err = filepath.EvalSymlinks(to); err != nil {
+		return "", err
+	}
+	return filepath.Rel(from, to)
+}
+
+// webhooksFirst reports whether an overlay keeps the order that docs/install.md recommends. The
+// others have kustomize's own, which deletes the webhooks last.
+func webhooksFirst(certs string) bool { return certs == certsCertManager }
+
+// clientCertificates are what the overlay in a folder has for an API server that presents a certificate, as README has it.
+func clientCertificates(folder string) (string, error) {
+	if podClients == "" {
+		return "", nil
+	}
+	ca, err := os.ReadFile(podClients.CA())
+	if err != nil {
+		return "", err
+	}
+	component, err := relative(folder, filepath.Join(podDeploy, "components", "client-certificates"))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`components: [%q]
+configMapGenerator:
+- {name: classbind-clients, namespace: %s, files: [ca.crt], options: {disableNameSuffixHash: true}}
+`, component, classbind.Namespace), os.WriteFile(filepath.Join(folder, "ca.crt"), ca, 0o600) //nolint:gosec // The folder is the test's own.
+}
+
+func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := w.List(ctx, list, client.InNamespace(classbind.Namespace)); err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod
+	for i := range list.Items {
+		if p := &list.Items[i]; p.DeletionTimestamp == nil && p.Status.PodIP != "" {
+			pods = append(pods, *p)
+		}
+	}
+	return pods, nil
+}
+
+// awaitReplicas waits until all replicas say the same of a claim that no class matches: among how many classes they looked, or why they
+// cannot. The status of registrations tells what the leader knows, and another may be a little behind.
+func (w *world) awaitReplicas(t testing.TB, claimKind string) {
+	if w.plane != nil {
+		return // There is one, which leads.
+	}
+	k := &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: claimKind}}
+	require.NoError(t, client.IgnoreNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(k), k)))
+	review := must(w.review(k.Resource()))(t)
+	eventually(t, func(c *attempt) {
+		pods := must(w.pods(t.Context()))(c)
+		require.NotEmpty(c, pods)
+		var answers []string
+		for i := range pods {
+			answer := must(w.ask(t.Context(), pods[i].Status.PodIP, claimKind, review))(c)
+			answers = append(answers, answer)
+			require.Equal(c, answers[0], answer)
+		}
+	}, "We should see all replicas agree.")
+}
+
+func (w *world) review(claims string) ([]byte, error) {
+	resource, err := w.RESTMapper().ResourceFor(schema.ParseGroupResource(claims).WithVersion(""))
+	if err != nil {
+		return nil, err
+	}
+	kind, err := w.RESTMapper().KindFor(resource)
+	if err != nil {
+		return nil, err
+	}
+	claim := fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"namespace": "default", "name": "probe", "annotations": {%q: "e2e=nobody-has-this"}}}`,
+		kind.GroupVersion(), kind.Kind, v1beta1.ClassSelectorAnnotation)
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "probe", Operation: admissionv1.Create, Namespace: "default", Name: "probe", DryRun: new(true),
+			Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(resource), Object: runtime.RawExtension{Raw: []byte(claim)},
+		},
+	})
+}
+
+func (w *world) ask(ctx context.Context, ip, claimKind string, review []byte) (string, error) {
+	config, err := w.caller()
+	if err != nil {
+		return "", err
+	}
+	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
+	status, text, err := exchange(ctx, caller, http.MethodPost, "https://"+net.JoinHostPort(ip, "9443")+v1beta1.BindPath+claimKind, "application/json", string(review))
+	return fmt.Sprint(status, " ", text), err
+}
+
+func (w *world) podLogs(ctx context.Context) string {
+	out, _, err := w.Kubectl(ctx, nil, "logs", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--prefix", "--tail=2000")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// kill the processes of classbind in a pod at once, as a crash would. It finds
+// them among those of the node, of which the tests see the processes.
+func kill(p *corev1.Pod) error {
+	found, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return err
+	}
+	uid := string(p.UID)
+	killed := 0
+	for _, path := range found {
+		folder := filepath.Dir(path)
+		// What cannot be read has ended.
+		groups, _ := os.ReadFile(path) //nolint:gosec // It is in /proc.
+		if !bytes.Contains(groups, []byte(uid)) && !bytes.Contains(groups, []byte(strings.ReplaceAll(uid, "-", "_"))) {
+			continue
+		}
+		// The pod's sandbox has a process of its own, which stays.
+		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) //nolint:gosec // It is in /proc.
+		if !bytes.HasPrefix(command, []byte("/classbind\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("cannot kill the process %d of the pod %s: %w", pid, p.Name, err)
+		}
+		killed++
+	}
+	if killed == 0 {
+		return fmt.Errorf("cannot find the process of the pod %s: run the tests as root where the node's processes are seen", p.Name)
+	}
+	return nil
+}
+
+// version of the release that is tested, $VERSION, is what the command in the pod and its log say.
+func (d *deployment) version(t *testing.T) {
+	printed := strings.Fields(d.kubectl(t, "exec", "deployment/classbind", "--namespace="+classbind.Namespace, "--", "/classbind", "version"))
+	require.Len(t, printed, 4, "We should print one line.")
+	if release := os.Getenv("VERSION"); release != "" {
+		assert.Equal(t, release, printed[1], "We should have the image of the release in the pod.")
+	}
+	started := ""
+	for line := range strings.Lines(d.kubectl(t, "logs", "deployment/classbind", "--namespace="+classbind.Namespace)) {
+		if strings.Contains(line, "Starting classbind") {
+			started = line
+		}
+	}
+	assert.Contains(t, started, printed[1], "We should find the version in the log.")
+}
+
+func (d *deployment) uninstall(t *testing.T, before []string) {
+	there := d.inventory(t)
+	require.Contains(t, there, "deployments.apps/"+classbind.Namespace+"/classbind", "We should see what there is.")
+	require.Contains(t, there, "mutatingadmissionpolicies.admissionregistration.k8s.io//claims."+deploymentGroup+v1beta1.PolicySuffix)
+	report := d.during(t, "uninstall", func(*load.Load) {
+		d.kubectl(t, "delete", "-k", d.folder, "--timeout=120s")
+	})
+	if webhooksFirst(podCerts) {
+		assert.Zero(t, report.Failures, "We should block no claim on the way.")
+	}
+	for _, reason := range report.Reasons {
+		assert.Contains(t, reason.Text, `service "classbind" not found`, "We should refuse no claim ourselves.")
+	}
+	assert.LessOrEqual(t, report.LastFailure(), atOnce, "We should block claims for a moment only, where kustomize deletes the Service before the webhooks.")
+	assert.Positive(t, report.Unbound, "We should be gone in the end.")
+	d.gone(t, before)
+}
+
+// gone proves that what there was before an installation is all that there is.
+func (d *deployment) gone(t *testing.T, before []string) {
+	// What was deleted last may be an APIService, of which the API server takes care itself.
+	eventually(t, func(c *attempt) {
+		var left []string
+		for _, name := range d.inventory(t) {
+			if !slices.Contains(before, name) {
+				left = append(left, name)
+			}
+		}
+		require.Empty(c, left)
+	}, "We should leave nothing behind.")
+	for _, kind := range []string{"Claim", "Lenient"} {
+		unbound, _, err := d.create(t, named(kind, "uninstalled", "{classSelector: {}}"), client.DryRunAll)
+		require.NoError(t, err, "We should block no claim once we are uninstalled.")
+		assert.Empty(t, classOf(unbound))
+	}
+}
+
+// settledInventory waits until nothing more appears in a cluster that is new.
+func (d *deployment) settledInventory(t *testing.T) []string {
+	var last []string
+	require.EventuallyWithT(t, func(c *attempt) {
+		before := last
+		last = d.inventory(t)
+		require.Contains(c, last, "serviceaccounts/kube-system/default", "We should see its controllers run.")
+		require.ElementsMatch(c, before, last)
+	}, rollout, 3*time.Second)
+	return last
+}
+
+// inventory is RESOURCE/NAMESPACE/NAME of every object in the cluster that neither comes and goes by itself nor is this test's.
+func (d *deployment) inventory(t *testing.T) []string {
+	config := rest.CopyConfig(d.config)
+	config.WarningHandlerWithContext = rest.NoWarnings{} // Some kinds of Kubernetes itself are deprecated.
+	resources := must(discovery.NewDiscoveryClientForConfig(config))(t)
+	objects := must(metadata.NewForConfig(config))(t)
+	lists := must(resources.ServerPreferredResources())(t)
+	var found []string
+	for _, list := range lists {
+		version := must(schema.ParseGroupVersion(list.GroupVersion))(t)
+		for i := range list.APIResources {
+			if r := &list.APIResources[i]; slices.Contains(r.Verbs, "list") && r.Name != "events" {
+				names := must(namesOf(t.Context(), objects, version.WithResource(r.Name)))(t)
+				found = append(found, names...)
+			}
+		}
+	}
+	return found
+}
+
+func namesOf(ctx context.Context, objects metadata.Interface, resource schema.GroupVersionResource) ([]string, error) {
+	list, err := objects.Resource(resource).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+		return nil, nil // Its CRD is gone since, or its metadata cannot be had.
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		o := &list.Items[i]
+		name := strings.Join([]string{resource.GroupResource().String(), o.Namespace, o.Name}, "/")
+		own := strings.Contains(name, deploymentGroup) && !strings.HasSuffix(name, v1beta1.PolicySuffix) || strings.Contains(name, deploymentNamespace)
+		if own || strings.HasPrefix(name, "leases.coordination.k8s.io/kube-") { // Of nodes, and of others' leaders.
+			continue
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+const (
+	// lag of an API server that is slow to hear of a new caBundle.
+	lag = 3 * time.Second
+	// turn is how long one rotation may take: kubelets look at Secrets once a minute or so.
+	turn = 2 * time.Minute
+)
+
+func rotations() (leaves, cas int) {
+	if testing.Short() {
+		return 3, 1
+	}
+	return 20, 5
+}
+
+// rotateCertificates and their CA.
+func (d *deployment) rotateCertificates(t *testing.T) {
+	if podCerts == certsSelfSigned {
+		d.applyDeploy(t, podImage, "--certificate-duration=30s")
+	} else {
+		d.applyDeploy(t, podImage)
+	}
+	d.settled(t, 2)
+	pods := must(d.pods(t.Context()))(t)
+	seen := d.connectAlways(t, pods)
+	rotateLeaf, rotateCA := d.rotateSelfSigned, d.rotateSelfSignedCA
+	if podCerts == certsCertManager {
+		rotateLeaf, rotateCA = d.renewLeaf, d.renewCA
+	}
+	leaves, cas := rotations()
+	d.lossless(t, fmt.Sprint(leaves, " rotations of leaves"), func() { rotateLeaf(t, seen, leaves) })
+	d.lossless(t, fmt.Sprint(cas, " rotations of the CA"), func() {
+		for range cas {
+			rotateCA(t, seen)
+		}
+	})
+	count, problems := seen.end()
+	t.Logf("%d TLS connections, %d of them refused", count, len(problems))
+	assert.Empty(t, problems, "We should serve only what every API server trusts.")
+}
+
+// changeCertificates from cert-manager's to classbind's own, and back.
+func (d *deployment) changeCertificates(t *testing.T) {
+	if podCerts != certsCertManager {
+		t.Skip("It needs cert-manager: CERTS=cert-manager.")
+	}
+	for _, certs := range []string{certsSelfSigned, certsCertManager} {
+		folder := must(overlayOf(certs, podImage))(t)
+		d.lossless(t, "change to "+certs, func() {
+			d.kubectl(t, "apply", "-k", folder)
+			d.settled(t, 2)
+		})
+	}
+}
+
+// rotateSelfSigned waits until the replicas have renewed their certificates so often between them.
+func (d *deployment) rotateSelfSigned(t *testing.T, seen *connections, times int) {
+	before := seen.rotations()
+	for n := range times {
+		require.Eventually(t, func() bool { return seen.rotations() > before+n }, turn, time.Second)
+		t.Logf("rotation %d of %d", n+1, times)
+	}
+}
+
+// rotateSelfSignedCA by deleting it, as an admin would whose key leaked.
+func (d *deployment) rotateSelfSignedCA(t *testing.T, seen *connections) {
+	seen.await(t, issuer, func() {
+		require.NoError(t, d.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: classbind.Namespace, Name: v1beta1.CASecret}}))
+	})
+}
+
+func (d *deployment) renewLeaf(t *testing.T, seen *connections, times int) {
+	for n := range times {
+		seen.await(t, serial, func() { d.renew(t, "classbind") })
+		t.Logf("rotation %d of %d", n+1, times)
+	}
+}
+
+func (d *deployment) renewCA(t *testing.T, seen *connections) {
+	seen.await(t, issuer, func() {
+		d.renew(t, "classbind-root")
+		d.renew(t, "classbind")
+	})
+}
+
+// renew a Certificate of cert-manager's, as cmctl renew does, and wait until its Secret is written.
+func (d *deployment) renew(t *testing.T, name string) {
+	revision := func() string {
+		return d.kubectl(t, "get", "certificate", name, "--namespace="+classbind.Namespace, "-o",
+			`jsonpath={.status.revision} {.status.conditions[?(@.type=="Issuing")].status}`)
+	}
+	before := revision()
+	issuing := fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"by a test","lastTransitionTime":%q}}]`,
+		time.Now().UTC().Format(time.RFC3339))
+	d.kubectl(t, "patch", "certificate", name, "--namespace="+classbind.Namespace, "--subresource=status", "--type=json", "-p", issuing)
+	require.EventuallyWithT(t, func(c *attempt) {
+		after := revision()
+		require.NotEqual(c, before, after)
+		require.NotContains(c, after, "True")
+	}, turn, 100*time.Millisecond, "We should see cert-manager issue %s.", name)
+	// A change of the pod has its kubelet look at the Secret now, and not in a minute.
+	d.kubectl(t, "annotate", "pods", "--namespace="+classbind.Namespace, "--selector=app.kubernetes.io/name=classbind", "--overwrite", fmt.Sprint("renewed=", time.Now().UnixNano()))
+}
+
+type certificate struct{ serial, issuer string }
+
+// connections are made all the time, to each replica in turn, as an API server would that has none yet. The API server itself makes few,
+// since it keeps those that it has. They trust the entries' caBundles as they are and as they were, since an API server may be a little
+// behind.
+type connections struct {
+	d    *deployment
+	pods []corev1.Pod
+	end  func() (count int, problems []string)
+
+	mu             sync.Mutex
+	bundles        []bundles
+	served         map[string]certificate // by pod, the last
+	renewed, count int
+	problems       []string
+}
+
+type bundles struct {
+	at  time.Time
+	all [][]byte
+}
+
+func (d *deployment) connectAlways(t *testing.T, pods []corev1.Pod) *connections {
+	s := &connections{d: d, pods: pods, served: map[string]certificate{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			s.round(ctx)
+			pause(ctx, 50*time.Millisecond)
+		}
+	}()
+	s.end = sync.OnceValues(func() (int, []string) {
+		cancel()
+		<-ended
+		return s.count, s.problems
+	})
+	t.Cleanup(func() { s.end() })
+	s.await(t, serial, func() {})
+	return s
+}
+
+func (s *connections) round(ctx context.Context) {
+	now, err := s.d.bundles(ctx)
+	if err != nil {
+		s.problem(ctx, err)
+		return
+	}
+	s.bundles = append(s.bundles, now)
+	trusted := [][]byte{}
+	for len(s.bundles) > 1 && now.at.Sub(s.bundles[1].at) >= lag {
+		s.bundles = s.bundles[1:]
+	}
+	for _, b := range []bundles{now, s.bundles[0]} {
+		for _, bundle := range b.all {
+			if !slices.ContainsFunc(trusted, func(other []byte) bool { return bytes.Equal(other, bundle) }) {
+				trusted = append(trusted, bundle)
+			}
+		}
+	}
+	for i := range s.pods {
+		for _, bundle := range trusted {
+			s.connect(ctx, &s.pods[i], bundle)
+		}
+	}
+}
+
+func (s *connections) connect(ctx context.Context, pod *corev1.Pod, bundle []byte) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	var leaf *x509.Certificate
+	config, err := s.d.caller() // The server is verified below, after it is noted.
+	if err != nil {
+		s.problem(ctx, err)
+		return
+	}
+	config.ServerName = "classbind." + classbind.Namespace + ".svc"
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		leaf = state.PeerCertificates[0]
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: config.ServerName})
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, "9443"))
+	if err == nil {
+		err = connection.Close()
+	}
+	if err != nil {
+		s.problem(ctx, fmt.Errorf("%s at %s: %w", pod.Name, time.Now().Format(time.TimeOnly), err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	if leaf == nil {
+		return
+	}
+	now := certificate{serial: leaf.SerialNumber.String(), issuer: hex.EncodeToString(leaf.AuthorityKeyId)}
+	if last, ok := s.served[pod.Name]; ok && last != now {
+		s.renewed++
+	}
+	s.served[pod.Name] = now
+}
+
+func (s *connections) problem(ctx context.Context, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, err.Error())
+}
+
+func (d *deployment) bundles(ctx context.Context) (bundles, error) {
+	now := bundles{at: time.Now()}
+	for _, name := range []string{v1beta1.FirstConfiguration, v1beta1.LastConfiguration} {
+		claims := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := d.Get(ctx, client.ObjectKey{Name: name}, claims); err != nil {
+			return now, err
+		}
+		for i := range claims.Webhooks {
+			now.all = append(now.all, claims.Webhooks[i].ClientConfig.CABundle)
+		}
+	}
+	classes := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := d.Get(ctx, client.ObjectKey{Name: v1beta1.ClassConfiguration}, classes); err != nil {
+		return now, err
+	}
+	for i := range classes.Webhooks {
+		now.all = append(now.all, classes.Webhooks[i].ClientConfig.CABundle)
+	}
+	return now, nil
+}
+
+func (s *connections) rotations() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewed
+}
+
+func issuer(c certificate) string { return c.issuer }
+
+func serial(c certificate) string { return c.serial }
+
+// await until every replica serves a certificate with another field than any had before something is done.
+func (s *connections) await(t *testing.T, field func(certificate) string, do func()) {
+	var before []string
+	s.mu.Lock()
+	for _, c := range s.served {
+		before = append(before, field(c))
+	}
+	s.mu.Unlock()
+	do()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !slices.ContainsFunc(s.pods, func(p corev1.Pod) bool {
+			c, served := s.served[p.Name]
+			return !served || slices.Contains(before, field(c))
+		})
+	}, turn, 50*time.Millisecond, "We should see every replica serve a new certificate.")
 }

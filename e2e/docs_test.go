@@ -1,20 +1,30 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // TestDocs runs the blocks of commands in the documents, and compares what they print.
@@ -42,9 +52,7 @@ import (
 // is that of the copy. In pods, the image of a release is $IMAGE.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("TestDocsInPods runs what needs pods.")
-	}
+	notInPods(t, "TestDocsInPods runs what needs pods.")
 	for _, p := range docPages(t) {
 		t.Run(p.path, func(t *testing.T) {
 			t.Parallel()
@@ -99,9 +107,7 @@ func (p *docPage) run(t *testing.T, by string) {
 	}
 }
 
-// docPages are all Markdown files of the repository with blocks, but for test data.
 func docPages(t *testing.T) (pages []*docPage) {
-	t.Helper()
 	root, paths := docRoot(t)
 	for _, path := range paths {
 		text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
@@ -120,17 +126,14 @@ func docPages(t *testing.T) (pages []*docPage) {
 
 // docRoot is the repository, with the paths of its documents.
 func docRoot(t *testing.T) (root string, paths []string) {
-	t.Helper()
 	root = ".."
 	if inPods() {
 		root = filepath.Dir(podDeploy)
 	}
 	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*.md", "deploy/*/*.md", "deploy/*/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		require.NoError(t, err)
+		found := must(filepath.Glob(filepath.Join(root, pattern)))(t)
 		for _, path := range found {
-			path, err = filepath.Rel(root, path)
-			require.NoError(t, err)
+			path = must(filepath.Rel(root, path))(t)
 			paths = append(paths, path)
 		}
 	}
@@ -140,12 +143,10 @@ func docRoot(t *testing.T) (root string, paths []string) {
 
 // documented are the blocks of a page that name the test. It fails without any.
 func documented(t *testing.T, path string) (blocks []docBlock) {
-	t.Helper()
 	root, _ := docRoot(t)
 	text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
 	require.NoError(t, err)
-	p, err := readPage(path, string(text))
-	require.NoError(t, err)
+	p := must(readPage(path, string(text)))(t)
 	name, _, _ := strings.Cut(t.Name(), "/")
 	for _, b := range p.blocks {
 		if b.by == name {
@@ -176,9 +177,7 @@ var docTestFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 // TestDocsRunners proves that somebody runs each block of commands that TestDocs does not.
 func TestDocsRunners(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It reads the source.")
-	}
+	notInPods(t, "It reads the source.")
 	tests := docTests(t)
 	for _, p := range docPages(t) {
 		for n := range p.blocks {
@@ -200,11 +199,8 @@ func TestDocsRunners(t *testing.T) {
 	}
 }
 
-// docTests are the files of the tests of this package.
 func docTests(t *testing.T) map[string]string {
-	t.Helper()
-	files, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
+	files := must(filepath.Glob("*_test.go"))(t)
 	tests := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file) //nolint:gosec // It is ours.
@@ -216,27 +212,19 @@ func docTests(t *testing.T) map[string]string {
 	return tests
 }
 
-// TestDocsSession runs a page that has a little of all.
 func TestDocsSession(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs a control plane of its own.")
-	}
+	notInPods(t, "It needs a control plane of its own.")
 	const path = "testdata/docs/session.md"
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	p, err := readPage(path, string(text))
-	require.NoError(t, err)
+	text := must(os.ReadFile(path))(t)
+	p := must(readPage(path, string(text)))(t)
 	require.NotEmpty(t, p.blocks)
 	p.run(t, "")
 }
 
-// TestDocsFaults proves that a page that is wrong fails.
 func TestDocsFaults(t *testing.T) {
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs a copy of the repository.")
-	}
+	notInPods(t, "It needs a copy of the repository.")
 	for name, tc := range map[string]struct {
 		reason string
 		step   docStep
@@ -292,24 +280,492 @@ func TestReadPageRefuses(t *testing.T) {
 	}
 }
 
-func TestDocMatches(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason, want, got string
-		matches           bool
-	}{
-		"Same":     {"We should not see space at the end.", "a\nb\n", "a  \nb\n\n", true},
-		"Other":    {"We should see another line.", "a\n", "b\n", false},
-		"More":     {"We should see a line that the page does not show.", "a\n", "a\nb\n", false},
-		"Nothing":  {"We should have a command print nothing if the page shows nothing.", "\n", "a\n", false},
-		"Silent":   {"We should accept nothing where nothing is shown.", "\n", "", true},
-		"Within":   {"We should take … for any text of a line.", "a…c…\n", "a b c\n", true},
-		"Lines":    {"We should take ... for any lines.", "a\n...\nd\n", "a\nb\nc\nd\n", true},
-		"NoLines":  {"We should take ... for no line, too.", "...\na\n...\n", "a\n", true},
-		"OneLine":  {"We should not take … for lines.", "a…\n", "a\nb\n", false},
-		"Literal":  {"We should take all else as it is.", "a.c (d)*\n", "abc (d)*\n", false},
-		"Indented": {"We should see space at the beginning.", "  a\n", " a\n", false},
-	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.matches, docMatches(tc.want, tc.got), tc.reason) })
+type docPage struct {
+	path   string
+	blocks []docBlock
+}
+
+type docBlock struct {
+	// at is where its first line is: path:line.
+	at, language string
+	lines        []string
+	// world starts a session with this block, unless it is empty. The first block of a page has one.
+	world string
+	// by is who runs it: a test, "make" or "pods". It is empty for the page's session.
+	by    string
+	fails bool
+}
+
+func (b *docBlock) isCommand() bool { return b.language == "sh" || b.language == "console" }
+
+func (b *docBlock) line(n int) string {
+	path, first, _ := strings.Cut(b.at, ":")
+	var line int
+	_, _ = fmt.Sscan(first, &line)
+	return fmt.Sprintf("%s:%d", path, line+n)
+}
+
+const (
+	docsNone       = "none"       // No cluster.
+	docsEmpty      = "empty"      // A control plane without deploy.
+	docsInstalled  = "installed"  // With it, and with classbind beside it.
+	docsCrossplane = "crossplane" // And with deploy/samples/crossplane, as make run leaves it.
+)
+
+var (
+	docWorlds = []string{docsNone, docsEmpty, docsInstalled, docsCrossplane}
+	// docLanguages are those of blocks. What is not run is not compared, so there are few.
+	docLanguages = []string{"sh", "console", "yaml", "json", "text", "mermaid", "promql", "go"}
+
+	docFence   = regexp.MustCompile("^( *)(```+|~~~+) *([^` ]*)")
+	docComment = regexp.MustCompile(`^ *<!-- *test: *(.*?) *-->\s*$`)
+	docTest    = regexp.MustCompile(`^Test[A-Z]\w*$`)
+)
+
+// readPage finds the blocks of a page, and what its comments say of them.
+func readPage(path, text string) (*docPage, error) {
+	p := &docPage{path: path}
+	var errs []error
+	fault := func(n int, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s:%d: %s", path, n+1, fmt.Sprintf(format, args...)))
+	}
+	world, next, comments, pending := docsInstalled, docBlock{}, 0, -1
+	lines := strings.Split(text, "\n")
+	for n := 0; n < len(lines); n++ {
+		line := lines[n]
+		if found := docComment.FindStringSubmatch(line); found != nil {
+			pageWorld, err := next.mark(found[1])
+			if err != nil {
+				fault(n, "%v", err)
+			}
+			if comments++; comments == 1 && pageWorld != "" && len(p.blocks) == 0 {
+				world, next.world = pageWorld, ""
+				continue
+			}
+			pending = n
+			continue
+		}
+		if strings.Contains(line, "<!-- test") || strings.Contains(line, "<!--test") {
+			fault(n, "the comment is malformed: it must be a line of its own, <!-- test: WHAT -->")
+		}
+		found := docFence.FindStringSubmatch(line)
+		if found == nil {
+			if strings.TrimSpace(line) != "" && pending >= 0 {
+				fault(pending, "the comment stands above no block")
+				next, pending = docBlock{}, -1
+			}
+			continue
+		}
+		b := next
+		next, pending = docBlock{}, -1
+		b.at, b.language = fmt.Sprintf("%s:%d", path, n+2), found[3]
+		end := n + 1
+		for ; end < len(lines) && strings.TrimSpace(lines[end]) != found[2]; end++ {
+			b.lines = append(b.lines, strings.TrimPrefix(lines[end], found[1]))
+		}
+		if end == len(lines) {
+			fault(n, "the block does not end")
+		}
+		if err := b.check(); err != nil {
+			fault(n, "%v", err)
+		}
+		if len(p.blocks) == 0 && b.world == "" {
+			b.world = world
+		}
+		p.blocks = append(p.blocks, b)
+		n = end
+	}
+	if pending >= 0 {
+		fault(pending, "the comment stands above no block")
+	}
+	return p, errors.Join(errs...)
+}
+
+// mark the block with what a comment says. It returns the world in it, which may be the page's.
+func (b *docBlock) mark(comment string) (world string, err error) {
+	name, value, _ := strings.Cut(comment, "=")
+	switch {
+	case name == "world":
+		if !slices.Contains(docWorlds, value) {
+			return "", fmt.Errorf("the world %q is unknown: it must be one of %s", value, strings.Join(docWorlds, ", "))
+		}
+		b.world = value
+		return value, nil
+	case comment == "fails":
+		b.fails = true
+	case b.by != "":
+		return "", fmt.Errorf("the block is run by %s already", b.by)
+	case comment == "pods", comment == "make", docTest.MatchString(comment):
+		b.by = comment
+	default:
+		return "", fmt.Errorf("%q is unknown: it must be world=, fails, pods, make or the name of a test", comment)
+	}
+	return "", nil
+}
+
+func (b *docBlock) check() error {
+	switch {
+	case !slices.Contains(docLanguages, b.language):
+		return fmt.Errorf("the language %q is unknown: it must be one of %s", b.language, strings.Join(docLanguages, ", "))
+	case !b.isCommand() && b.fails:
+		return errors.New("the comment is for a block of commands")
+	case b.language == "console" && (len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ")):
+		return errors.New("a console block must begin with a command: $ COMMAND")
+	}
+	return nil
+}
+
+// docStep is a command of a page with what it is to print, or a file to write.
+type docStep struct {
+	at, command string
+	// compared says that the command prints want.
+	compared bool
+	want     string
+	fails    bool
+	// file to write, with content; or with no file, a manifest to check.
+	file, content string
+}
+
+var docHereDoc = regexp.MustCompile(`<<-?\s*['"]?(\w+)['"]?`)
+
+func (b *docBlock) steps() (steps []docStep) {
+	text := func(lines []string) string { return strings.Join(lines, "\n") + "\n" }
+	switch b.language {
+	case "sh":
+		return []docStep{{at: b.at, command: text(b.lines), fails: b.fails}}
+	case "console":
+		for n := 0; n < len(b.lines); {
+			s := docStep{at: b.line(n), compared: true}
+			command := []string{strings.TrimPrefix(b.lines[n], "$ ")}
+			until := docHereDoc.FindStringSubmatch(b.lines[n])
+			for n++; n < len(b.lines) && (strings.HasSuffix(command[len(command)-1], `\`) ||
+				until != nil && strings.TrimSpace(command[len(command)-1]) != until[1]); n++ {
+				command = append(command, strings.TrimPrefix(b.lines[n], "> "))
+				if until == nil {
+					until = docHereDoc.FindStringSubmatch(b.lines[n])
+				}
+			}
+			var want []string
+			for ; n < len(b.lines) && !strings.HasPrefix(b.lines[n], "$ "); n++ {
+				want = append(want, b.lines[n])
+			}
+			s.command, s.want = text(command), text(want)
+			steps = append(steps, s)
+		}
+		steps[len(steps)-1].fails = b.fails
+		return steps
+	case "yaml":
+		s := docStep{at: b.at, content: text(b.lines)}
+		if len(b.lines) > 0 {
+			if path, ok := strings.CutPrefix(b.lines[0], "# file: "); ok {
+				s.file = strings.TrimSpace(path)
+			}
+		}
+		return []docStep{s}
+	default:
+		return nil
+	}
+}
+
+// docMatches reports whether an output is as shown: … is any text of a line, and a line of ... are any lines.
+func docMatches(want, got string) bool {
+	var pattern strings.Builder
+	for line := range strings.SplitSeq(docTrim(want), "\n") {
+		if line == "..." {
+			pattern.WriteString(`(?:.*\n)*`)
+			continue
+		}
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*") + `\n`)
+	}
+	return regexp.MustCompile("^" + pattern.String() + "$").MatchString(docTrim(got) + "\n")
+}
+
+// docTrim drops what nobody sees: space at the ends of lines, and empty lines at the end.
+func docTrim(text string) string {
+	lines := strings.Split(text, "\n")
+	for n := range lines {
+		lines[n] = strings.TrimRight(lines[n], " \t\r")
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+const docPatience = 3 * time.Minute
+
+// docLoop is the shell of a session: it runs a file in each turn, and says when it is done. What a file
+// leaves, as variables and the folder, is there for the next.
+const docLoop = `while IFS= read -r -u 3 file; do
+  source "$file" < /dev/null > "$file.out" 2>&1 3<&- 4>&-
+  echo done >&4
+done`
+
+type docSession struct {
+	// root is a copy of the repository, and dir has all else.
+	root, dir string
+	// world is nil if there is no classbind.
+	world *world
+	image string // $IMAGE, in pods.
+
+	to       io.Writer
+	done     chan bool // It is closed when the shell ends.
+	shell    *exec.Cmd
+	steps    int
+	patience time.Duration
+	served   *httptest.Server
+}
+
+func newDocSession(t *testing.T, kind string) *docSession {
+	switch {
+	case inPods():
+		return must(podWorld())(t).docSession(t)
+	case kind == docsNone:
+		return docSessionWith(t, "")
+	case kind == docsEmpty:
+		plane := must(controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr}))(t)
+		t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
+		return docSessionWith(t, plane.Kubeconfig)
+	}
+	w := newWorld(t, controlplane.Options{})
+	// Without its log at the end: what a command prints tells more of a page.
+	r := must(w.run("--in-flight-window=" + hardWindow.String()))(t) // Some commands wait for it.
+	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
+	if kind == docsCrossplane {
+		w.applySamples(t)
+	}
+	return w.docSession(t)
+}
+
+func (w *world) docSession(t *testing.T) *docSession {
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if w.plane != nil {
+		kubeconfig = w.plane.Kubeconfig
+	}
+	s := docSessionWith(t, kubeconfig)
+	s.world = w
+	return s
+}
+
+// docSessionWith a kubeconfig. Without one, there is no cluster.
+func docSessionWith(t *testing.T, kubeconfig string) *docSession {
+	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(s.dir, "none.kubeconfig")
+	}
+	var path []string
+	if inPods() {
+		path = append(path, filepath.Join(filepath.Dir(podDeploy), "bin"))
+		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
+	} else {
+		copyRepository(t, s.root)
+		binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
+		path = append(path, filepath.Dir(command), binaries)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "docker"), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // It is to be executed.
+	path = append(path, s.dir)
+	s.serveReleases(t)
+	s.start(t, []string{"KUBECONFIG=" + kubeconfig, "PATH=" + strings.Join(append(path, os.Getenv("PATH")), ":")})
+	return s
+}
+
+// copyRepository as git has it, with what is new, and without what is ignored or deleted.
+func copyRepository(t *testing.T, to string) {
+	const script = `cd .. && mkdir -p "$0" && git ls-files --cached --others --exclude-standard |
+while IFS= read -r path; do test ! -e "$path" || echo "$path"; done | tar -cf - -T - | tar -xf - -C "$0"`
+	output(t, exec.CommandContext(t.Context(), "sh", "-ec", script, to)) //nolint:gosec // The folder is the test's own.
+}
+
+// serveReleases as GitHub would: what make release has written to dist, and install.yaml.
+func (s *docSession) serveReleases(t *testing.T) {
+	dist := must(filepath.Abs(filepath.Join("..", "dist")))(t)
+	files := http.FileServer(http.Dir(dist))
+	s.served = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/install.yaml" {
+			files.ServeHTTP(w, r)
+			return
+		}
+		out, err := exec.CommandContext(r.Context(), "kubectl", "kustomize", filepath.Join(s.root, "deploy")).Output() //nolint:gosec // It is ours.
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if s.image != "" { // The image that the nodes have.
+			out = bytes.ReplaceAll(out, []byte("localhost/classbind:dev"), []byte(s.image))
+		}
+		_, _ = w.Write(out)
+	}))
+	t.Cleanup(s.served.Close)
+}
+
+func (s *docSession) start(t *testing.T, env []string) {
+	stepsRead, stepsWrite, err := os.Pipe()
+	require.NoError(t, err)
+	doneRead, doneWrite, err := os.Pipe()
+	require.NoError(t, err)
+	s.shell = exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", docLoop)
+	s.shell.Dir = s.root
+	s.shell.Env = append(append(os.Environ(), goFolders(t)...), "HOME="+s.dir, "KUBECACHEDIR="+filepath.Join(s.dir, "kubectl"), "KUBERC=off", "LC_ALL=C.UTF-8")
+	s.shell.Env = append(s.shell.Env, env...)
+	s.shell.ExtraFiles = []*os.File{stepsRead, doneWrite}
+	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, s.shell.Start())
+	_, _ = stepsRead.Close(), doneWrite.Close()
+	s.to, s.done = stepsWrite, make(chan bool)
+	go func() {
+		defer close(s.done)
+		for lines := bufio.NewScanner(doneRead); lines.Scan(); {
+			s.done <- true
+		}
+	}()
+	t.Cleanup(func() {
+		_ = stepsWrite.Close()
+		_ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) // What runs in the background, too.
+		_ = s.shell.Wait()
+		_ = doneRead.Close()
+	})
+}
+
+// goFolders keeps what Go has compiled and downloaded, which is in the home otherwise.
+func goFolders(t *testing.T) (env []string) {
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"}
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output() //nolint:gosec // We choose the names.
+	if inPods() && err != nil {
+		return nil
+	}
+	require.NoError(t, err)
+	for i, value := range strings.SplitN(strings.TrimSpace(string(out)), "\n", len(names)) {
+		env = append(env, names[i]+"="+value)
+	}
+	return env
+}
+
+var (
+	docRelease = regexp.MustCompile(`https://github\.com/classbind/classbind/releases/(?:download/v[\w.-]+|latest/download)/`)
+	docRemote  = regexp.MustCompile(`(?:https://)?github\.com/classbind/classbind//?(deploy[\w/-]*)\?ref=[\w.]+`)
+	docImage   = regexp.MustCompile(`ghcr\.io/classbind/classbind:v[\w.]+`)
+	docNewName = regexp.MustCompile(`(newName: *"?)ghcr\.io/classbind/classbind`)
+	docNewTag  = regexp.MustCompile(`(newTag: *"?)v[\w.-]+`)
+)
+
+// substitute what is not there before a release: its files, its folders and, in pods, its image. Folders are relative to a folder.
+func (s *docSession) substitute(text, folder string) string {
+	text = docRelease.ReplaceAllString(text, s.served.URL+"/")
+	text = docRemote.ReplaceAllStringFunc(text, func(found string) string {
+		path := filepath.Join(s.root, docRemote.FindStringSubmatch(found)[1])
+		if relative, err := filepath.Rel(folder, path); folder != "" && err == nil {
+			return relative
+		}
+		return path
+	})
+	if s.image == "" {
+		return text
+	}
+	text = docImage.ReplaceAllLiteralString(text, s.image)
+	if docNewName.MatchString(text) {
+		colon := strings.LastIndex(s.image, ":")
+		text = docNewName.ReplaceAllString(text, "${1}"+s.image[:colon])
+		text = docNewTag.ReplaceAllString(text, "${1}"+s.image[colon+1:])
+	}
+	return text
+}
+
+// errDocEnd ends a session: its shell has ended, or the rest of the page would build on what failed.
+var errDocEnd = errors.New("the rest of the page is not run")
+
+// run a step. The next must not be run after errDocEnd.
+func (s *docSession) run(step *docStep) error {
+	s.steps++
+	script := filepath.Join(s.dir, fmt.Sprintf("step-%d", s.steps))
+	text, err := s.script(step, script)
+	if err == nil {
+		err = os.WriteFile(script, []byte(text), 0o600)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(s.to, script)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
+	}
+	ok, late := false, false
+	select {
+	case ok = <-s.done:
+	case <-time.After(s.patience):
+		late = true
+	}
+	out, err := os.ReadFile(script + ".out") //nolint:gosec // The folder is the test's own.
+	ran := fmt.Sprintf("\n$ %s\n%s", step.title(), out)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
+	case late:
+		return fmt.Errorf("%s: the command takes more than %s; %w:%s", step.at, s.patience, errDocEnd, ran)
+	case !ok:
+		return fmt.Errorf("%s: the command fails; %w:%s", step.at, errDocEnd, ran)
+	}
+	return judge(step, script, string(out), ran)
+}
+
+func (s *docStep) title() string {
+	if s.file != "" {
+		return "write " + s.file
+	}
+	return strings.TrimSpace(s.command)
+}
+
+// script of a step, which may have more files beside it.
+func (s *docSession) script(step *docStep, path string) (string, error) {
+	text := s.substitute(step.command, "")
+	if step.file != "" {
+		content := s.substitute(step.content, filepath.Join(s.root, filepath.Dir(step.file)))
+		if err := os.WriteFile(path+".yaml", []byte(content), 0o600); err != nil {
+			return "", err
+		}
+		text = fmt.Sprintf("mkdir -p \"$(dirname '%[1]s')\"\ncp '%[2]s.yaml' '%[1]s'\n", step.file, path)
+	}
+	if step.fails { // Each command that fails leaves a line.
+		text = fmt.Sprintf("set +e\ntrap 'echo failed >> %[1]s.failed' ERR\n%[2]s\n__status=$?\ntrap - ERR\nset -e\necho $__status > %[1]s.status\n", path, text)
+	}
+	return text, nil
+}
+
+func judge(step *docStep, script, got, ran string) error {
+	if step.fails {
+		status, err := os.ReadFile(script + ".status") //nolint:gosec // The folder is the test's own.
+		if err != nil || strings.TrimSpace(string(status)) == "0" {
+			return fmt.Errorf("%s: the last command does not fail; %w:%s", step.at, errDocEnd, ran)
+		}
+		failed, err := os.ReadFile(script + ".failed") //nolint:gosec // The folder is the test's own.
+		if err != nil || strings.Count(string(failed), "\n") != 1 {
+			return fmt.Errorf("%s: a command before the last fails, too; %w:%s", step.at, errDocEnd, ran)
+		}
+	}
+	if step.compared && !docMatches(step.want, got) {
+		return fmt.Errorf("%s: the page shows:\n$ %s\n%s\nThe command prints:\n%s", step.at, step.title(), step.want, got)
+	}
+	return nil
+}
+
+// checkManifest has the API server read what is ours in it. All else is to be YAML.
+func (s *docSession) checkManifest(t *testing.T, step *docStep) {
+	objects, err := docObjects(s.substitute(step.content, s.root))
+	if err != nil {
+		t.Errorf("%s: %v", step.at, err)
+		return
+	}
+	if len(objects) == 0 {
+		return
+	}
+	w := s.world
+	if w == nil {
+		w = theSharedWorld(t)
+	}
+	for _, object := range objects {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, _, err := w.Kubectl(ctx, strings.NewReader(object), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+		cancel()
+		if err != nil {
+			t.Errorf("%s: the API server refuses the manifest: %v", step.at, err)
+		}
 	}
 }

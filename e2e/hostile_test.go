@@ -3,10 +3,14 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,30 +18,37 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 	"github.com/classbind/classbind/e2e/load"
 )
 
 const (
-	// attackTime is how long each attack goes on.
 	attackTime = 5 * time.Second
 	// honestRate of claims in a second, and how long one may take to be created and bound.
 	honestRate    = 20
 	honestLatency = 500 * time.Millisecond
 )
 
-// attack is what somebody does who wishes others ill.
 type attack struct {
-	name   string
-	reason string
-	do     func(*besieged, *testing.T)
+	name, reason string
+	do           func(*besieged, *testing.T)
 	// statuses that the attacker's requests may be answered with.
 	statuses []int
 }
@@ -81,9 +92,7 @@ func attacks() []attack {
 // creates claims. It has the machine to itself, since it measures.
 func TestHostile(t *testing.T) {
 	long(t)
-	if inPods() {
-		t.Skip("It needs a control plane of its own, with replicas as processes beside it.")
-	}
+	notInPods(t, "It needs a control plane of its own, with replicas as processes beside it.")
 	b := besiege(t)
 	var rows []*hostileRow
 	t.Cleanup(func() { t.Logf("The limit of memory is %d MiB.\n%s", b.limit>>20, hostileTable(rows)) })
@@ -128,7 +137,6 @@ func boundHostileKinds() (kinds []schema.GroupVersionKind) {
 	return append(kinds, hostileKind("FitClaim"))
 }
 
-// claims of the honest tenant, steadily.
 func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersionKind, foreign func(string) bool) *load.Load {
 	return load.Start(t.Context(), load.Options{
 		Client: b.honest, Kinds: kinds, Namespace: honestNamespace, Prefix: prefix, PerSecond: honestRate, Foreign: foreign,
@@ -136,15 +144,10 @@ func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersi
 	})
 }
 
-// judge what became of everybody, into the row.
 func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, control *load.Load) {
-	t.Helper()
 	row.peak, row.cpu = b.used(t)
-	var err error
-	row.control, err = control.Stop(t.Context())
-	require.NoError(t, err)
-	row.honest, err = honest.Stop(t.Context())
-	require.NoError(t, err)
+	row.control = must(control.Stop(t.Context()))(t)
+	row.honest = must(honest.Stop(t.Context()))(t)
 	row.answers = b.answers.String()
 
 	if limit, fit := row.allowed(); fit {
@@ -166,7 +169,6 @@ func (b *besieged) judge(t *testing.T, a attack, row *hostileRow, honest, contro
 
 // toldNothing looks into the events that the hostile tenant may read.
 func (b *besieged) toldNothing(t *testing.T) {
-	t.Helper()
 	events := &eventsv1.EventList{}
 	require.NoError(t, b.List(t.Context(), events, client.InNamespace(tenantA)))
 	for _, event := range events.Items {
@@ -187,11 +189,9 @@ type hostileRow struct {
 	failed  bool
 }
 
-// allowed is how long an honest claim may take. Where one with which classbind has
-// nothing to do was slow at the same time, and classbind did little, then it was
-// the machine, etcd or the API server that was slow, and the honest claim may be
-// slower, too: it takes two calls where the other takes one. It is not fit to
-// judge by at all when even that is as long as the API server waits for a webhook.
+// allowed is how long an honest claim may take. Where one with which classbind has nothing to do was slow at the same time, and classbind
+// did little, then it was the machine, etcd or the API server that was slow, and the honest claim may be slower, too: it takes two calls
+// where the other takes one. It is not fit to judge by at all when even that is as long as the API server waits for a webhook.
 func (r *hostileRow) allowed() (limit time.Duration, fit bool) {
 	const (
 		slow   = 100 * time.Millisecond
@@ -234,7 +234,6 @@ type answers struct {
 	told     []string
 }
 
-// add an answer, warnings and all.
 func (a *answers) add(status int, text string) {
 	const shown = 400
 	a.mu.Lock()
@@ -252,8 +251,6 @@ func (a *answers) add(status int, text string) {
 	}
 }
 
-// judge what the answers say, which are to have one of these statuses, and return
-// what is wrong with them.
 func (a *answers) judge(allowed []int) (wrong []string) {
 	// longest refusal: it should not repeat all that was sent.
 	const longest = 32 << 10
@@ -273,7 +270,6 @@ func (a *answers) judge(allowed []int) (wrong []string) {
 	return wrong
 }
 
-// String is the number of answers of each status.
 func (a *answers) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,18 +288,15 @@ type author struct {
 }
 
 func newAuthor(t *testing.T, w *world, name string, to func() *answers) *author {
-	t.Helper()
-	kubeconfig, err := w.plane.UserKubeconfig(name)
-	require.NoError(t, err)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	require.NoError(t, err)
-	c, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
-	return &author{url: strings.TrimSuffix(config.Host, "/"), client: c, to: to}
+	config := w.userConfig(t, name)
+	return &author{url: strings.TrimSuffix(config.Host, "/"), client: must(rest.HTTPClientFor(config))(t), to: to}
 }
 
-// send a body, and keep the answer. Without one before the attack ends, it is
-// none; without one in time, its status is 0.
+func (w *world) userConfig(t *testing.T, name string) *rest.Config {
+	return must(clientcmd.BuildConfigFromFlags("", must(w.plane.UserKubeconfig(name))(t)))(t)
+}
+
+// send a body, and keep the answer. Without one before the attack ends, it is none; without one in time, its status is 0.
 func (a *author) send(ctx context.Context, method, url, contentType, body string) (status int, text string) {
 	const inTime = 15 * time.Second // Longer than any deadline of the server.
 	limited, cancel := context.WithTimeout(ctx, inTime)
@@ -350,7 +343,6 @@ func (a *author) create(ctx context.Context, kind string, dryRun bool, object st
 	return a.send(ctx, http.MethodPost, a.url+path, "application/json", object)
 }
 
-// claimOf a kind in tenantA as JSON, with its spec and its annotations.
 func claimOf(kind, name, spec, annotations string) string {
 	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":%q,"metadata":{"namespace":%q,"name":%q,"annotations":{%s}},"spec":{%s}}`,
 		hostileGroup, kind, tenantA, name, annotations, spec)
@@ -358,18 +350,381 @@ func claimOf(kind, name, spec, annotations string) string {
 
 // attackers do something again and again until the context ends, so many at once,
 // each with a pause after it has. They are told which time of all it is.
-func attackers(ctx context.Context, n int, pause time.Duration, do func(i int)) {
+func attackers(ctx context.Context, n int, rest time.Duration, do func(i int)) {
 	var all sync.WaitGroup
 	for first := range n {
 		all.Go(func() {
 			for i := first; ctx.Err() == nil; i += n {
 				do(i)
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
+				pause(ctx, rest)
 			}
 		})
 	}
 	all.Wait()
+}
+
+const (
+	hostileGroup = "hostile.test"
+	// secret is in the name of each thing of the honest tenant, namespace included. Nobody else may be told of it.
+	secret          = "tellnobody"
+	honestNamespace = "honest-" + secret
+	// tenantA is the namespace of the hostile author of claims and of classes.
+	tenantA = "tenant-a"
+
+	manyClasses = 10_000
+	// pool is how many classes have the same label: as many as a claim of it has to choose from.
+	pool = 20
+)
+
+var (
+	// offered kinds of class are cluster-scoped, and serve all of boundKinds, as the namespaced Local does.
+	offered    = []string{"Alpha", "Beta", "Gamma"}
+	boundKinds = map[string]string{
+		"AdmitClaim": "{}",
+		"DenyClaim":  "{whenUnmatched: Deny}",
+		"LaterClaim": "{whenUnmatched: BindLater}",
+		"LeastClaim": "{choice: {strategy: LeastClaims}}",
+	}
+	// freeKind of claim is registered with nobody: what a claim takes without classbind.
+	freeKind = hostileKind("FreeClaim")
+)
+
+func hostileKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: hostileGroup, Version: "v1", Kind: kind}
+}
+
+func hostileResource(kind string) string { return strings.ToLower(kind) + "s." + hostileGroup }
+
+// besieged is a cluster with many classes, an honest tenant and a hostile one.
+type besieged struct {
+	*world
+	*fleet
+	honest client.Client
+	// mallory may write claims and namespaced classes in tenantA, and one class of the cluster.
+	mallory *author
+	etcd    *clientv3.Client
+	// attack under way: it ends when that does. The answers are to whoever is hostile.
+	attack  context.Context
+	answers *answers
+}
+
+func besiege(t *testing.T) *besieged {
+	b := &besieged{world: newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true}), answers: &answers{}}
+	b.etcd = must(etcdclient.New(b.plane.EtcdURL()))(t)
+	t.Cleanup(func() { assert.NoError(t, b.etcd.Close()) })
+	b.install(t)
+	b.honest = b.user(t, "harriet")
+	b.mallory = newAuthor(t, b.world, "mallory", func() *answers { return b.answers })
+	b.fleet = newFleet(t, b.world)
+	b.register(t)
+	return b
+}
+
+func (b *besieged) install(t *testing.T) {
+	var crds []string
+	for scope, kinds := range map[string]string{
+		"Namespaced": "Local Part FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim SeatClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim PartClaim",
+		"Cluster":    "Red Blue Ghost First Second Shared Zoned Alpha Beta Gamma",
+	} {
+		for kind := range strings.FieldsSeq(kinds) {
+			crds = append(crds, kind+" "+hostileResource(kind)+" "+scope)
+		}
+	}
+	b.resources(t, crds...)
+	b.apply(t, lateVendor(hostileGroup)+tenant(honestNamespace, "harriet")+tenant(tenantA, "mallory")+oneClass("mallory", "shareds", "contested"))
+	classes := map[string]map[string]any{}
+	for i := range manyClasses {
+		kind, namespace, name := offered[i%len(offered)], "", fmt.Sprintf("class-%05d", i)
+		if i%10 == 9 {
+			kind, namespace = "Local", fmt.Sprint("tenant-", i/10%8)
+		}
+		key, object := stored(kind, namespace, name, map[string]string{
+			"pool": fmt.Sprintf("pool-%04d", i/pool), "tier": []string{"gold", "silver", "bronze"}[i%3], "region": fmt.Sprint("eu-", i%7), "number": fmt.Sprint(i),
+		})
+		classes[key] = object
+	}
+	// What the honest claims ask for: some of everybody's, and some of their own.
+	for i := range 10 {
+		key, object := stored(offered[i%len(offered)], "", fmt.Sprint("common-", i), map[string]string{"pool": "common"})
+		classes[key] = object
+		if i < 5 {
+			key, object = stored("Local", honestNamespace, fmt.Sprintf("own-%s-%d", secret, i), map[string]string{"pool": "common", "owner": secret})
+			classes[key] = object
+		}
+	}
+	b.store(t, classes)
+}
+
+func tenant(namespace, user string) string {
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: %[1]s, name: tenant}
+rules:
+- {apiGroups: [%[2]s], resources: ["*"], verbs: ["*"]}
+- {apiGroups: ["", events.k8s.io], resources: [events], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: %[1]s, name: tenant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[3]s}]
+`, namespace, hostileGroup, user)
+}
+
+func oneClass(user, resource, name string) string {
+	return fmt.Sprintf(`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: one-class}
+rules:
+- {apiGroups: [%[1]s], resources: [%[2]s], resourceNames: [%[3]s], verbs: [get, update, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: one-class}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: one-class}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[4]s}]
+`, hostileGroup, resource, name, user)
+}
+
+func (b *besieged) register(t *testing.T) {
+	resources := func(kinds ...string) (names []string) {
+		for _, kind := range kinds {
+			names = append(names, hostileResource(kind))
+		}
+		return names
+	}
+	bound := resources(slices.Collect(maps.Keys(boundKinds))...)
+	served := map[string][]string{
+		"Zoned": {"FitClaim", "DenyFitClaim"}, "Part": {"PartClaim"}, "Red": {"SeatClaim"}, "Blue": {"SeatClaim"}, "Ghost": {"GhostClaim"},
+		"First": {"FirstClaim"}, "Second": {"SecondClaim"}, "Shared": {"FirstClaim", "SecondClaim"},
+	}
+	manifest := classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(bound, "}, {name: "))) +
+		claimKind(hostileResource("PartClaim"), `{classes: {partition: {claim: "''", class: class.metadata.labels.part}}}`)
+	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"SeatClaim": "{}", "GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
+		for kind, spec := range kinds {
+			manifest += claimKind(hostileResource(kind), spec)
+		}
+	}
+	for _, kind := range offered {
+		manifest += serving(hostileResource(kind), bound...)
+	}
+	for kind, claims := range served {
+		manifest += serving(hostileResource(kind), resources(claims...)...)
+	}
+	b.zonedClasses(t)
+	b.apply(t, manifest)
+	for _, kind := range append(bound, resources("FitClaim", "DenyFitClaim")...) {
+		b.awaitClaims(t, kind)
+	}
+	for _, kind := range []string{"Red", "Blue", "Ghost", "First", "Second", "Shared"} {
+		b.awaitGuard(t, hostileGroup, kind, hostileResource(kind))
+	}
+	b.awaitGuardOf(t, hostileResource("Part"), fmt.Sprintf("apiVersion: %s/v1\nkind: Part\nmetadata: {namespace: %s, name: probe, "+
+		"annotations: {resourceclass.crossplane.io/weight: x}}\n", hostileGroup, tenantA))
+	b.awaitClasses(t, hostileResource("Local"), manyClasses/10+5)
+}
+
+func (b *besieged) user(t *testing.T, name string) client.Client {
+	config := b.userConfig(t, name)
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	// He may ask for no CRD: it is told which kinds there are.
+	return must(client.New(config, client.Options{Scheme: runtime.NewScheme(), Mapper: b.RESTMapper()}))(t)
+}
+
+// stored is the key of an object in etcd, and the object as it is there.
+func stored(kind, namespace, name string, labels map[string]string) (key string, object map[string]any) {
+	metadata := map[string]any{
+		"name": name, "uid": string(uuid.NewUUID()), "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z", "labels": labels,
+	}
+	path := []string{"/registry", hostileGroup, strings.ToLower(kind) + "s"}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+		path = append(path, namespace)
+	}
+	return strings.Join(append(path, name), "/"), map[string]any{"apiVersion": hostileGroup + "/v1", "kind": kind, "metadata": metadata}
+}
+
+// store objects past the API server, as quickly as etcd takes them, and whatever
+// webhooks would say: somebody may have stored them when there were none.
+func (b *besieged) store(t *testing.T, objects map[string]map[string]any) {
+	b.write(t, slices.Collect(maps.Keys(objects)), func(key string) error {
+		value, err := json.Marshal(objects[key])
+		if err == nil {
+			_, err = b.etcd.Put(t.Context(), key, string(value))
+		}
+		return err
+	})
+}
+
+func (b *besieged) forget(t *testing.T, kind string) {
+	prefix := "/registry/" + hostileGroup + "/" + strings.ToLower(kind) + "s/" + tenantA + "/"
+	all := must(b.etcd.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)
+	keys := make([]string, len(all.Kvs))
+	for i, of := range all.Kvs {
+		keys[i] = string(of.Key)
+	}
+	b.write(t, keys, func(key string) error {
+		_, err := b.etcd.Delete(t.Context(), key)
+		return err
+	})
+}
+
+// write the objects with these keys, each in a revision of its own, as an API server does. What shares a revision shares a resourceVersion,
+// and a watch that goes on from there after the API server ended it never shows the others.
+func (b *besieged) write(t *testing.T, keys []string, write func(key string) error) {
+	var writes errgroup.Group
+	writes.SetLimit(16)
+	for _, key := range keys {
+		writes.Go(func() error { return write(key) })
+	}
+	require.NoError(t, writes.Wait())
+}
+
+// fleet is the replicas of classbind under attack: processes with the memory that deploy gives a container, behind one address.
+type fleet struct {
+	on       *world
+	balancer *classbind.Balancer
+	limit    uint64
+	replicas []*attacked
+}
+
+// attacked is one replica, and what it had used and logged when the present attack began.
+type attacked struct {
+	*replica
+	cpu    float64
+	logged int // in bytes
+}
+
+// newFleet builds the command without the race detector, which takes several times as much memory and CPU, and gives this process the
+// environment that deploy gives the container: the replicas inherit it.
+func newFleet(t *testing.T, w *world) *fleet {
+	manifest := must(os.ReadFile(filepath.Join(w.deploy, "base", "deployment.yaml")))(t)
+	deployment := appsv1.Deployment{}
+	require.NoError(t, yaml.UnmarshalStrict(manifest, &deployment))
+	container := deployment.Spec.Template.Spec.Containers[0]
+	for _, variable := range container.Env {
+		t.Setenv(variable.Name, variable.Value)
+	}
+	f := &fleet{on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
+	require.NotZero(t, f.limit, "We should have a limit in deploy.")
+	w.command, w.anybody = must(classbind.Build(t.Context(), t.TempDir()))(t), true
+	f.balancer = must(classbind.NewBalancer())(t)
+	t.Cleanup(func() { _ = f.balancer.Close() })
+	for range int(*deployment.Spec.Replicas) {
+		f.add(t)
+	}
+	return f
+}
+
+func (f *fleet) add(t *testing.T) {
+	r := f.on.serve(t, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
+	f.replicas = append(f.replicas, &attacked{replica: r})
+	f.balancer.Add(strings.TrimPrefix(r.URL, "https://"))
+}
+
+// restart all replicas, which an attack has left in a state that would spoil the next.
+func (f *fleet) restart(t *testing.T) {
+	old := f.replicas
+	f.replicas = nil
+	for _, r := range old {
+		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
+		r.Kill()
+	}
+	for range old {
+		f.add(t)
+	}
+}
+
+// replaceLeader starts a replica and ends the one that leads, as a roll-out does.
+func (f *fleet) replaceLeader(t *testing.T) {
+	for i, r := range f.replicas {
+		if !r.leads(t.Context()) {
+			continue
+		}
+		f.add(t)
+		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
+		f.replicas = append(f.replicas[:i], f.replicas[i+1:]...)
+		assert.NoError(t, r.Stop(), "We should see the leader end well.")
+		return
+	}
+	assert.Fail(t, "We should have a leader.")
+}
+
+var leading = regexp.MustCompile(`(?m)^leader_election_master_status\{name="classbind-leader"\} 1$`)
+
+func (r *attacked) leads(ctx context.Context) bool {
+	metrics, err := r.Metrics(ctx)
+	return err == nil && leading.Match(metrics)
+}
+
+func (f *fleet) begin(t *testing.T) {
+	for _, r := range f.replicas {
+		// 5 makes the peak what there is now (proc(5)).
+		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0))
+		r.cpu = r.cpuTime(t)
+		r.logged = len(r.log.String())
+	}
+}
+
+func (r *attacked) cpuTime(t *testing.T) float64 {
+	process, err := procfs.NewProc(r.PID())
+	require.NoError(t, err, "We should have the same process.")
+	stat := must(process.Stat())(t)
+	return stat.CPUTime()
+}
+
+// used since it was begun to measure: the most memory of a replica, in bytes, and the CPU of all together, in seconds.
+func (f *fleet) used(t *testing.T) (peak uint64, cpu float64) {
+	for _, r := range f.replicas {
+		process, err := procfs.NewProc(r.PID())
+		require.NoError(t, err, "We should have the same process.")
+		status := must(process.NewStatus())(t)
+		peak, cpu = max(peak, status.VmHWM), cpu+r.cpuTime(t)-r.cpu
+	}
+	return peak, cpu
+}
+
+// rest waits until the replicas are ready and have next to nothing to do.
+func (f *fleet) rest(t *testing.T) (ok bool) {
+	const (
+		within = 5 * time.Second
+		look   = 500 * time.Millisecond
+		idle   = 0.3 // of a core, for all
+	)
+	used := func() (cpu float64) {
+		for _, r := range f.replicas {
+			cpu += r.cpuTime(t)
+		}
+		return cpu
+	}
+	before := used()
+	return assert.EventuallyWithT(t, func(c *attempt) {
+		now := used()
+		cores := (now - before) / look.Seconds()
+		before = now
+		require.Less(c, cores, idle, "We should see the replicas do nothing more for the attack.")
+		for _, r := range f.replicas {
+			require.NoError(c, r.Probe(t.Context()), "We should see every replica ready.")
+		}
+	}, within, look)
+}
+
+// judge the lines that the replica has logged since it was begun to measure, and return what is wrong with them.
+func (r *attacked) judge() (wrong []string) {
+	const longest = 8 << 10
+	for line := range strings.Lines(r.log.String()[r.logged:]) {
+		if len(line) > longest {
+			wrong = append(wrong, fmt.Sprintf("a line of %d bytes, which begins: %.300s", len(line), line))
+		}
+		if strings.Contains(line, "labelSelector=") {
+			wrong = append(wrong, fmt.Sprintf("a line with the URL of a read: %.300s", line))
+		}
+	}
+	return wrong
 }

@@ -1,12 +1,12 @@
-// Package e2e tests classbind as it is deployed, by the manifests of deploy/ and
-// with a real API server that calls it. It does so in one of two ways. By itself
-// it starts control planes, and runs the command beside them, as a process with
-// the rights of its ServiceAccount. With $IMAGE it uses the cluster of
-// $KUBECONFIG, in which it installs classbind in pods; there, tests that need a
-// control plane of their own are skipped.
+// Package e2e tests classbind as it is deployed, by the manifests of deploy/ and with a real API server that calls it. It does so in one of
+// two ways. By itself it starts control planes, and runs the command beside them, as a process with the rights of its ServiceAccount. With
+// $IMAGE it uses the cluster of $KUBECONFIG, in which it installs classbind in pods; there, tests that need a control plane of their own
+// are skipped.
 package e2e
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -14,8 +14,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,10 +28,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,14 +46,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/assets"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// scratch is a folder for the time of the tests, and command the built one, which
-// there is not where classbind runs in pods.
+// scratch is a folder for the time of the tests, and command the built one, which there is not where classbind runs in pods.
 var scratch, command string
 
 func TestMain(m *testing.M) {
@@ -80,10 +85,8 @@ func prepare() (err error) {
 	return err
 }
 
-// raceFlags have the server report its data races, in its exit status, where
-// there is the C compiler that this needs. It is five times slower with them, so
-// make test does without. The tests themselves are built without, as all else
-// that shares packages with Kubernetes.
+// raceFlags have the server report its data races, in its exit status, where there is the C compiler that this needs. It is five times
+// slower with them, so make test does without. The tests themselves are built without, as all else that shares packages with Kubernetes.
 func raceFlags() []string {
 	if testing.Short() {
 		return nil
@@ -101,29 +104,30 @@ type world struct {
 
 	// Kubectl runs kubectl as the admin. The error has standard error in it.
 	Kubectl kubectlFunc
-	// config is the admin's.
-	config *rest.Config
-	// deploy is the path of the folder.
-	deploy string
+	config  *rest.Config
+	deploy  string
 
-	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind
-	// runs in pods.
+	// plane is ours, and the kubeconfig that of classbind's ServiceAccount there. There are neither where classbind runs in pods.
 	plane      *controlplane.ControlPlane
 	kubeconfig string
+	// command that runs, if it is not the one that all tests share.
+	command string
 	// anybody is answered by the replicas to come, as where the API server cannot be told to present a certificate.
 	anybody bool
 }
 
 // newWorld is for one test, which may do with it as it likes.
 func newWorld(t testing.TB, o controlplane.Options) *world {
-	t.Helper()
-	if inPods() {
-		t.Skip("It needs a control plane of its own, with classbind as a process beside it.")
-	}
-	w, err := startWorld(t.Context(), o)
-	require.NoError(t, err)
+	notInPods(t, "It needs a control plane of its own, with classbind as a process beside it.")
+	w := must(startWorld(t.Context(), o))(t)
 	t.Cleanup(func() { assert.NoError(t, w.plane.Stop()) })
 	return w
+}
+
+// servedWorld is newWorld with a replica.
+func servedWorld(t testing.TB, o controlplane.Options, flags ...string) (*world, *replica) {
+	w := newWorld(t, o)
+	return w, w.serve(t, flags...)
 }
 
 func startWorld(ctx context.Context, o controlplane.Options) (*world, error) {
@@ -151,7 +155,6 @@ func (w *world) setUp(ctx context.Context) (err error) {
 	return w.connect()
 }
 
-// connect makes the client.
 func (w *world) connect() (err error) {
 	config := rest.CopyConfig(w.config)
 	config.Wrap(newPatient)
@@ -180,9 +183,14 @@ type shared struct {
 	err     error
 }
 
-// sharedWorld is started for the first test that asks for it.
+// sharedWorld is of a test that runs beside the others there.
 func sharedWorld(t *testing.T) *world {
-	t.Helper()
+	t.Parallel()
+	return theSharedWorld(t)
+}
+
+// theSharedWorld is started for the first test that asks for it.
+func theSharedWorld(t *testing.T) *world {
 	sharing.once.Do(func() {
 		// The context of a test ends with it.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
@@ -208,18 +216,12 @@ func sharedWorld(t *testing.T) *world {
 
 // sharedReplica is of a test that counts for which claims of a kind the API server has called the one replica.
 func sharedReplica(t *testing.T) (w *world, asked func(claimKind string) int) {
-	t.Helper()
-	if inPods() {
-		t.Skip("It reads the metrics of the one replica.")
-	}
+	notInPods(t, "It reads the metrics of the one replica.")
 	return sharedWorld(t), func(claimKind string) (n int) {
-		t.Helper()
-		metrics, err := sharing.replica.Metrics(t.Context())
-		require.NoError(t, err)
+		metrics := must(sharing.replica.Metrics(t.Context()))(t)
 		counter := regexp.MustCompile(`(?m)^classbind_decisions_total\{claim_kind="` + regexp.QuoteMeta(claimKind) + `",.*\} (\d+)$`)
 		for _, found := range counter.FindAllSubmatch(metrics, -1) {
-			count, err := strconv.Atoi(string(found[1]))
-			require.NoError(t, err)
+			count := must(strconv.Atoi(string(found[1])))(t)
 			n += count
 		}
 		return n
@@ -242,7 +244,6 @@ func (s *shared) end(failed bool) error {
 }
 
 func (w *world) kubectl(t testing.TB, args ...string) string {
-	t.Helper()
 	out, _, err := w.Kubectl(t.Context(), nil, args...)
 	require.NoError(t, err)
 	return out
@@ -251,22 +252,20 @@ func (w *world) kubectl(t testing.TB, args ...string) string {
 // apply does what kubectl apply --server-side --force-conflicts does, without a process of its own, which takes half a second.
 // A resource that has just become established may not be served yet. It waits until CRDs are established.
 func (w *world) apply(t testing.TB, manifest string) {
-	t.Helper()
 	var crds []string
 	for _, object := range documents(t, manifest) {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			mapping, err := w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
-			require.NoError(c, err)
+		eventually(t, func(c *attempt) {
+			mapping := must(w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version))(c)
 			if object.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 				object.SetNamespace("default")
 			}
-			err = w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl"))
+			err := w.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("kubectl"))
 			if !apierrors.IsNotFound(err) {
 				assert.NoError(t, err)
 				return
 			}
 			require.NoError(c, err)
-		}, patience, 50*time.Millisecond)
+		})
 		if object.GetKind() == "CustomResourceDefinition" {
 			crds = append(crds, object.GetName())
 		}
@@ -276,29 +275,31 @@ func (w *world) apply(t testing.TB, manifest string) {
 
 // patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
 func (w *world) patch(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	t.Helper()
-	kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
-	require.NoError(t, err)
-	mapping, err := w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	require.NoError(t, err)
-	object := &unstructured.Unstructured{}
+	return w.Patch(t.Context(), w.named(t, resource, name), client.RawPatch(types.MergePatchType, []byte(change)), o...)
+}
+
+// remove does the same to delete it.
+func (w *world) remove(t testing.TB, resource, name string) {
+	require.NoError(t, w.Delete(t.Context(), w.named(t, resource, name)))
+}
+
+// named is an object of a resource, <plural>.<group>, without anything in it.
+func (w *world) named(t testing.TB, resource, name string) *unstructured.Unstructured {
+	kind := must(w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
+	object := object(kind.Group, kind.Kind, name)
 	object.SetGroupVersionKind(kind)
-	object.SetName(name)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+	if must(w.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version))(t).Scope.Name() == meta.RESTScopeNameNamespace {
 		object.SetNamespace("default")
 	}
-	return w.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(change)), o...)
+	return object
 }
 
 // annotate an object by a change as kubectl annotate takes it: key=value, or key-.
 func (w *world) annotate(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	t.Helper()
 	return w.patch(t, resource, name, metadataPatch("annotations", change), o...)
 }
 
-// label does the same to a label.
 func (w *world) label(t testing.TB, resource, name, change string) error {
-	t.Helper()
 	return w.patch(t, resource, name, metadataPatch("labels", change))
 }
 
@@ -309,7 +310,6 @@ func metadataPatch(field, change string) string {
 	return fmt.Sprintf(`{"metadata":{%q:{%q:null}}}`, field, strings.TrimSuffix(change, "-"))
 }
 
-// replica is a running classbind.
 type replica struct {
 	*classbind.Process
 	log *progress.Log
@@ -322,7 +322,7 @@ func (w *world) run(flags ...string) (*replica, error) {
 		flags = append(w.plane.Clients.Flags(), flags...)
 	}
 	var err error
-	r.Process, err = classbind.Start(command, w.kubeconfig, r.log, flags...)
+	r.Process, err = classbind.Start(cmp.Or(w.command, command), w.kubeconfig, r.log, flags...)
 	return r, err
 }
 
@@ -343,9 +343,7 @@ func (w *world) caller() (*tls.Config, error) {
 
 // start a replica; when the test ends it must end well, which it does not after a data race.
 func (w *world) start(t testing.TB, flags ...string) *replica {
-	t.Helper()
-	r, err := w.run(flags...)
-	require.NoError(t, err)
+	r := must(w.run(flags...))(t)
 	r.logFailure(t)
 	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
 	return r
@@ -353,7 +351,6 @@ func (w *world) start(t testing.TB, flags ...string) *replica {
 
 // logFailure shows the end of what the replica logs from now on until the test ends, if it fails.
 func (r *replica) logFailure(t testing.TB) {
-	t.Helper()
 	const lines = 200
 	begin := len(r.log.String())
 	t.Cleanup(func() {
@@ -365,9 +362,7 @@ func (r *replica) logFailure(t testing.TB) {
 	})
 }
 
-// serve starts a replica and waits until it is ready.
 func (w *world) serve(t testing.TB, flags ...string) *replica {
-	t.Helper()
 	r := w.start(t, flags...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -375,11 +370,8 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 	return r
 }
 
-// serveBehind has so many replicas behind one address.
 func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, replicas []*replica) {
-	t.Helper()
-	balancer, err := classbind.NewBalancer()
-	require.NoError(t, err)
+	balancer = must(classbind.NewBalancer())(t)
 	t.Cleanup(func() { _ = balancer.Close() })
 	for range n {
 		r := w.serve(t, "--webhook-url="+balancer.URL)
@@ -391,9 +383,7 @@ func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, 
 
 // audited are the events in the audit log of the first API server. The last may be half written.
 func (w *world) audited(t *testing.T) (events []auditv1.Event) {
-	t.Helper()
-	log, err := os.Open(w.plane.AuditLog)
-	require.NoError(t, err)
+	log := must(os.Open(w.plane.AuditLog))(t)
 	defer func() { _ = log.Close() }()
 	for all := json.NewDecoder(log); all.More(); {
 		e := auditv1.Event{}
@@ -409,39 +399,32 @@ func (w *world) audited(t *testing.T) (events []auditv1.Event) {
 
 // resources installs CRDs that prescribe nothing, from "Kind plural.group scope".
 func (w *world) resources(t testing.TB, lines ...string) {
-	t.Helper()
 	var manifest strings.Builder
 	for _, line := range lines {
 		var kind, name, scope string
-		_, err := fmt.Sscan(line, &kind, &name, &scope)
-		require.NoError(t, err)
+		must(fmt.Sscan(line, &kind, &name, &scope))(t)
 		manifest.WriteString(classbind.CRD(kind, name, scope, classbind.AnySchema))
 	}
 	w.apply(t, manifest.String())
 }
 
-// awaitCRDs waits until they are established.
 func (w *world) awaitCRDs(t testing.TB, names ...string) {
-	t.Helper()
 	for _, name := range names {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, crd))
 			require.True(c, apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established))
 			served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 			kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
-			_, err := w.RESTMapper().RESTMapping(kind, crd.Spec.Versions[served].Name) // Discovery comes later.
-			require.NoError(c, err)
-		}, patience, 20*time.Millisecond)
+			must(w.RESTMapper().RESTMapping(kind, crd.Spec.Versions[served].Name))(c) // Discovery comes later.
+		})
 	}
 }
 
-// vendor, claimKind and classKind are manifests.
-var vendor, claimKind, classKind = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind
+var vendor, claimKind, classKind, serving = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind, classbind.Serving
 
 // long leaves a test to make test-all, because it takes long or its own control plane.
 func long(t *testing.T) {
-	t.Helper()
 	if testing.Short() {
 		t.Skip("make test-all runs it.")
 	}
@@ -450,34 +433,30 @@ func long(t *testing.T) {
 // awaitClaims waits until claims of the kind are bound, as the API server sees
 // it: it knows of a new webhook a little later than of the entry for it.
 func (w *world) awaitClaims(t *testing.T, claimKind string) {
-	t.Helper()
-	w.awaitKind(t, claimKind, "", func(c *assert.CollectT, k *v1beta1.ClaimKind) {
+	w.awaitKind(t, claimKind, "", func(c *attempt, k *v1beta1.ClaimKind) {
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
 	})
 	probe := &unstructured.Unstructured{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		kind, err := w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion(""))
-		require.NoError(c, err)
+	eventually(t, func(c *attempt) {
+		kind := must(w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion("")))(c)
 		probe.SetGroupVersionKind(kind)
-	}, patience, 100*time.Millisecond, "We should see the API server serve a new version.")
+	}, "We should see the API server serve a new version.")
 	probe.SetNamespace("default")
 	probe.SetGenerateName("probe-")
 	probe.SetAnnotations(map[string]string{v1beta1.ClassSelectorAnnotation: "="})
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		err := w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
 		require.True(c, apierrors.IsInvalid(err), "%v", err)
-	}, patience, 20*time.Millisecond, "We should see the API server call the webhook.")
+	}, "We should see the API server call the webhook.")
 }
 
-// awaitClasses waits until so many classes of the kind are offered.
 func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
-	t.Helper()
 	k := &v1beta1.ClassKind{}
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
 		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
 		require.EqualValues(c, n, k.Status.Classes)
-	}, patience, 20*time.Millisecond)
+	})
 	for _, claimKind := range k.Spec.ClaimKinds {
 		w.awaitReplicas(t, claimKind.Name)
 	}
@@ -485,12 +464,29 @@ func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
 
 // create an object and return it as stored, with the warnings about it.
 func (w *world) create(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string, error) {
-	t.Helper()
 	object := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
 	var text []string
 	err := w.Create(context.WithValue(t.Context(), warnings{}, &text), object, o...)
 	return object, text, err
+}
+
+func (w *world) created(t testing.TB, manifest string, o ...client.CreateOption) *unstructured.Unstructured {
+	object, _ := w.warned(t, manifest, o...)
+	return object
+}
+
+func (w *world) warned(t testing.TB, manifest string, o ...client.CreateOption) (*unstructured.Unstructured, []string) {
+	object, text, err := w.create(t, manifest, o...)
+	require.NoError(t, err)
+	return object, text
+}
+
+// refuses to create an object, for a reason that has this text, and returns the reason.
+func (w *world) refuses(t testing.TB, manifest, text string, why ...any) string {
+	_, _, err := w.create(t, manifest)
+	require.ErrorContains(t, err, text, why...)
+	return err.Error()
 }
 
 // classOf a claim is the KIND/NAME of its reference, or empty.
@@ -504,4 +500,297 @@ func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, te
 	if to, ok := ctx.Value(warnings{}).(*[]string); ok {
 		*to = append(*to, text)
 	}
+}
+
+// patience is how long anything may take that should take a moment. Nothing waits for it but
+// a test that fails, so it suits a machine that others keep busy.
+const patience = 3 * time.Minute
+
+// attempt of a check. It collects what is not so yet.
+type attempt = assert.CollectT
+
+func eventually(t testing.TB, is func(c *attempt), why ...any) {
+	require.EventuallyWithT(t, is, patience, 20*time.Millisecond, why...)
+}
+
+// must is the result of a function that must not fail: must(os.ReadFile(name))(t).
+func must[T any](result T, err error) func(t require.TestingT, why ...any) T {
+	return func(t require.TestingT, why ...any) T {
+		require.NoError(t, err, why...)
+		return result
+	}
+}
+
+// output of a command that must not fail.
+func output(t testing.TB, cmd *exec.Cmd) string {
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s: %s", cmd, out)
+	return string(out)
+}
+
+func notInPods(t testing.TB, why string) {
+	if inPods() {
+		t.Skip(why)
+	}
+}
+
+const (
+	// attempts of a request that the API server gave up because a webhook was slow, and the time between them.
+	attempts     = 20
+	attemptEvery = 500 * time.Millisecond
+)
+
+// slowWebhook says that the API server refused a request because it waited too long for an
+// answer of a webhook. It stored nothing, and does so at once on a machine that is less busy.
+func slowWebhook(text string) bool {
+	if !strings.Contains(text, "failed calling webhook") {
+		return false
+	}
+	for _, cause := range []string{"context deadline exceeded", "Client.Timeout exceeded", "TLS handshake timeout"} {
+		if strings.Contains(text, cause) {
+			return true
+		}
+	}
+	return false
+}
+
+// patient sends a request again after slowWebhook, as a user would.
+type patient struct{ next http.RoundTripper }
+
+func newPatient(next http.RoundTripper) http.RoundTripper { return patient{next} }
+
+// RoundTrip is that of the transport which is next.
+func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		response, err := p.next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode != http.StatusInternalServerError || attempt == attempts || r.Body != nil && r.GetBody == nil {
+			return response, nil
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+		response.Body = io.NopCloser(bytes.NewReader(body))
+		if !slowWebhook(string(body)) || !attemptAgain(r.Context()) {
+			return response, nil
+		}
+		if r = r.Clone(r.Context()); r.GetBody != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// attemptAgain after a while, unless nobody waits for the answer.
+func attemptAgain(ctx context.Context) bool {
+	pause(ctx, attemptEvery)
+	return ctx.Err() == nil
+}
+
+type kubectlFunc func(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error)
+
+// patiently runs kubectl again after slowWebhook.
+func patiently(kubectl kubectlFunc) kubectlFunc {
+	return func(ctx context.Context, stdin io.Reader, args ...string) (stdout, stderr string, err error) {
+		var input []byte
+		if stdin != nil {
+			if input, err = io.ReadAll(stdin); err != nil {
+				return "", "", err
+			}
+		}
+		for attempt := 1; ; attempt++ {
+			stdout, stderr, err = kubectl(ctx, bytes.NewReader(input), args...)
+			if err == nil || attempt == attempts || !slowWebhook(err.Error()) || !attemptAgain(ctx) {
+				return stdout, stderr, err
+			}
+		}
+	}
+}
+
+var minorVersion = regexp.MustCompile(`Kubernetes v1\.(\d+)\.`)
+
+// minor is that of the Kubernetes 1.x of which control planes are started here.
+var minor = sync.OnceValues(func() (int, error) {
+	dir, err := assets.Dir(context.Background(), nil)
+	if err != nil {
+		return 0, err
+	}
+	out, err := exec.Command(filepath.Join(dir, "kube-apiserver"), "--version").Output() //nolint:gosec // It is the one under test.
+	if err != nil {
+		return 0, err
+	}
+	found := minorVersion.FindSubmatch(out)
+	if found == nil {
+		return 0, fmt.Errorf("cannot read the version of kube-apiserver: %q", out)
+	}
+	return strconv.Atoi(string(found[1]))
+})
+
+func policiesServed(t testing.TB) bool {
+	if inPods() {
+		return true // The drivers start the newest release.
+	}
+	m := must(minor())(t)
+	return m >= 36
+}
+
+func needsPolicies(t testing.TB) {
+	if !policiesServed(t) {
+		t.Skip("It needs MutatingAdmissionPolicy, which Kubernetes serves as v1 since 1.36.")
+	}
+}
+
+func object(group, kind, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	o.SetName(name)
+	return o
+}
+
+// selecting is a claim of classes with these labels; nil, any class satisfies it.
+func selecting(group, kind, namespace, name string, labels map[string]any) *unstructured.Unstructured {
+	claim, selector := object(group, kind, name), map[string]any{}
+	if labels != nil {
+		selector["matchLabels"] = labels
+	}
+	claim.SetNamespace(namespace)
+	claim.Object["spec"] = map[string]any{"classSelector": selector}
+	return claim
+}
+
+func concurrently(t *testing.T, n int, do func(i int) error) {
+	var all errgroup.Group
+	all.SetLimit(16)
+	for i := range n {
+		all.Go(func() error { return do(i) })
+	}
+	require.NoError(t, all.Wait())
+}
+
+// kinds are the registrations of Claim and Class of a group, with the spec of the ClaimKind, and the rights that they need.
+func kinds(group, spec string) string {
+	return lateVendor(group) + claimKind("claims."+group, spec) + serving("classes."+group, "claims."+group)
+}
+
+// register the kinds of a group, with these classes.
+func (w *world) register(t *testing.T, group, spec string, classes ...string) {
+	w.serves(t, kinds(group, spec)+strings.Join(classes, ""))
+}
+
+// install CRDs for the Claims and Classes of the registrations of a manifest, if nobody has them yet, and apply it.
+func (w *world) install(t *testing.T, manifest string) {
+	defined := map[string]bool{}
+	for _, object := range documents(t, manifest) {
+		name := object.GetName()
+		plural, _, _ := strings.Cut(name, ".")
+		crd := map[string]string{"claims": "Claim " + name + " Namespaced", "classes": "Class " + name + " Cluster"}[plural]
+		if object.GetKind() == "CustomResourceDefinition" {
+			defined[name] = true
+		} else if _, err := w.RESTMapper().KindFor(schema.ParseGroupResource(name).WithVersion("")); crd != "" && err != nil && !defined[name] {
+			w.resources(t, crd)
+		}
+	}
+	w.apply(t, manifest)
+}
+
+// serves installs a manifest, and waits until claims of its ClaimKinds are bound, and the classes that it has of its ClassKinds are offered.
+func (w *world) serves(t *testing.T, manifest string) {
+	w.install(t, manifest)
+	objects, classes := documents(t, manifest), map[string]int{}
+	for _, object := range objects {
+		mapping := must(w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind()))(t)
+		classes[mapping.Resource.GroupResource().String()]++
+	}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ClaimKind":
+			w.awaitClaims(t, object.GetName())
+		case "ClassKind":
+			w.awaitClasses(t, object.GetName(), classes[object.GetName()])
+		}
+	}
+}
+
+// namespaces of these names.
+func (w *world) namespaces(t *testing.T, names ...string) {
+	for _, name := range names {
+		require.NoError(t, w.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+}
+
+// shares are how many claims of a group have each class.
+func (w *world) shares(t *testing.T, group string) map[string]int {
+	counts := map[string]int{}
+	for _, claim := range w.claimsOf(t, group) {
+		counts[classOf(&claim)]++
+	}
+	return counts
+}
+
+// awaitStored waits until a claim is stored with a class.
+func (w *world) awaitStored(t testing.TB, claim *unstructured.Unstructured, class, reason string) {
+	eventually(t, func(c *attempt) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+		require.Equal(c, class, classOf(claim))
+	}, reason)
+}
+
+// refusedWith checks that an error has this code, and these parts in its message.
+func refusedWith(t require.TestingT, err error, code int, parts ...string) {
+	status := apierrors.APIStatus(nil)
+	require.ErrorAs(t, err, &status)
+	assert.EqualValues(t, code, status.Status().Code, "%v", err)
+	for _, part := range parts {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+// at is a field of an object, nil if it is not there.
+func at(object *unstructured.Unstructured, names ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, names...)
+	return value
+}
+
+// claimWith a name, after which more metadata may follow, and a spec, in the namespace default.
+func claimWith(group, name, spec string) string { return ofKind(group, "Claim", name, spec) }
+
+// ofKind is claimWith for other kinds.
+func ofKind(group, kind, name, spec string) string {
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: %s\n", group, kind, name, spec)
+}
+
+// binds a claim that is created to a class; empty, to none.
+func (w *world) binds(t testing.TB, manifest, class, reason string, o ...client.CreateOption) *unstructured.Unstructured {
+	claim, _, err := w.create(t, manifest, o...)
+	require.NoError(t, err, reason)
+	assert.Equal(t, class, classOf(claim), reason)
+	return claim
+}
+
+func (w *world) awaitBound(t testing.TB, manifest, class, reason string) {
+	eventually(t, func(c *attempt) {
+		claim, _, err := w.create(t, manifest, client.DryRunAll)
+		require.NoError(c, err)
+		require.Equal(c, class, classOf(claim))
+	}, reason)
+}
+
+func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
+	eventually(t, func(c *attempt) {
+		_, _, err := w.create(t, manifest, client.DryRunAll)
+		require.ErrorContains(c, err, text)
+	}, reason)
+}
+
+func (w *world) awaitKind(t testing.TB, name, reason string, check func(*attempt, *v1beta1.ClaimKind)) {
+	k := &v1beta1.ClaimKind{}
+	eventually(t, func(c *attempt) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, k))
+		check(c, k)
+	}, reason)
 }

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,7 +19,6 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// outcomeKinds are the registrations, with the defaulting.
 func outcomeKinds(group string, defaulting v1beta1.Defaulting) string {
 	databases, caches := "databases."+group, "caches."+group
 	return claimKind(databases, fmt.Sprintf("{admission: {defaulting: %s}}", defaulting)) +
@@ -34,8 +35,7 @@ func outcomeClasses(group string) string {
 		class(group, "SmallClass", "terminating", "labels: {tier: leaving}, finalizers: [outcome.test/stay], ")
 }
 
-// TestOutcome has every row of the table in docs/claims.md, as the API server shows it, whoever gives
-// the default class.
+// TestOutcome has every row of the table in docs/claims.md, as the API server shows it, whoever gives the default class.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	for group, defaulting := range map[string]v1beta1.Defaulting{
@@ -52,7 +52,7 @@ func TestOutcome(t *testing.T) {
 }
 
 func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
-	w := sharedWorld(t)
+	w := theSharedWorld(t)
 	databases := "databases." + group
 	w.resources(t, "Database databases."+group+" Namespaced", "Cache caches."+group+" Namespaced",
 		"BigClass bigclasses."+group+" Cluster", "SmallClass smallclasses."+group+" Cluster", "OldClass oldclasses."+group+" Cluster")
@@ -65,119 +65,83 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 	w.awaitClasses(t, "smallclasses."+group, 3)
 	byPolicy := defaulting == v1beta1.DefaultingPolicy
 	if byPolicy {
-		w.awaitPolicy(t, databases, fmt.Sprintf("apiVersion: %s/v1\nkind: Database\nmetadata: {namespace: default, name: probe}", group))
+		w.awaitPolicy(t, databases, ofKind(group, "Database", "probe", "{}"))
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, "caches."+group, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
 	}
 
-	type want struct {
-		class   string
-		code    int32
-		message []string // parts of the error or of the warning
-		causes  []string // fields
-	}
+	const forbidden, invalid = http.StatusForbidden, http.StatusUnprocessableEntity
 	for name, tc := range map[string]struct {
-		reason     string
-		kind       string // Database unless set
-		spec       string
-		annotation string
-		want       want
+		reason                  string
+		kind                    string // Database unless set
+		spec, annotation, class string
+		code                    int
+		message                 []string // parts of the error or of the warning
+		cause                   string   // field
 		// unopinionated claims are those that the API server itself binds, where it may.
 		unopinionated bool
 	}{
-		"ClassReference":      {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", want: want{class: "Any/mine"}},
-		"EmptyClassReference": {reason: "We should leave a claim alone whose reference is there, though it is empty.", spec: "{classRef: {}}", want: want{class: "/"}},
-		"NullClassReference":  {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"}},
-		"ResourceReference":   {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", want: want{class: ""}},
-		"Labels":              {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", want: want{class: "BigClass/gold"}},
-		"Expressions": {
-			reason: "We should bind to a class that meets the expressions, and not pass over them.",
-			spec:   "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", want: want{class: "BigClass/gold"},
-		},
-		"LabelsAndExpressions": {
-			reason: "We should bind to a class that has the labels and meets the expressions.",
-			spec:   "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", want: want{class: "SmallClass/standard"},
-		},
-		"EmptySelector":      {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", want: want{class: "*"}},
-		"NoSelector":         {reason: "We should take the default class for a claim without a selector.", spec: "{size: 1}", want: want{class: "SmallClass/standard"}, unopinionated: true},
-		"NoSpec":             {reason: "We should take the default class for a claim without a spec, and add one.", want: want{class: "SmallClass/standard"}, unopinionated: true},
-		"NullSpec":           {reason: "We should take the default class for a claim whose spec is null.", spec: "null", want: want{class: "SmallClass/standard"}, unopinionated: true},
-		"SelectorAnnotation": {reason: "We should take the selector from the annotation.", annotation: "tier in (gold,silver),region=eu", spec: "{}", want: want{class: "BigClass/gold"}},
-		"UnmatchedAdmitted": {
-			reason: "We should admit an unmatched claim with a warning of what was looked for.",
-			spec:   "{classSelector: {matchLabels: {tier: platinum}}}", want: want{message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
-		},
-		"UnmatchedDenied": {
-			reason: "We should refuse an unmatched claim of a kind that says so.",
-			kind:   "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", want: want{code: http.StatusForbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
-		},
-		"NoDefaultDenied":  {reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.", kind: "Cache", spec: "{size: 1}", want: want{code: http.StatusForbidden, message: []string{"no class is marked default"}}},
-		"Cordoned":         {reason: "We should not offer a cordoned class.", spec: "{classSelector: {matchLabels: {tier: retired}}}", want: want{message: []string{"1 cordoned"}}},
-		"WeightZero":       {reason: "We should not offer a class of weight 0 under a weighted strategy.", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{message: []string{"1 of weight 0"}}},
-		"WeightZeroRandom": {reason: "We should offer a class of weight 0 under a strategy that does not weigh.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", want: want{class: "BigClass/weightless"}},
-		"Terminating":      {reason: "We should not offer a class that is being deleted.", spec: "{classSelector: {matchLabels: {tier: leaving}}}", want: want{message: []string{"1 being deleted"}}},
-		"UnknownOperator": {
-			reason: "We should refuse an operator that there is not.",
-			spec:   "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector.matchExpressions[0].operator"}},
-		},
-		"SelectorIsText": {reason: "We should refuse a selector that is not an object.", spec: "{classSelector: tier=gold}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec.classSelector"}}},
-		"SelectorMisspelt": {
-			reason: "We should refuse a field that we do not know, and not take it for an empty selector.",
-			spec:   "{classSelector: {matchLabel: {tier: gold}}}", want: want{code: http.StatusUnprocessableEntity, message: []string{`"matchLabel"`}, causes: []string{"spec.classSelector"}},
-		},
-		"SpecIsText":          {reason: "We should refuse a spec that is not an object.", spec: "gold, please", want: want{code: http.StatusUnprocessableEntity, causes: []string{"spec"}}},
-		"MalformedAnnotation": {reason: "We should refuse an annotation that is no selector.", annotation: "tier in gold", spec: "{}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}}},
-		"FieldAndAnnotation":  {reason: "We should refuse a selector in both places.", annotation: "tier=gold", spec: "{classSelector: {}}", want: want{code: http.StatusUnprocessableEntity, causes: []string{"metadata.annotations[classbind.io/class-selector]"}}},
+		"ClassReference":       {reason: "We should leave a claim with a class reference alone.", spec: "{classRef: {kind: Any, name: mine}}", class: "Any/mine"},
+		"EmptyClassReference":  {reason: "We should leave a claim alone whose reference is there, though it is empty.", spec: "{classRef: {}}", class: "/"},
+		"NullClassReference":   {reason: "We should bind a claim whose reference is null.", spec: "{classRef: null, classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
+		"ResourceReference":    {reason: "We should leave a static claim alone.", spec: "{resourceRef: {name: db-1}}", class: ""},
+		"Labels":               {reason: "We should bind to a class that has the labels.", spec: "{classSelector: {matchLabels: {tier: gold}}}", class: "BigClass/gold"},
+		"Expressions":          {reason: "We should bind to a class that meets the expressions, and not pass over them.", spec: "{classSelector: {matchExpressions: [{key: region, operator: In, values: [eu, us]}, {key: tier, operator: NotIn, values: [standard]}]}}", class: "BigClass/gold"},
+		"LabelsAndExpressions": {reason: "We should bind to a class that has the labels and meets the expressions.", spec: "{classSelector: {matchLabels: {tier: standard}, matchExpressions: [{key: region, operator: Exists}]}}", class: "SmallClass/standard"},
+		"EmptySelector":        {reason: "We should take any class for an empty selector.", spec: "{classSelector: {}}", class: "*"},
+		"NoSelector":           {reason: "We should take the default class for a claim without a selector.", spec: "{size: 1}", class: "SmallClass/standard", unopinionated: true},
+		"NoSpec":               {reason: "We should take the default class for a claim without a spec, and add one.", class: "SmallClass/standard", unopinionated: true},
+		"NullSpec":             {reason: "We should take the default class for a claim whose spec is null.", spec: "null", class: "SmallClass/standard", unopinionated: true},
+		"SelectorAnnotation":   {reason: "We should take the selector from the annotation.", annotation: "tier in (gold,silver),region=eu", spec: "{}", class: "BigClass/gold"},
+		"UnmatchedAdmitted":    {reason: "We should admit an unmatched claim with a warning of what was looked for.", spec: "{classSelector: {matchLabels: {tier: platinum}}}", message: []string{`"tier=platinum"`, fmt.Sprintf("among 5 classes of bigclasses.%[1]s, smallclasses.%[1]s", group)}},
+		"UnmatchedDenied":      {reason: "We should refuse an unmatched claim of a kind that says so.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: platinum}}}", code: forbidden, message: []string{`"tier=platinum"`, "among 2 classes of bigclasses." + group}},
+		"NoDefaultDenied":      {reason: "We should refuse a claim without a selector where there is no default, of a kind that says so.", kind: "Cache", spec: "{size: 1}", code: forbidden, message: []string{"no class is marked default"}},
+		"Cordoned":             {reason: "We should not offer a cordoned class.", spec: "{classSelector: {matchLabels: {tier: retired}}}", message: []string{"1 cordoned"}},
+		"WeightZero":           {reason: "We should not offer a class of weight 0 under a weighted strategy.", spec: "{classSelector: {matchLabels: {tier: free}}}", message: []string{"1 of weight 0"}},
+		"WeightZeroRandom":     {reason: "We should offer a class of weight 0 under a strategy that does not weigh.", kind: "Cache", spec: "{classSelector: {matchLabels: {tier: free}}}", class: "BigClass/weightless"},
+		"Terminating":          {reason: "We should not offer a class that is being deleted.", spec: "{classSelector: {matchLabels: {tier: leaving}}}", message: []string{"1 being deleted"}},
+		"UnknownOperator":      {reason: "We should refuse an operator that there is not.", spec: "{classSelector: {matchExpressions: [{key: tier, operator: Foo}]}}", code: invalid, cause: "spec.classSelector.matchExpressions[0].operator"},
+		"SelectorIsText":       {reason: "We should refuse a selector that is not an object.", spec: "{classSelector: tier=gold}", code: invalid, cause: "spec.classSelector"},
+		"SelectorMisspelt":     {reason: "We should refuse a field that we do not know, and not take it for an empty selector.", spec: "{classSelector: {matchLabel: {tier: gold}}}", code: invalid, message: []string{`"matchLabel"`}, cause: "spec.classSelector"},
+		"SpecIsText":           {reason: "We should refuse a spec that is not an object.", spec: "gold, please", code: invalid, cause: "spec"},
+		"MalformedAnnotation":  {reason: "We should refuse an annotation that is no selector.", annotation: "tier in gold", spec: "{}", code: invalid, cause: "metadata.annotations[classbind.io/class-selector]"},
+		"FieldAndAnnotation":   {reason: "We should refuse a selector in both places.", annotation: "tier=gold", spec: "{classSelector: {}}", code: invalid, cause: "metadata.annotations[classbind.io/class-selector]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := tc.kind
-			if kind == "" {
-				kind = "Database"
-			}
-			manifest := fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s", group, kind, strings.ToLower(name))
+			metadata := strings.ToLower(name)
 			if tc.annotation != "" {
-				manifest += fmt.Sprintf(", annotations: {classbind.io/class-selector: %q}", tc.annotation)
+				metadata += fmt.Sprintf(", annotations: {classbind.io/class-selector: %q}", tc.annotation)
 			}
-			manifest += "}\n"
-			if tc.spec != "" {
-				manifest += "spec: " + tc.spec
-			}
-			before := w.boundByPolicy(t, databases)
-			claim, warnings, err := w.create(t, manifest)
-			itself := 0
+			before, itself := w.boundByPolicy(t, databases), 0
+			claim, warnings, err := w.create(t, strings.TrimSuffix(ofKind(group, cmp.Or(tc.kind, "Database"), metadata, tc.spec), "spec: \n"))
 			if byPolicy && tc.unopinionated {
 				itself = 1
 			}
 			assert.Equal(t, itself, w.boundByPolicy(t, databases)-before, "We should see whether the API server gave the class itself.")
-			if tc.want.code != 0 {
-				status := apierrors.APIStatus(nil)
-				require.ErrorAs(t, err, &status, tc.reason)
-				assert.Equal(t, tc.want.code, status.Status().Code, "%s: %v", tc.reason, err)
-				for _, part := range tc.want.message {
-					require.ErrorContains(t, err, part, tc.reason)
-				}
-				if tc.want.causes != nil {
-					assert.Equal(t, tc.want.causes, fields(status.Status()), "%s: %v", tc.reason, err)
+			if tc.code != 0 {
+				refusedWith(t, err, tc.code, tc.message...)
+				if status := apierrors.APIStatus(nil); tc.cause != "" && assert.ErrorAs(t, err, &status) {
+					require.Len(t, status.Status().Details.Causes, 1, tc.reason)
+					assert.Equal(t, tc.cause, status.Status().Details.Causes[0].Field, tc.reason)
 				}
 				return
 			}
 			require.NoError(t, err, tc.reason)
-			if tc.want.class == "*" {
+			if tc.class == "*" {
 				assert.Contains(t, []string{"BigClass/gold", "SmallClass/standard"}, classOf(claim), tc.reason)
 			} else {
-				assert.Equal(t, tc.want.class, classOf(claim), tc.reason)
+				assert.Equal(t, tc.class, classOf(claim), tc.reason)
 			}
-			for _, part := range tc.want.message {
+			for _, part := range tc.message {
 				assert.Contains(t, strings.Join(warnings, "\n"), part, tc.reason)
 			}
-			if tc.want.message == nil {
+			if tc.message == nil {
 				assert.Empty(t, warnings, tc.reason)
 			}
 		})
 	}
 
 	t.Run("NotACreation", func(t *testing.T) {
-		claim, _, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: updated}\nspec: {resourceRef: {name: db-1}}")
-		require.NoError(t, err)
+		claim := w.created(t, ofKind(group, "Database", "updated", "{resourceRef: {name: db-1}}"))
 		unstructured.RemoveNestedField(claim.Object, "spec", "resourceRef")
 		require.NoError(t, w.Update(t.Context(), claim))
 		assert.Empty(t, classOf(claim), "We should bind at creation, and never after.")
@@ -186,57 +150,342 @@ func testOutcome(t *testing.T, group string, defaulting v1beta1.Defaulting) {
 	t.Run("SeveralDefaults", func(t *testing.T) {
 		// One that was made before anybody guarded its kind.
 		w.apply(t, class(group, "OldClass", "legacy", isDefault))
-		w.apply(t, classKind("oldclasses."+group, "{claimKinds: [{name: "+databases+"}]}"))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			claim, warnings, err := w.create(t, "apiVersion: "+group+"/v1\nkind: Database\nmetadata: {namespace: default, name: two-defaults}", client.DryRunAll)
+		w.apply(t, serving("oldclasses."+group, databases))
+		eventually(t, func(c *attempt) {
+			claim, warnings, err := w.create(t, ofKind(group, "Database", "two-defaults", "{}"), client.DryRunAll)
 			require.NoError(c, err)
 			require.Contains(c, []string{"OldClass/legacy", "SmallClass/standard"}, classOf(claim), "We should choose among the defaults.")
 			require.Contains(c, strings.Join(warnings, "\n"), "OldClass/legacy, SmallClass/standard", "We should name the defaults in a warning.")
-		}, patience, 20*time.Millisecond)
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		})
+		eventually(t, func(c *attempt) {
 			require.Equal(c, "OldClass/legacy SmallClass/standard 2 False SeveralDefaults", w.kubectl(t, "get", "claimkind", databases, "-o",
 				`jsonpath={range .status.defaults[*]}{.kind}/{.name} {end}{.status.defaultCount} {.status.conditions[?(@.type=="SingleDefault")].status} {.status.conditions[?(@.type=="SingleDefault")].reason}`))
-		}, patience, 100*time.Millisecond, "We should say so in the status.")
+		}, "We should say so in the status.")
 		if byPolicy {
 			w.awaitCondition(t, &v1beta1.ClaimKind{}, databases, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "2 classes are marked default")
 		}
 	})
 }
 
-func fields(status metav1.Status) []string {
-	var names []string
-	for _, c := range status.Details.Causes {
-		names = append(names, c.Field)
-	}
-	return names
-}
-
 // TestTold has claims whose warnings would show control characters of the claim, or values of a
 // class that the author of the claim cannot read.
 func TestTold(t *testing.T) {
-	t.Parallel()
 	const group = "told.test"
 	w := sharedWorld(t)
-	w.resources(t, "Parted parteds."+group+" Namespaced", "Fitting fittings."+group+" Namespaced", "Class classes."+group+" Cluster")
-	w.apply(t, vendor(group)+
+	w.resources(t, "Parted parteds."+group+" Namespaced", "Fitting fittings."+group+" Namespaced")
+	w.serves(t, vendor(group)+
 		claimKind("parteds."+group, "{classes: {partition: {claim: claim.spec.tenant, class: class.spec.tenant}}}")+
 		claimKind("fittings."+group, "{selector: {whenAbsent: Any}, classes: {fits: [{name: Owner, expression: \"claim.spec[class.spec.tenant] == 'a'\"}]}}")+
 		classKind("classes."+group, "{claimKinds: [{name: parteds."+group+"}, {name: fittings."+group+"}]}")+
 		class(group, "Class", "only", "")+"spec: {tenant: 'p4ss://internal host'}\n")
-	w.awaitClasses(t, "classes."+group, 1)
-	w.awaitClaims(t, "parteds."+group)
-	w.awaitClaims(t, "fittings."+group)
 	for name, tc := range map[string]struct{ reason, kind, spec, want string }{
 		"Printable": {"We should escape what no terminal shows.", "Parted", `{tenant: "a\e[2J\n::error::b\u202e"}`, `x1b[2J\\n::error::b`},
 		"NoValues":  {"We should say that an expression failed and why, without a value of the class.", "Fitting", "{size: 1}", "no such key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, warnings, err := w.create(t, "apiVersion: "+group+"/v1\nkind: "+tc.kind+"\nmetadata: {namespace: default, generateName: told-}\nspec: "+tc.spec+"\n")
-			require.NoError(t, err)
+			_, warnings := w.warned(t, ofKind(group, tc.kind, "told-"+strings.ToLower(name), tc.spec))
 			require.Len(t, warnings, 1, tc.reason)
 			assert.Contains(t, warnings[0], tc.want, tc.reason)
 			assert.NotContains(t, warnings[0], "p4ss", tc.reason)
 			assert.NotRegexp(t, `[[:cntrl:]]|\x{202e}`, warnings[0], tc.reason)
 		})
 	}
+}
+
+// TestReferences has claims of the shapes that other projects have, and counts which of them the API server calls us for.
+func TestReferences(t *testing.T) {
+	const group = "references.test"
+	w, asked := sharedReplica(t)
+	w.resources(t, "Job jobs."+group+" Namespaced", "Queue queues."+group+" Namespaced", "Ingress ingresses."+group+" Namespaced",
+		"IngressClass ingressclasses."+group+" Cluster", "Secret secrets."+group+" Namespaced", "Store stores."+group+" Namespaced",
+		"ClusterStore clusterstores."+group+" Cluster", "Cluster clusters."+group+" Namespaced", "ClusterClass clusterclasses."+group+" Namespaced",
+		"Instance instances."+group+" Namespaced")
+	manifest := lateVendor(group) + serving("queues."+group, "jobs."+group) + serving("ingressclasses."+group, "ingresses."+group) +
+		serving("stores."+group, "secrets."+group) + serving("clusterstores."+group, "secrets."+group) +
+		serving("clusterclasses."+group, "clusters."+group, "instances."+group) + class(group, "IngressClass", "usual", isDefault) +
+		class(group, "Store", "own", "namespace: default, "+isDefault) + class(group, "ClusterStore", "shared", isDefault) +
+		class(group, "ClusterClass", "quick-start", "namespace: default, "+isDefault)
+	for name, spec := range map[string]string{
+		"jobs":      "{reference: {label: kueue.x-k8s.io/queue-name, form: Name}, whenUnmatched: BindLater}",
+		"ingresses": "{claims: {skipIfSet: [{annotation: kubernetes.io/ingress.class}]}, reference: {path: .spec.ingressClassName, form: Name}}",
+		"secrets":   "{reference: {path: .spec.storeRef, form: KindReference, whenEmpty: Bind}}",
+		"clusters":  "{reference: {path: .spec.topology.classRef, form: LocalObjectReference, whenParentAbsent: LeaveAlone}}",
+		"instances": "{reference: {path: .spec.clusterId, form: Name}, selector: {annotation: example.org/cluster-selector, whenAbsent: LeaveAlone}}",
+	} {
+		manifest += claimKind(name+"."+group, spec)
+	}
+	w.apply(t, manifest)
+	for _, kind := range []string{"ingressclasses", "stores", "clusterstores", "clusterclasses"} {
+		w.awaitClasses(t, kind+"."+group, 1)
+	}
+	for _, kind := range []string{"jobs", "ingresses", "secrets"} {
+		w.awaitClaims(t, kind+"."+group)
+	}
+	of := func(kind, name, metadata, spec string) string { return ofKind(group, kind, name+metadata, spec) }
+	for _, probe := range []string{ // The API server does not call us for those of awaitClaims.
+		of("Cluster", "probe", ", annotations: {classbind.io/class-selector: '='}", "{topology: {}}"),
+		of("Instance", "probe", ", annotations: {example.org/cluster-selector: '='}", "{}"),
+	} {
+		w.awaitRefused(t, probe, "is invalid", "")
+	}
+	shared := map[string]any{"kind": "ClusterStore", "name": "shared"}
+	own := map[string]any{"kind": "Store", "name": "own"}
+
+	for name, tc := range map[string]struct {
+		reason, kind, manifest string
+		calls                  int
+		at                     []string
+		want                   any
+	}{
+		"LabelSet":        {"We should not be called for a job that names its queue.", "jobs", of("Job", "labelled", ", labels: {kueue.x-k8s.io/queue-name: mine}", "{}"), 0, []string{"metadata", "labels", "kueue.x-k8s.io/queue-name"}, "mine"},
+		"AnnotationSet":   {"We should leave alone an Ingress with the old annotation.", "ingresses", of("Ingress", "old", ", annotations: {kubernetes.io/ingress.class: nginx}", "{}"), 0, []string{"spec", "ingressClassName"}, nil},
+		"AnnotationUnset": {"We should bind an Ingress without it.", "ingresses", of("Ingress", "new", ", annotations: {a: b}", "{}"), 1, []string{"spec", "ingressClassName"}, "usual"},
+		"KindGiven":       {"We should give the default class of the kind that the author set, and keep the rest.", "secrets", of("Secret", "given", "", "{storeRef: {kind: ClusterStore}}"), 1, []string{"spec", "storeRef"}, shared},
+		"NameEmpty":       {"We should take the empty name of a typed client for none.", "secrets", of("Secret", "empty", "", `{storeRef: {name: "", kind: ""}}`), 1, []string{"spec", "storeRef"}, own},
+		"OtherFields": {
+			"We should leave the other fields of the object.", "secrets", of("Secret", "others", "", `{storeRef: {kind: Store, name: "", optional: true}}`), 1,
+			[]string{"spec", "storeRef"},
+			map[string]any{"kind": "Store", "name": "own", "optional": true},
+		},
+		"NameSet":         {"We should not be called for a claim with a name.", "secrets", of("Secret", "named", "", "{storeRef: {name: mine}}"), 0, []string{"spec", "storeRef"}, map[string]any{"name": "mine"}},
+		"ParentAbsent":    {"We should leave alone a Cluster without a topology.", "clusters", of("Cluster", "plain", "", "{}"), 0, []string{"spec"}, map[string]any{}},
+		"ParentThere":     {"We should bind a Cluster with a topology.", "clusters", of("Cluster", "topology", "", "{topology: {version: v1}}"), 1, []string{"spec", "topology", "classRef"}, map[string]any{"name": "quick-start"}},
+		"SelectorAbsent":  {"We should leave alone a claim without a selector.", "instances", of("Instance", "plain", ", annotations: {classbind.io/class-selector: a=b}", "{}"), 0, []string{"spec"}, map[string]any{}},
+		"SelectorPresent": {"We should be called for a claim with a selector.", "instances", of("Instance", "selecting", ", annotations: {example.org/cluster-selector: a=b}", "{}"), 1, []string{"spec"}, map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := tc.kind + "." + group
+			before := asked(kind)
+			stored := w.created(t, tc.manifest)
+			assert.Equal(t, tc.calls, asked(kind)-before, tc.reason)
+			assert.Equal(t, tc.want, at(stored, tc.at...), tc.reason)
+		})
+	}
+
+	t.Run("WrongType", func(t *testing.T) {
+		w.refuses(t, of("Secret", "wrong", "", "{storeRef: {name: 5}}"), "spec.storeRef.name: Invalid value: 5: must be a string", "We should tell the author which field is wrong.")
+	})
+	t.Run("OtherKind", func(t *testing.T) {
+		_, warned := w.warned(t, of("Secret", "other", "", "{storeRef: {kind: Vault}}"))
+		require.Len(t, warned, 1)
+		assert.Contains(t, warned[0], "of another group, kind or namespace than the class reference of the claim says")
+	})
+	t.Run("LabelLater", func(t *testing.T) {
+		job, warned := w.warned(t, of("Job", "waits", ", labels: {a: b}", "{}"))
+		require.Len(t, warned, 1)
+		require.NotContains(t, job.GetLabels(), "kueue.x-k8s.io/queue-name")
+		w.apply(t, class(group, "Queue", "default", "namespace: default, "+isDefault))
+		eventually(t, func(c *attempt) {
+			require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+			require.Equal(c, map[string]string{"a": "b", "kueue.x-k8s.io/queue-name": "default"}, job.GetLabels())
+		}, "We should write the label of a job that waited.")
+		w.awaitClasses(t, "queues."+group, 1)
+		job = w.created(t, of("Job", "now", "", "{}"))
+		assert.Equal(t, map[string]string{"kueue.x-k8s.io/queue-name": "default"}, job.GetLabels(), "We should write the label of a new job.")
+	})
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, "jobs."+group, v1beta1.ConditionLateBinding, metav1.ConditionTrue, "")
+}
+
+// TestHalfReference has an author replace the reference of a claim by force, and then give it up,
+// while another manager owns fields of it. The API server removes only the name.
+func TestHalfReference(t *testing.T) {
+	w := sharedWorld(t)
+	whole := func(group, name string) map[string]any {
+		if strings.HasPrefix(group, "local") {
+			return map[string]any{"name": name}
+		}
+		return map[string]any{"apiVersion": group + "/v1", "kind": "Class", "name": name}
+	}
+	// claim asks for the class late, beside what its author sets of the reference.
+	claim := func(group, name, class string) string {
+		reference := ""
+		if class != "" {
+			reference = ", classRef: {"
+			for field, value := range whole(group, class) {
+				reference += fmt.Sprintf("%s: %s, ", field, value)
+			}
+			reference += "}"
+		}
+		return claimWith(group, name, "{classSelector: {matchLabels: {half: late}}"+reference+"}")
+	}
+	reference := func(c require.TestingT, group, name string) map[string]any {
+		stored := documents(t, claim(group, name, ""))[0]
+		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
+		reference, _, err := unstructured.NestedMap(stored.Object, "spec", "classRef")
+		require.NoError(c, err)
+		return reference
+	}
+	create := func(t *testing.T, manifest, manager string) { w.created(t, manifest, client.FieldOwner(manager)) }
+	apply := func(t *testing.T, manifest, manager string) (warning string) {
+		var said []string
+		claim := client.ApplyConfigurationFromUnstructured(documents(t, manifest)[0])
+		require.NoError(t, w.Apply(context.WithValue(t.Context(), warnings{}, &said), claim, client.ForceOwnership, client.FieldOwner(manager)))
+		return strings.Join(said, "\n")
+	}
+	replace := func(t *testing.T, manifest string) (warning string) {
+		var said []string
+		claim, stored := documents(t, manifest)[0], documents(t, manifest)[0]
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
+		claim.SetResourceVersion(stored.GetResourceVersion())
+		require.NoError(t, w.Update(context.WithValue(t.Context(), warnings{}, &said), claim))
+		return strings.Join(said, "\n")
+	}
+	groups := map[string]string{
+		"admit.half.test":  "{}",
+		"later.half.test":  "{whenUnmatched: BindLater}",
+		"empty.half.test":  "{reference: {path: .spec.classRef, whenEmpty: Bind}, whenUnmatched: BindLater}",
+		"local.half.test":  "{reference: {path: .spec.classRef, form: LocalObjectReference}, whenUnmatched: BindLater}",
+		"allow.half.test":  "{reference: {path: .spec.classRef, onUnbind: Allow}}",
+		"moving.half.test": "{reference: {path: .spec.classRef, onUnbind: Allow}, whenUnmatched: BindLater}",
+	}
+	for group, spec := range groups {
+		w.install(t, kinds(group, spec))
+	}
+	for group, spec := range groups {
+		w.awaitClaims(t, "claims."+group)
+		if strings.Contains(spec, "BindLater") {
+			create(t, claim(group, "late", ""), "author")
+			require.Empty(t, reference(t, group, "late"))
+		}
+		w.apply(t, class(group, "Class", "late", "labels: {half: late}, "))
+	}
+	for group, spec := range groups {
+		w.awaitClasses(t, "classes."+group, 1)
+		managers := []string{"creator", "applier", "webhook"}
+		if strings.Contains(spec, "BindLater") {
+			managers = append(managers, "late")
+		}
+		for _, manager := range managers {
+			t.Run(group+"/"+manager, func(t *testing.T) {
+				switch manager {
+				case "creator":
+					create(t, claim(group, manager, "first"), manager)
+				case "applier":
+					apply(t, claim(group, manager, "first"), manager)
+				case "webhook":
+					create(t, claim(group, manager, ""), "creator")
+					require.Equal(t, whole(group, "late"), reference(t, group, manager))
+				case "late":
+					eventually(t, func(c *attempt) { require.Equal(c, whole(group, "late"), reference(c, group, manager)) })
+				}
+				apply(t, claim(group, manager, "second"), "author")
+				require.Equal(t, whole(group, "second"), reference(t, group, manager))
+				warning := apply(t, claim(group, manager, ""), "author")
+				switch group {
+				case "allow.half.test":
+					assert.Empty(t, reference(t, group, manager)["name"], "We should have an update unbind a claim where this is allowed.")
+					assert.Empty(t, warning)
+				case "moving.half.test":
+					eventually(t, func(c *attempt) {
+						require.Equal(c, whole(group, "late"), reference(c, group, manager))
+					}, "We should bind later what an update has unbound.")
+				default:
+					assert.Equal(t, whole(group, "second"), reference(t, group, manager), "We should keep the whole reference.")
+					assert.Contains(t, warning, `keeps it (class "second")`, "We should tell the author.")
+					warning = replace(t, claim(group, manager, ""))
+					assert.Equal(t, whole(group, "second"), reference(t, group, manager))
+					assert.Contains(t, warning, `keeps it (class "second")`, "We should name the class.")
+				}
+			})
+		}
+	}
+
+	t.Run("Created", func(t *testing.T) {
+		for name, spec := range map[string]string{
+			"half": "{kind: Class}", "nothing": `{}`, "unnamed": `{name: "", kind: ""}`, "other": "{kind: Class, external: x}", "unknown": "{kind: Other}",
+		} {
+			create(t, strings.Replace(claim("admit.half.test", name, ""), "}}}", "}}, classRef: "+spec+"}", 1), "author")
+		}
+		assert.Equal(t, whole("admit.half.test", "late"), reference(t, "admit.half.test", "half"), "We should bind a claim to a class of the kind that it names.")
+		assert.Empty(t, reference(t, "admit.half.test", "nothing"), "We should not bind a claim whose author asked for no class.")
+		for _, name := range []string{"unnamed", "other", "unknown"} {
+			assert.Empty(t, reference(t, "admit.half.test", name)["name"], "%s: We should bind nothing that its author did not ask for.", name)
+		}
+	})
+}
+
+// TestSticky has claims that are bound to the class first, which then matches them no more, and updates that leave their reference out.
+func TestSticky(t *testing.T) {
+	long(t)
+	w, asked := sharedReplica(t)
+	const admit, later = "admit.sticky.test", "later.sticky.test"
+	for group, spec := range map[string]string{admit: "{}", later: "{whenUnmatched: BindLater}"} {
+		w.register(t, group, spec, class(group, "Class", "first", "labels: {tier: gold}, "))
+	}
+	// asking is the file of a claim, without a reference.
+	asking := func(group, name, more string) string {
+		return claimWith(group, name, "{classSelector: {matchLabels: {tier: gold}}"+more+"}")
+	}
+	// bound is a claim that has the class first, which matches it no more: the class second does.
+	bound := func(t *testing.T, group, name string) *unstructured.Unstructured {
+		w.apply(t, class(group, "Class", "first", "labels: {tier: gold}, ")+class(group, "Class", "second", "labels: {tier: silver}, "))
+		w.awaitClasses(t, "classes."+group, 2)
+		w.awaitBound(t, asking(group, name, ""), "Class/first", "")
+		claim := w.binds(t, asking(group, name, ""), "Class/first", "")
+		w.apply(t, class(group, "Class", "first", "labels: {tier: silver}, ")+class(group, "Class", "second", "labels: {tier: gold}, "))
+		return claim
+	}
+
+	for group, reason := range map[string]string{
+		admit: "We should keep a claim bound that is replaced by its file.",
+		later: "We should not move a claim to another class that is replaced by its file.",
+	} {
+		t.Run("Replace/"+group, func(t *testing.T) {
+			claim := bound(t, group, "replaced")
+			before := asked("claims." + group)
+			_, warning, err := w.Kubectl(t.Context(), strings.NewReader(asking(group, "replaced", ", size: 2")), "replace", "-f", "-")
+			require.NoError(t, err)
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+			assert.Equal(t, "Class/first", classOf(claim), reason)
+			assert.Contains(t, warning, `keeps it (class "first")`, "We should tell the author.")
+			assert.Equal(t, 1, asked("claims."+group)-before, "We should be called once for it.")
+			assert.Never(t, func() bool {
+				return w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) != nil || classOf(claim) != "Class/first"
+			}, time.Second, 100*time.Millisecond, "We should not bind it later, either.")
+		})
+	}
+
+	t.Run("Provisioned", func(t *testing.T) {
+		claim := bound(t, later, "provisioned")
+		require.NoError(t, unstructured.SetNestedField(claim.Object, "a", "spec", "resourceRef", "name"))
+		require.NoError(t, w.Update(t.Context(), claim))
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, "Class/first", classOf(claim), "We should keep a claim bound to which its controller has given a resource.")
+	})
+
+	t.Run("OtherUpdates", func(t *testing.T) {
+		claim := bound(t, admit, "updated")
+		before := asked("claims." + admit)
+		claim.SetLabels(map[string]string{"a": "b"})
+		require.NoError(t, w.Update(t.Context(), claim))
+		require.NoError(t, unstructured.SetNestedField(claim.Object, map[string]any{"kind": "Class", "name": "second"}, "spec", "classRef"))
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, "Class/second", classOf(claim), "We should allow another class.")
+		claim.SetFinalizers([]string{"sticky.test/wait"})
+		require.NoError(t, w.Update(t.Context(), claim))
+		require.NoError(t, w.Delete(t.Context(), claim))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		claim.SetFinalizers(nil)
+		require.NoError(t, w.Update(t.Context(), claim))
+		assert.Equal(t, before, asked("claims."+admit), "We should not be called for updates that unbind no claim, nor for a claim that is being deleted.")
+	})
+
+	t.Run("Audited", func(t *testing.T) {
+		reasons := map[string]string{} // Only updates for which the API server has called us have one.
+		for _, e := range w.audited(t) {
+			if reason, asked := e.Annotations["claims."+admit+v1beta1.BindSuffix+"/reason"]; asked && e.Verb != "create" {
+				reasons[e.ObjectRef.Name] = reason
+			}
+		}
+		assert.Equal(t, map[string]string{"replaced": "Restored"}, reasons, "We should be called for the update that unbinds a claim, and for no other.")
+	})
+
+	t.Run("DryRun", func(t *testing.T) {
+		claim := bound(t, admit, "tried")
+		unstructured.RemoveNestedField(claim.Object, "spec", "classRef")
+		require.NoError(t, w.Update(t.Context(), claim, client.DryRunAll))
+		assert.Equal(t, "Class/first", classOf(claim), "We should answer a dry run alike.")
+	})
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -18,11 +19,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -79,24 +83,24 @@ func presets() []preset {
 // shortPreset is tried in short mode, too: its kinds need no CRDs.
 const shortPreset = "persistent-volumes"
 
-// presetCheck is a column of the table in the documents.
-type presetCheck string
-
-const (
-	checkSelector presetCheck = "selector"
-	checkDefault  presetCheck = "default"
-	checkExplicit presetCheck = "explicit"
-	checkEmpty    presetCheck = "empty"
-	checkSticky   presetCheck = "sticky"
-	checkGuard    presetCheck = "guard"
-	checkExplain  presetCheck = "explain"
-	checkApply    presetCheck = "apply"
-	checkDiff     presetCheck = "diff"
-)
+// presetChecks are the last columns of the table in the documents.
+var presetChecks = []struct {
+	name string
+	run  func(*trial, *testing.T)
+}{
+	{"selector", (*trial).selects},
+	{"default", (*trial).unopinionated},
+	{"explicit", (*trial).explicit},
+	{"empty", (*trial).empty},
+	{"sticky", (*trial).sticky},
+	{"guard", (*trial).guard},
+	{"explain", (*trial).explained},
+	{"apply", (*trial).appliedTwice},
+	{"diff", (*trial).differs},
+}
 
 // hasNoClaims reports whether the preset has what others need, and no claims of its own.
 func (p preset) hasNoClaims(t *testing.T, w *world) bool {
-	t.Helper()
 	return len(some[v1beta1.ClaimKind](t, w.rendered(t, filepath.Join(w.deploy, "kinds", p.name)), "ClaimKind")) == 0
 }
 
@@ -104,10 +108,9 @@ func (p preset) hasNoClaims(t *testing.T, w *world) bool {
 // share class kinds. The table in the documents has the result.
 func TestPresets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{})
 	source := newCRDSource(t)
-	var table presetTable
+	var table []string
 	for _, p := range presets() {
 		if testing.Short() && p.name != shortPreset {
 			continue
@@ -118,7 +121,7 @@ func TestPresets(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			i := w.installPreset(t, p, source)
 			for _, k := range i.claimKinds {
-				t.Run(k.Name, func(t *testing.T) { table.add(i.try(t, k)) })
+				t.Run(k.Name, func(t *testing.T) { table = append(table, i.try(t, k)) })
 			}
 		})
 	}
@@ -129,13 +132,12 @@ func TestPresets(t *testing.T) {
 		t.Run(pair[0].name+"With"+pair[1].name, func(t *testing.T) { w.composes(t, pair, source) })
 	}
 	if !t.Failed() {
-		table.compare(t)
+		comparePresets(t, table)
 	}
 }
 
 // sharing are all pairs of presets that let classbind read the same kinds: as classes, or as what expressions look at.
 func (w *world) sharing(t *testing.T) (pairs [][2]preset) {
-	t.Helper()
 	reads := func(p preset) (kinds []string) {
 		for _, name := range append(p.needs, p.name) {
 			for _, role := range some[rbacv1.ClusterRole](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClusterRole") {
@@ -195,11 +197,8 @@ func (w *world) composes(t *testing.T, pair [2]preset, source *crdSource) {
 func TestRegister(t *testing.T) {
 	long(t)
 	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the kubeconfig of an admin.")
-	}
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t)
+	notInPods(t, "It needs the kubeconfig of an admin.")
+	w, _ := servedWorld(t, controlplane.Options{})
 	source := newCRDSource(t)
 	registered, guessed := 0, 0
 	for _, p := range presets() {
@@ -226,7 +225,6 @@ func TestRegister(t *testing.T) {
 
 // registers a claim kind of a preset by what the command prints for it, and binds a claim. It returns the comments about guesses.
 func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses []string) {
-	t.Helper()
 	args := []string{"register", "--kubeconfig=" + i.plane.Kubeconfig, k.Resource()}
 	for _, listed := range k.Spec.Classes.Kinds {
 		args = append(args, listed.Name)
@@ -236,8 +234,7 @@ func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses 
 			args = append(args, name)
 		}
 	}
-	printed, stderr, exit, err := i.classbind(t.Context(), args...)
-	require.NoError(t, err)
+	printed, stderr, exit := i.classbind(t, args...)
 	require.Zero(t, exit, stderr)
 	file := filepath.Join(t.TempDir(), "kinds.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(printed), 0o600))
@@ -267,16 +264,19 @@ func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses 
 // TestPresetsAreAll proves that no folder is without a test.
 func TestPresetsAreAll(t *testing.T) {
 	t.Parallel()
-	folders, err := filepath.Glob("../deploy/kinds/*/kustomization.yaml")
-	require.NoError(t, err)
-	var found, tested []string
-	for _, folder := range folders {
-		found = append(found, filepath.Base(filepath.Dir(folder)))
-	}
+	var tested []string
 	for _, p := range presets() {
 		tested = append(tested, p.name)
 	}
-	assert.Equal(t, found, tested, "We should test every preset.")
+	assert.ElementsMatch(t, kustomizations(t, "kinds"), tested, "We should test every preset.")
+}
+
+// kustomizations are the names of the folders in one of deploy.
+func kustomizations(t *testing.T, folder string) (names []string) {
+	for _, path := range must(filepath.Glob("../deploy/" + folder + "/*/kustomization.yaml"))(t) {
+		names = append(names, filepath.Base(filepath.Dir(path)))
+	}
+	return names
 }
 
 // exampleClaim is a claim of an example, and what the comment above it says that it gets.
@@ -299,9 +299,7 @@ type installedPreset struct {
 	classes    map[string][]*unstructured.Unstructured // of the example, by class kind
 }
 
-// installCRDs of all kinds that are registered.
 func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructured.Unstructured, source *crdSource) {
-	t.Helper()
 	for _, k := range some[v1beta1.ClaimKind](t, registrations, "ClaimKind") {
 		i.installCRD(t, source, k.Resource())
 		for _, related := range k.Spec.Classes.Related {
@@ -315,9 +313,7 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 	}
 }
 
-// preparePreset installs the CRDs of a preset, and reads its example.
 func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	t.Helper()
 	i := &installedPreset{
 		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
 		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
@@ -333,13 +329,12 @@ func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *instal
 
 // applyClasses of the example until the test ends. They are guarded for the claim kinds, of which a replica must have heard.
 func (i *installedPreset) applyClasses(t *testing.T) {
-	t.Helper()
 	for _, classes := range i.classes {
 		for _, class := range classes {
-			require.EventuallyWithT(t, func(c *assert.CollectT) {
+			eventually(t, func(c *attempt) {
 				applied := client.ApplyConfigurationFromUnstructured(class.DeepCopy())
 				require.NoError(c, i.Apply(t.Context(), applied, client.ForceOwnership, client.FieldOwner("kubectl")))
-			}, patience, 50*time.Millisecond, "We should guard classes once the replica has heard of a claim kind that was there before.")
+			}, "We should guard classes once the replica has heard of a claim kind that was there before.")
 			i.deleteAfter(t, class.DeepCopy())
 		}
 	}
@@ -348,9 +343,7 @@ func (i *installedPreset) applyClasses(t *testing.T) {
 	}
 }
 
-// installPreset until the test ends.
 func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	t.Helper()
 	i := w.preparePreset(t, p, source)
 	for _, folder := range i.folders {
 		w.kubectl(t, "apply", "-k", folder)
@@ -368,7 +361,6 @@ func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *instal
 
 // awaitServed applies the example's classes once the claims are bound, and waits until all are known.
 func (i *installedPreset) awaitServed(t *testing.T) {
-	t.Helper()
 	for n := range i.claimKinds {
 		i.awaitReady(t, &i.claimKinds[n])
 	}
@@ -380,23 +372,19 @@ func (i *installedPreset) awaitServed(t *testing.T) {
 	}
 }
 
-// count the objects of a resource, <plural>.<group>, in the cluster.
 func (i *installedPreset) count(t *testing.T, resource string) int {
-	t.Helper()
-	kind, err := i.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion(""))
-	require.NoError(t, err)
+	kind := must(i.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
 	require.NoError(t, i.List(t.Context(), list))
 	return len(list.Items)
 }
 
-// installCRD of a kind, if it has one, and note its version.
 func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name string) {
-	t.Helper()
 	found, ok := source.find(t, name, i.project)
 	if !ok {
-		i.version[name] = "Kubernetes " + i.kubernetes(t)
+		version := must(must(discovery.NewDiscoveryClientForConfig(i.config))(t).ServerVersion())(t)
+		i.version[name] = "Kubernetes " + version.Major + "." + version.Minor
 		return
 	}
 	file := filepath.Join(i.crds, name+".yaml")
@@ -407,28 +395,15 @@ func (i *installedPreset) installCRD(t *testing.T, source *crdSource, name strin
 	i.version[name] = found.version
 }
 
-// kubernetes is its version, without the patch.
-func (w *world) kubernetes(t *testing.T) string {
-	t.Helper()
-	clients, err := kubernetes.NewForConfig(w.config)
-	require.NoError(t, err)
-	version, err := clients.Discovery().ServerVersion()
-	require.NoError(t, err)
-	return version.Major + "." + version.Minor
-}
-
-// awaitReady waits until a registration is served, and reads it.
 func (w *world) awaitReady(t *testing.T, k client.Object) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(k), k))
 		require.True(c, meta.IsStatusConditionTrue(conditionsOf(k), v1beta1.ConditionReady), "%s: %v", k.GetName(), conditionsOf(k))
-	}, patience, 20*time.Millisecond)
+	})
 }
 
 // readExample of the preset. Its namespaces are made.
 func (i *installedPreset) readExample(t *testing.T) {
-	t.Helper()
 	for _, folder := range i.folders {
 		for _, class := range exampleOf(t, folder, "classes.yaml") {
 			resource := i.place(t, class)
@@ -444,9 +419,7 @@ func (i *installedPreset) readExample(t *testing.T) {
 	i.readClaims(t, filepath.Join(i.folder, "example", "claims.yaml"))
 }
 
-// exampleOf is a file of a preset's example, if that has it.
 func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
-	t.Helper()
 	file := filepath.Join(folder, "example", name)
 	if _, err := os.Stat(file); err != nil {
 		return nil
@@ -456,10 +429,7 @@ func exampleOf(t *testing.T, folder, name string) []*unstructured.Unstructured {
 
 // readClaims with the comments above them. Their namespaces are made.
 func (i *installedPreset) readClaims(t *testing.T, file string) {
-	t.Helper()
-	text, err := os.ReadFile(file) //nolint:gosec // It is ours.
-	require.NoError(t, err)
-	comments := strings.Split(string(text), "\n---\n")
+	comments := strings.Split(readText(t, file), "\n---\n")
 	for n, claim := range objectsOf(t, file) {
 		i.place(t, claim)
 		comment, _, _ := strings.Cut(comments[n], "\napiVersion:")
@@ -469,14 +439,11 @@ func (i *installedPreset) readClaims(t *testing.T, file string) {
 
 // place an object in its namespace, which is made, and return its resource, <plural>.<group>.
 func (i *installedPreset) place(t *testing.T, object *unstructured.Unstructured) string {
-	t.Helper()
 	kind := object.GroupVersionKind()
 	var mapping *meta.RESTMapping
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		var err error
-		mapping, err = i.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		require.NoError(c, err)
-	}, patience, 100*time.Millisecond, "We should see the API server list a kind whose CRD is established.")
+	eventually(t, func(c *attempt) {
+		mapping = must(i.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version))(c)
+	}, "We should see the API server list a kind whose CRD is established.")
 	switch n := object.GetNamespace(); {
 	case n != "":
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}
@@ -492,54 +459,22 @@ const (
 	presetTableEnd   = "<!-- end of presets -->\n"
 )
 
-// presetColumns are the checks in the order of the table.
-var presetColumns = []presetCheck{
-	checkSelector, checkDefault, checkExplicit, checkEmpty, checkSticky, checkGuard, checkExplain, checkApply, checkDiff,
-}
-
-// presetRow is what works for a ClaimKind.
-type presetRow struct {
-	preset, kind, version, reference, form string
-	checks                                 map[presetCheck]string
-}
-
-// presetTable is the result of the test.
-type presetTable struct{ rows []presetRow }
-
-func (p *presetTable) add(row presetRow) { p.rows = append(p.rows, row) }
-
-// lines of the table, one for each row.
-func (p *presetTable) lines() []string {
-	var lines []string
-	for _, row := range p.rows {
-		cells := []string{row.preset, row.kind, row.version, "`" + row.reference + "`", row.form}
-		for _, c := range presetColumns {
-			cells = append(cells, row.checks[c])
-		}
-		lines = append(lines, "| "+strings.Join(cells, " | ")+" |\n")
-	}
-	return lines
-}
-
-// compare the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
+// comparePresets compares the table with that of the documents, or write it there. A row is compared if its CRD came from the same source:
 // on a machine without the folder, the CRD may be one of ours.
-func (p *presetTable) compare(t *testing.T) {
-	t.Helper()
+func comparePresets(t *testing.T, lines []string) {
 	const page = "../docs/register-kinds.md"
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
+	text := must(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), presetTableBegin)
 	require.True(t, found)
 	present, after, found := strings.Cut(rest, presetTableEnd)
 	require.True(t, found)
-	lines := p.lines()
 	if *update {
 		var head strings.Builder
 		head.WriteString("| preset | claim | version of its CRD | reference | form |")
-		for _, c := range presetColumns {
-			fmt.Fprintf(&head, " %s |", c)
+		for _, c := range presetChecks {
+			fmt.Fprintf(&head, " %s |", c.name)
 		}
-		head.WriteString("\n" + strings.Repeat("|---", len(presetColumns)+5) + "|\n")
+		head.WriteString("\n" + strings.Repeat("|---", len(presetChecks)+5) + "|\n")
 		table := before + presetTableBegin + head.String() + strings.Join(lines, "") + presetTableEnd + after
 		require.NoError(t, os.WriteFile(page, []byte(table), 0o644)) //nolint:gosec // A document.
 		return
@@ -579,8 +514,7 @@ const (
 // that are not there. It is not parallel, because it measures.
 func TestPresetsAtOnce(t *testing.T) {
 	long(t)
-	w := newWorld(t, controlplane.Options{Audit: true})
-	w.serve(t)
+	w, _ := servedWorld(t, controlplane.Options{Audit: true})
 	source := newCRDSource(t)
 
 	var crds, others []string
@@ -600,13 +534,15 @@ func TestPresetsAtOnce(t *testing.T) {
 	for _, p := range presets() {
 		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
 		add(objects)
+		var names []string
 		for _, k := range some[v1beta1.ClaimKind](t, objects, "ClaimKind") {
-			if found, ok := source.find(t, k.Resource(), p.project); ok {
-				crds = append(crds, found.manifest)
-			}
+			names = append(names, k.Resource())
 		}
 		for _, k := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
-			if found, ok := source.find(t, k.Name, p.project); ok {
+			names = append(names, k.Name)
+		}
+		for _, name := range names {
+			if found, ok := source.find(t, name, p.project); ok {
 				crds = append(crds, found.manifest)
 			}
 		}
@@ -621,22 +557,12 @@ func TestPresetsAtOnce(t *testing.T) {
 	for n := 0; len(registrations) < registrationsAtOnce; n++ {
 		claims, classes := fmt.Sprintf("claims%02d.made-up.test", n), fmt.Sprintf("classes%02d.made-up.test", n)
 		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
-		add(documents(t, claimKind(claims, "{}")+classKind(classes, "{claimKinds: [{name: "+claims+"}]}")))
+		add(documents(t, claimKind(claims, "{}")+serving(classes, claims)))
 	}
 	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
 	w.apply(t, strings.Join(others, "---\n"))
 
-	w.registerAll(t, claimKind("claims.absent.test", "{}")+classKind("classes.absent.test", "{claimKinds: [{name: claims.absent.test}]}"), registrations)
-
-	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
-	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
-	w.absent(t, "absent.test")
-}
-
-// registerAll applies registrations of kinds that are absent and of others, and waits until these are served.
-func (w *world) registerAll(t *testing.T, absent string, registrations map[string]*unstructured.Unstructured) {
-	t.Helper()
-	manifests := absent
+	manifests := claimKind("claims.absent.test", "{}") + serving("classes.absent.test", "claims.absent.test")
 	for _, object := range registrations {
 		manifests += "---\n" + manifestOf(t, object)
 	}
@@ -651,23 +577,24 @@ func (w *world) registerAll(t *testing.T, absent string, registrations map[strin
 		w.awaitReady(t, k)
 	}
 	t.Logf("%d registrations: applied in %s, served after %s", len(registrations), applied, time.Since(start))
+	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
+	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
+	w.absent(t, "absent.test")
 }
 
 // absent kinds of a group, one for claims and one for classes, cost nothing: they have no
 // webhook, are not watched, and are looked up now and then.
 func (w *world) absent(t *testing.T, group string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
 		require.NoError(c, w.List(t.Context(), &mutating))
 		require.NoError(c, w.List(t.Context(), &validating))
 		for _, list := range []any{mutating, validating} {
-			text, err := json.Marshal(list)
-			require.NoError(c, err)
+			text := must(json.Marshal(list))(c)
 			require.Contains(c, string(text), "gateway.networking.k8s.io", "We should have the webhooks of the others.")
 			assert.NotContains(t, string(text), group, "We should have no webhook.")
 		}
-	}, patience, 100*time.Millisecond)
+	})
 	before := len(w.requests(t, group))
 	assert.Never(t, func() bool { return len(w.requests(t, group)) > before+maxLookups }, lookupTime, time.Second, "We should look them up now and then.")
 	t.Logf("Requests: %d before all others were served, %d in %s after it", before, len(w.requests(t, group))-before, lookupTime)
@@ -676,9 +603,7 @@ func (w *world) absent(t *testing.T, group string) {
 	}
 }
 
-// requests of classbind for kinds of a group.
 func (w *world) requests(t *testing.T, group string) (requests []string) {
-	t.Helper()
 	for _, e := range w.audited(t) {
 		path, _, _ := strings.Cut(e.RequestURI, "?")
 		if e.User.Username == classbind.User && strings.HasPrefix(path, "/apis/"+group) {
@@ -690,29 +615,421 @@ func (w *world) requests(t *testing.T, group string) (requests []string) {
 
 // TestKinds prints each preset, and builds its kustomization: both are ways to apply it.
 func TestKinds(t *testing.T) {
-	t.Parallel()
-	if inPods() {
-		t.Skip("It needs the command on this host, and there it is in an image alone.")
-	}
+	notInPods(t, "It needs the command on this host, and there it is in an image alone.")
 	w := sharedWorld(t)
-	folder := filepath.Join(w.deploy, "kinds")
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	presets := 0
-	for _, e := range entries {
-		if !e.IsDir() {
+	names := kustomizations(t, "kinds")
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			printed, stderr, _ := w.classbind(t, "kinds", name)
+			for note := range strings.SplitSeq(strings.TrimSpace(stderr), "\n") {
+				require.True(t, note == "" || strings.HasPrefix(note, "note: "+name), "We should print %s: %s", name, note)
+			}
+			assert.ElementsMatch(t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), documents(t, printed), "We should print its objects.")
+		})
+	}
+	list, _, _ := w.classbind(t, "kinds")
+	assert.Equal(t, len(names)+1, strings.Count(list, "\n"), "We should list every preset, below a head.")
+}
+
+type trial struct {
+	*installedPreset
+	kind v1beta1.ClaimKind
+	// base is the example's claim without an opinion.
+	base    *unstructured.Unstructured
+	classes []*unstructured.Unstructured // that the claim is offered
+	// byDefault is the default class, if the example has one, and bySelector one that others' labels do not fit.
+	byDefault, bySelector *unstructured.Unstructured
+}
+
+func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
+	x := &trial{installedPreset: i, kind: k}
+	x.findBase(t)
+	x.findClasses(t)
+	return x
+}
+
+// try all checks of a ClaimKind, and return its row of the table.
+func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) (row string) {
+	x, reference := i.newTrial(t, k), k.Spec.Reference
+	cells := []string{
+		i.name, x.base.GetKind(), i.version[k.Resource()], "`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", string(reference.Form),
+	}
+	x.awaitCalls(t)
+	t.Run("Example", x.example)
+	for _, c := range presetChecks {
+		skipped := false
+		passed := t.Run(c.name, func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
+			c.run(x, t)
+		})
+		cells = append(cells, map[bool]string{true: "yes", false: "no"}[passed])
+		if skipped {
+			cells[len(cells)-1] = "–"
+		}
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func (x *trial) findBase(t *testing.T) {
+	for _, claim := range x.claims {
+		if claim.GetName() == "by-default" && x.place(t, claim.Unstructured) == x.kind.Resource() {
+			x.base = claim.Unstructured
+		}
+	}
+	require.NotNil(t, x.base, "We should have an example of a claim without a selector.")
+}
+
+func (x *trial) claim(name string) *unstructured.Unstructured {
+	claim := x.base.DeepCopy()
+	claim.SetName(strings.Split(x.kind.Name, ".")[0] + "-" + name)
+	return claim
+}
+
+// bindable is a claim that gets a class, which it returns: the default class, or, where the example has none, the one that it selects.
+func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.Unstructured) {
+	if x.byDefault == nil {
+		return x.selecting(t, x.claim(name)), x.bySelector
+	}
+	return x.claim(name), x.byDefault
+}
+
+func (x *trial) findClasses(t *testing.T) {
+	namespaces := []string{"", x.base.GetNamespace()}
+	if from := x.kind.Spec.Classes.Namespaces; len(from.Names) > 0 {
+		namespaces = []string{""}
+		for _, name := range from.Names {
+			namespaces = append(namespaces, string(name))
+		}
+	}
+	x.classes = nil
+	for name, k := range x.classKinds {
+		if !k.Serves(&x.kind) {
 			continue
 		}
-		presets++
-		printed, stderr, _, err := w.classbind(t.Context(), "kinds", e.Name())
-		require.NoError(t, err)
-		for note := range strings.SplitSeq(strings.TrimSpace(stderr), "\n") {
-			require.True(t, note == "" || strings.HasPrefix(note, "note: "+e.Name()), "We should print %s: %s", e.Name(), note)
+		for _, class := range x.installedPreset.classes[name] {
+			if !slices.Contains(namespaces, class.GetNamespace()) {
+				continue
+			}
+			x.classes = append(x.classes, class)
+			value, _, err := unstructured.NestedFieldNoCopy(class.Object, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...)
+			require.NoError(t, err)
+			if value == true || value == "true" {
+				require.Nil(t, x.byDefault, "We should have one default class in the example.")
+				x.byDefault = class
+			}
 		}
-		assert.ElementsMatch(t, w.rendered(t, filepath.Join(folder, e.Name())), documents(t, printed),
-			"We should print the objects of %s.", e.Name())
 	}
-	list, _, _, err := w.classbind(t.Context(), "kinds")
+	for _, class := range x.classes {
+		if class != x.byDefault && len(x.labels(class)) > 0 {
+			x.bySelector = class
+		}
+	}
+	require.NotNil(t, x.bySelector, "We should have a class in the example that its labels tell from the others.")
+}
+
+// labels of a class that no other has.
+func (x *trial) labels(class *unstructured.Unstructured) map[string]string {
+	labels := maps.Clone(class.GetLabels())
+	for _, other := range x.classes {
+		if other != class {
+			maps.DeleteFunc(labels, func(key, value string) bool { return other.GetLabels()[key] == value })
+		}
+	}
+	return labels
+}
+
+// selecting adds a selector: in the field if the kind has one.
+func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
+	labels := x.labels(x.bySelector)
+	if path := x.kind.Spec.Selector.Path; path != ".spec.classSelector" {
+		require.NoError(t, unstructured.SetNestedStringMap(claim.Object, labels, append(path.Names(), "matchLabels")...))
+		return claim
+	}
+	selector := map[string]string{string(x.kind.Spec.Selector.Annotation): klabels.Set(labels).String()}
+	claim.SetAnnotations(klabels.Merge(claim.GetAnnotations(), selector))
+	return claim
+}
+
+func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
+	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Names()...)
 	require.NoError(t, err)
-	assert.Equal(t, presets+1, strings.Count(list, "\n"), "We should list every preset, below a head.")
+	return x.comparable(value)
+}
+
+// comparable reference: the namespace of the claim says nothing, and some schemas lack it.
+func (x *trial) comparable(reference any) any {
+	if fields, ok := reference.(map[string]any); ok && fields["namespace"] == x.base.GetNamespace() {
+		delete(fields, "namespace")
+	}
+	return reference
+}
+
+// begun are the fields of a reference that the author of the base gives.
+func (x *trial) begun() map[string]any {
+	fields, _, _ := unstructured.NestedMap(x.base.Object, x.kind.Spec.Reference.Names()...) // A Name has none.
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	return fields
+}
+
+// referenceTo a class, in the form of the kind.
+func (x *trial) referenceTo(class *unstructured.Unstructured) any {
+	kind := class.GroupVersionKind()
+	fields := x.begun()
+	fields["name"] = class.GetName()
+	switch x.kind.Spec.Reference.Form {
+	case v1beta1.Name:
+		return class.GetName()
+	case v1beta1.ObjectReference:
+		fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
+	case v1beta1.TypedObjectReference, v1beta1.TypedLocalObjectReference:
+		fields["apiGroup"], fields["kind"] = kind.Group, kind.Kind
+	case v1beta1.GroupKindReference:
+		fields["group"], fields["kind"] = kind.Group, kind.Kind
+	case v1beta1.KindReference:
+		fields["kind"] = kind.Kind
+	case v1beta1.NamespacedReference, v1beta1.LocalObjectReference:
+	}
+	switch x.kind.Spec.Reference.Form {
+	case v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.NamespacedReference:
+		if class.GetNamespace() != x.base.GetNamespace() && class.GetNamespace() != "" {
+			fields["namespace"] = class.GetNamespace()
+		}
+	default: // These carry none.
+	}
+	return fields
+}
+
+func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
+	stored := claim.DeepCopy()
+	require.NoError(t, x.Create(t.Context(), stored))
+	x.deleteAfter(t, stored)
+	return stored
+}
+
+func (w *world) deleteAfter(t *testing.T, object client.Object) {
+	// Nobody is there to do what a finalizer asks for.
+	unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+	t.Cleanup(func() {
+		assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), object)))
+		assert.NoError(t, client.IgnoreNotFound(w.Patch(context.Background(), object, unfinished)))
+	})
+}
+
+// awaitCalls waits until the API server calls the webhook, a little later than the entry is there.
+func (x *trial) awaitCalls(t *testing.T) {
+	claim, class := x.bindable(t, "probe")
+	eventually(t, func(c *attempt) {
+		probe := claim.DeepCopy()
+		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
+		require.Equal(c, x.referenceTo(class), x.reference(c, probe))
+	})
+}
+
+// awaitUnbound waits until claims are created as their authors wrote them.
+func (x *trial) awaitUnbound(t *testing.T) {
+	claim, class := x.bindable(t, "unbound")
+	eventually(t, func(c *attempt) {
+		probe := claim.DeepCopy()
+		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
+		require.NotEqual(c, x.referenceTo(class), x.reference(c, probe))
+	})
+}
+
+func (x *trial) example(t *testing.T) {
+	for _, claim := range x.claims {
+		if x.place(t, claim.Unstructured) != x.kind.Resource() {
+			continue
+		}
+		got := x.reference(t, x.created(t, claim.Unstructured))
+		if x.byDefault == nil && x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny && claim.GetName() == x.base.GetName() {
+			continue // It may get any of them.
+		}
+		found := slices.IndexFunc(x.classes, func(class *unstructured.Unstructured) bool { return assert.ObjectsAreEqual(x.referenceTo(class), got) })
+		if found < 0 {
+			assert.Regexp(t, `\b(no|none)\b`, claim.comment, "We should bind %s: %v", claim.GetName(), got)
+			continue
+		}
+		assert.Contains(t, claim.comment, x.classes[found].GetKind()+" "+x.classes[found].GetName(), claim.GetName())
+	}
+}
+
+func (x *trial) unopinionated(t *testing.T) {
+	switch {
+	case x.byDefault != nil:
+		assert.Equal(t, x.referenceTo(x.byDefault), x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to the default class.")
+	case x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny:
+		assert.NotEmpty(t, x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to any class.")
+	default:
+		t.Skip("The example has no default class.")
+	}
+}
+
+func (x *trial) selects(t *testing.T) {
+	assert.Equal(t, x.referenceTo(x.bySelector), x.reference(t, x.created(t, x.selecting(t, x.claim("selector")))), "We should bind a claim to the class that it selects.")
+}
+
+func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured {
+	class := x.bySelector.DeepCopy()
+	class.SetName("of-the-author")
+	claim := x.claim(name)
+	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Names()...))
+	return claim
+}
+
+func (x *trial) explicit(t *testing.T) {
+	claim := x.explicitly(t, "explicit")
+	assert.Equal(t, x.reference(t, claim), x.reference(t, x.created(t, claim)), "We should leave the author's own reference alone.")
+}
+
+func (x *trial) empty(t *testing.T) {
+	if !x.kind.Spec.Reference.EmptyIsUnset() {
+		t.Skip("An empty reference is one.")
+	}
+	claim, class := x.bindable(t, "empty")
+	empty := any("")
+	if x.kind.Spec.Reference.Form != v1beta1.Name {
+		fields := x.begun()
+		fields["name"], empty = "", fields
+	}
+	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Names()...))
+	assert.Equal(t, x.referenceTo(class), x.reference(t, x.created(t, claim)), "We should bind a claim with an empty reference.")
+}
+
+func (x *trial) sticky(t *testing.T) {
+	if x.kind.Spec.Reference.OnUnbind != v1beta1.RestoreReference {
+		t.Skip("The preset allows it.")
+	}
+	claim, class := x.bindable(t, "sticky")
+	bound := x.created(t, claim)
+	require.Equal(t, x.referenceTo(class), x.reference(t, bound))
+	// Some kinds cannot be replaced without what else the API server added.
+	unbound := bound.DeepCopy()
+	unbound.SetLabels(klabels.Merge(unbound.GetLabels(), klabels.Set{"replaced": "true"}))
+	place := x.kind.Spec.Reference.Names()
+	if former := x.reference(t, claim); former == nil {
+		unstructured.RemoveNestedField(unbound.Object, place...)
+	} else {
+		require.NoError(t, unstructured.SetNestedField(unbound.Object, former, place...))
+	}
+	_, _, err := x.Kubectl(t.Context(), strings.NewReader(manifestOf(t, unbound)), "replace", "-f", "-")
+	require.NoError(t, err)
+	require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))
+	assert.Equal(t, "true", bound.GetLabels()["replaced"])
+	assert.Equal(t, x.referenceTo(class), x.reference(t, bound), "We should put the reference back that a replacement leaves out.")
+}
+
+func (x *trial) guard(t *testing.T) {
+	first := x.byDefault
+	if first == nil {
+		first = x.marked(t, x.bySelector, "first")
+		require.NoError(t, x.Create(t.Context(), first))
+		x.deleteAfter(t, first)
+	}
+	second := x.marked(t, first, "second")
+	assert.ErrorContains(t, x.refused(t, second), first.GetName())
+}
+
+// refused is the error for a second default class. The API server calls the webhook a little later than the entry is there.
+func (w *world) refused(t *testing.T, second *unstructured.Unstructured) error {
+	w.deleteAfter(t, second)
+	eventually(t, func(c *attempt) {
+		err := w.Create(t.Context(), second.DeepCopy(), client.DryRunAll)
+		require.True(c, apierrors.IsForbidden(err), "%v", err)
+	})
+	err := w.Create(t.Context(), second)
+	require.True(t, apierrors.IsForbidden(err), "We should refuse a second default class: %v", err)
+	return err
+}
+
+func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	marked := class.DeepCopy()
+	marked.SetName(name)
+	marked.SetResourceVersion("")
+	marked.SetUID("")
+	k, found := x.classKinds[x.place(t, class)]
+	require.True(t, found)
+	var mark any = "true"
+	if k.Spec.Default.Path != "" {
+		mark = true
+	}
+	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...))
+	return marked
+}
+
+// explained compares what explain says of claims, of the cluster and of files, with what happens to them.
+func (x *trial) explained(t *testing.T) {
+	bound, _ := x.bindable(t, "bound")
+	claims := []*unstructured.Unstructured{bound, x.selecting(t, x.claim("selected")), x.explicitly(t, "referring")}
+	var manifests []string
+	for _, claim := range claims {
+		manifests = append(manifests, manifestOf(t, claim))
+	}
+	file := write(t, strings.Join(manifests, "---\n"))
+	var files []string
+	for _, folder := range x.folders {
+		files = append(files, "--classes="+folder)
+	}
+	for name, version := range x.version {
+		if !strings.HasPrefix(version, "Kubernetes") {
+			files = append(files, "--classes="+filepath.Join(x.crds, name+".yaml"))
+		}
+	}
+	for where, args := range map[string][]string{"Cluster": {"--kubeconfig=" + x.plane.Kubeconfig}, "Files": files} {
+		t.Run(where, func(t *testing.T) {
+			items := slices.DeleteFunc(x.explain(t, file, args...), func(item explanation) bool { return item.Claim.ClaimKind != x.kind.Name })
+			require.Len(t, items, len(claims))
+			for n, claim := range claims {
+				if n == len(claims)-1 {
+					assert.Equal(t, "LeftAlone", items[n].Outcome, "%+v", items[n])
+					continue
+				}
+				assert.Equal(t, "Bound", items[n].Outcome, "%+v", items[n])
+				want := items[n].Reference
+				if written, ok := want.(map[string]any); ok {
+					begun := x.begun()
+					maps.Copy(begun, written)
+					want = begun
+				}
+				assert.Equal(t, x.comparable(want), x.reference(t, x.created(t, claim)), "We should explain the reference that is written.")
+			}
+		})
+	}
+}
+
+// appliedTwice a claim does not change. Some kinds are written a second time, with the same values, because the API
+// server adds a default to what it stored: as often for a bound claim as for one that classbind never saw.
+func (x *trial) appliedTwice(t *testing.T) {
+	claim, class := x.bindable(t, "applied")
+	first, second := x.applyTwice(t, claim)
+	assert.Equal(t, x.referenceTo(class), x.reference(t, first), "We should bind a claim that is applied.")
+	own, again := x.applyTwice(t, x.explicitly(t, "applied-explicit"))
+	assert.Equal(t, own.GetResourceVersion() == again.GetResourceVersion(), first.GetResourceVersion() == second.GetResourceVersion(), "We should cause no write.")
+	first.SetResourceVersion(second.GetResourceVersion())
+	assert.Equal(t, first.Object, second.Object, "We should see no drift, and the same owners.")
+}
+
+func (x *trial) applyTwice(t *testing.T, claim *unstructured.Unstructured) (first, second *unstructured.Unstructured) {
+	x.deleteAfter(t, claim)
+	file := write(t, manifestOf(t, claim))
+	var applied [2]*unstructured.Unstructured
+	for n := range applied {
+		x.kubectl(t, "apply", "--server-side", "-f", file)
+		applied[n] = claim.DeepCopy()
+		require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(claim), applied[n]))
+	}
+	x.kubectl(t, "diff", "--server-side", "-f", file)
+	return applied[0], applied[1]
+}
+
+func (x *trial) differs(t *testing.T) {
+	claim, class := x.bindable(t, "differs")
+	x.deleteAfter(t, claim)
+	file := write(t, manifestOf(t, claim))
+	x.kubectl(t, "apply", "-f", file)
+	x.kubectl(t, "diff", "-f", file)
+	require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	assert.Equal(t, x.referenceTo(class), x.reference(t, claim))
 }

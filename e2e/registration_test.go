@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,47 +13,51 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // TestRegistration changes what is registered while one replica runs.
 func TestRegistration(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 
 	t.Run("ClassKindAtRuntime", func(t *testing.T) {
 		t.Parallel()
-		w.resources(t, "Claim claims.runtime.test Namespaced", "Class classes.runtime.test Cluster")
-		w.apply(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
+		w.resources(t, "Class classes.runtime.test Cluster")
+		w.install(t, vendor("runtime.test")+claimKind("claims.runtime.test", "{}")+class("runtime.test", "Class", "only", ""))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.runtime.test", v1beta1.ReasonNoClassKind)
 		w.binds(t, claim("runtime.test", "before"), "", "")
 
-		w.apply(t, classKind("classes.runtime.test", "{claimKinds: [{name: claims.runtime.test}]}"))
+		w.apply(t, serving("classes.runtime.test", "claims.runtime.test"))
 		w.awaitClaims(t, "claims.runtime.test")
 		w.awaitClasses(t, "classes.runtime.test", 1)
 		w.binds(t, claim("runtime.test", "with"), "Class/only", "We should use a ClassKind for the next claim.")
 
-		w.kubectl(t, "delete", "classkind", "classes.runtime.test")
+		w.remove(t, "classkinds.classbind.io", "classes.runtime.test")
 		w.awaitBound(t, claim("runtime.test", "after"), "", "We should stop to use a ClassKind that is deleted.")
 
-		w.kubectl(t, "delete", "claimkind", "claims.runtime.test")
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		w.remove(t, "claimkinds.classbind.io", "claims.runtime.test")
+		eventually(t, func(c *attempt) {
 			require.NotContains(c, w.kubectl(t, "get", "mutatingwebhookconfiguration", v1beta1.LastConfiguration, "-o", "jsonpath={.webhooks[*].name}"), "claims.runtime.test")
 			_, warnings, err := w.create(t, claim("runtime.test", "unregistered"), client.DryRunAll)
 			require.NoError(c, err, "We should never refuse a claim of a kind that is registered no more.")
 			require.Empty(c, warnings)
-		}, patience, 20*time.Millisecond, "We should leave claims alone whose ClaimKind is deleted.")
+		}, "We should leave claims alone whose ClaimKind is deleted.")
 	})
 
 	t.Run("CRDsComeAndGo", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+classKind("classes.later.test", "{claimKinds: [{name: claims.later.test}]}"))
+		w.apply(t, vendor("later.test")+claimKind("claims.later.test", "{}")+serving("classes.later.test", "claims.later.test"))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.later.test", v1beta1.ReasonNotInstalled)
 		w.awaitReason(t, &v1beta1.ClassKind{}, "classes.later.test", v1beta1.ReasonNotInstalled)
 
@@ -81,8 +89,7 @@ spec:
   - {name: v1, served: %[2]t, storage: %[2]t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `, v1beta1, v1)
 		}
-		w.resources(t, "Claim claims.version.test Namespaced")
-		w.apply(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+classKind("classes.version.test", "{claimKinds: [{name: claims.version.test}]}"))
+		w.install(t, crd(true, false)+vendor("version.test")+claimKind("claims.version.test", "{}")+serving("classes.version.test", "claims.version.test"))
 		w.awaitClaims(t, "claims.version.test")
 		w.apply(t, strings.Replace(class("version.test", "Class", "only", ""), "/v1\n", "/v1beta1\n", 1))
 		w.awaitClasses(t, "classes.version.test", 1)
@@ -98,16 +105,15 @@ spec:
 
 	t.Run("ClaimsNotPermitted", func(t *testing.T) {
 		t.Parallel()
-		w.resources(t, "Claim claims.unwatched.test Namespaced", "Class classes.open.unwatched.test Cluster")
-		w.apply(t, vendor("open.unwatched.test")+classKind("classes.open.unwatched.test", "{claimKinds: [{name: claims.unwatched.test}]}")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		w.install(t, vendor("open.unwatched.test")+serving("classes.open.unwatched.test", "claims.unwatched.test")+claimKind("claims.unwatched.test", "{whenUnmatched: BindLater}"))
+		eventually(t, func(c *attempt) {
 			require.Regexp(c, `FAILING +READY[^\n]*\nclaims\.unwatched\.test .* LateBinding +True +Served`, w.kubectl(t, "get", "claimkind", "claims.unwatched.test"))
-		}, patience, 100*time.Millisecond, "We should tell claims that we may not watch from those that we need not.")
+		}, "We should tell claims that we may not watch from those that we need not.")
 	})
 
 	t.Run("NotSuited", func(t *testing.T) {
 		t.Parallel()
-		w.apply(t, claimKind("componentstatuses", "{}")+classKind("subjectaccessreviews.authorization.k8s.io", "{claimKinds: [{name: componentstatuses}]}"))
+		w.apply(t, claimKind("componentstatuses", "{}")+serving("subjectaccessreviews.authorization.k8s.io", "componentstatuses"))
 		w.awaitReason(t, &v1beta1.ClaimKind{}, "componentstatuses", v1beta1.ReasonUnsuitable)
 		w.awaitReason(t, &v1beta1.ClassKind{}, "subjectaccessreviews.authorization.k8s.io", v1beta1.ReasonUnsuitable)
 	})
@@ -115,23 +121,18 @@ spec:
 	t.Run("ClusterScopedClaim", func(t *testing.T) {
 		t.Parallel()
 		w.resources(t, "Claim claims.wide.test Cluster", "Class classes.wide.test Namespaced")
-		w.apply(t, vendor("wide.test")+claimKind("claims.wide.test", "{classes: {namespaces: {from: Names, names: [default]}}}")+classKind("classes.wide.test", "{claimKinds: [{name: claims.wide.test}]}")+
+		w.serves(t, vendor("wide.test")+claimKind("claims.wide.test", "{classes: {namespaces: {from: Names, names: [default]}}}")+serving("classes.wide.test", "claims.wide.test")+
 			class("wide.test", "Class", "only", "namespace: default, "))
-		w.awaitClaims(t, "claims.wide.test")
-		w.awaitClasses(t, "classes.wide.test", 1)
-		bound, _, err := w.create(t, claim("wide.test", "one"))
-		require.NoError(t, err)
+		bound := w.created(t, claim("wide.test", "one"))
 		assert.Equal(t, map[string]any{"apiVersion": "wide.test/v1", "kind": "Class", "namespace": "default", "name": "only"},
 			bound.Object["spec"].(map[string]any)["classRef"], "We should name the namespace of a namespaced class.")
 	})
 
 	t.Run("AmbiguousReference", func(t *testing.T) {
 		t.Parallel()
-		w.resources(t, "Claim claims.vague.test Namespaced", "One ones.vague.test Cluster", "Other others.vague.test Cluster")
-		w.apply(t, vendor("vague.test")+claimKind("claims.vague.test", "{reference: {path: .spec.className, form: Name}}")+
-			classKind("ones.vague.test", "{claimKinds: [{name: claims.vague.test}]}")+class("vague.test", "One", "one", ""))
-		w.awaitClaims(t, "claims.vague.test")
-		w.awaitClasses(t, "ones.vague.test", 1)
+		w.resources(t, "One ones.vague.test Cluster", "Other others.vague.test Cluster")
+		w.serves(t, vendor("vague.test")+claimKind("claims.vague.test", "{reference: {path: .spec.className, form: Name}}")+
+			serving("ones.vague.test", "claims.vague.test")+class("vague.test", "One", "one", ""))
 		gets := func(name, class, reason string) {
 			bound, _, err := w.create(t, claim("vague.test", name))
 			require.NoError(t, err, reason)
@@ -139,7 +140,7 @@ spec:
 		}
 		gets("clear", "one", "We should offer the only one.")
 
-		w.apply(t, classKind("others.vague.test", "{claimKinds: [{name: claims.vague.test}]}")+class("vague.test", "Other", "other", ""))
+		w.apply(t, serving("others.vague.test", "claims.vague.test")+class("vague.test", "Other", "other", ""))
 		w.awaitReason(t, &v1beta1.ClassKind{}, "others.vague.test", v1beta1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
 		gets("still-clear", "one", "We should offer the class kind whose name comes first.")
@@ -148,10 +149,10 @@ spec:
 			require.ErrorContains(t, err, `the classes of "others.vague.test" are not offered to claims of "claims.vague.test"`, "We should not give the default to a class that no claim is offered.")
 		}
 
-		w.kubectl(t, "delete", "classkind", "ones.vague.test")
+		w.remove(t, "classkinds.classbind.io", "ones.vague.test")
 		w.awaitClasses(t, "others.vague.test", 1)
 		gets("clear-again", "other", "We should offer the other once it is alone.")
-		w.apply(t, classKind("ones.vague.test", "{claimKinds: [{name: claims.vague.test}]}"))
+		w.apply(t, serving("ones.vague.test", "claims.vague.test"))
 		w.awaitReason(t, &v1beta1.ClassKind{}, "others.vague.test", v1beta1.ReasonAmbiguousReference)
 		w.awaitReplicas(t, "claims.vague.test")
 		gets("restored", "one", "We should offer the first by name, though it was created later.")
@@ -170,7 +171,6 @@ var neededResources = map[string]string{
 // TestSchema has what the schema of registrations has a rule, a pattern or a limit for in its wrong form: the
 // API server refuses it, and names the field and what is allowed.
 func TestSchema(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	strict := client.FieldValidation(metav1.FieldValidationStrict)
 	for text, resources := range neededResources {
@@ -237,8 +237,8 @@ func TestSchema(t *testing.T) {
 		"NamespacesMany":      {claimKind("a.test", "{classes: {namespaces: {from: Names, names: ["+strings.Join(numbered(65), ", ")+"]}}}"), "spec.classes.namespaces.names: Too many"},
 		"UnknownField":        {claimKind("a.test", "{strtegy: Random}"), `unknown field "spec.strtegy"`},
 		"Leases":              {classKind("leases.coordination.k8s.io", "{}"), "classbind itself needs this resource to work"},
-		"ClaimKindName":       {classKind("a.test", "{claimKinds: [{name: A.test}]}"), "spec.claimKinds[0].name: Invalid value"},
-		"ClaimKindTwice":      {classKind("a.test", "{claimKinds: [{name: a.test}, {name: a.test}]}"), "spec.claimKinds[1]: Duplicate value"},
+		"ClaimKindName":       {serving("a.test", "A.test"), "spec.claimKinds[0].name: Invalid value"},
+		"ClaimKindTwice":      {serving("a.test", "a.test", "a.test"), "spec.claimKinds[1]: Duplicate value"},
 		"DefaultTwoSources":   {classKind("a.test", "{default: {annotation: a, path: .b}}"), "name one of annotation, path and expression, and not annotation and path together"},
 		"DefaultNoSource":     {classKind("a.test", "{default: {}}"), "name one of annotation, path and expression"},
 		"DefaultExpression":   {classKind("a.test", "{default: {path: .b, expression: class.b}}"), "name one of annotation, path and expression, and not path and expression together"},
@@ -278,13 +278,11 @@ func TestSchema(t *testing.T) {
 		"OtherFields": "{claims: {resource: a.test, version: v1beta2}, reference: {path: .spec.classRef, onUnbind: Allow}, selector: {whenAbsent: LeaveAlone}, admission: {defaulting: Policy, order: First}}",
 	} {
 		t.Run("Takes"+name, func(t *testing.T) {
-			_, _, err := w.create(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, strict)
-			require.NoError(t, err)
+			w.created(t, claimKind("a."+strings.Repeat("a", 176), spec), client.DryRunAll, strict)
 		})
 	}
 	t.Run("Defaults", func(t *testing.T) {
-		_, _, err := w.create(t, claimKind("a.test", "{}"))
-		require.NoError(t, err)
+		w.created(t, claimKind("a.test", "{}"))
 		got := &v1beta1.ClaimKind{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "a.test"}, got))
 		assert.Equal(t, v1beta1.ClaimKindSpec{
@@ -306,8 +304,7 @@ func TestSchema(t *testing.T) {
 				Selector:  v1beta1.ClassSelector{Path: ".spec.classSelector", Annotation: "a", WhenAbsent: v1beta1.NoSelectorDefault},
 			},
 		} {
-			stored, _, err := w.create(t, claimKind("b.test", spec), client.DryRunAll)
-			require.NoError(t, err)
+			stored := w.created(t, claimKind("b.test", spec), client.DryRunAll)
 			got := &v1beta1.ClaimKind{}
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, got))
 			assert.Equal(t, want.Reference, got.Spec.Reference, "We should have a default for what is left out of %s.", spec)
@@ -316,7 +313,6 @@ func TestSchema(t *testing.T) {
 	})
 }
 
-// numbered names of namespaces.
 func numbered(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -326,14 +322,13 @@ func numbered(n int) []string {
 }
 
 func (w *world) awaitReason(t *testing.T, object client.Object, name, reason string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
 		ready := meta.FindStatusCondition(conditionsOf(object), v1beta1.ConditionReady)
 		require.NotNil(c, ready)
 		require.Equal(c, reason, ready.Reason, "%v", ready)
 		require.Equal(c, metav1.ConditionFalse, ready.Status)
-	}, patience, 50*time.Millisecond)
+	})
 }
 
 // notChecked is what API servers add. Older ones have quotes there.
@@ -351,7 +346,6 @@ func claim(group, name string) string {
 
 // TestTenants has an author of classes in one namespace who wants the claims of another.
 func TestTenants(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	const group, kind, classes = "tenants.test", "clusters.tenants.test", "clusterclasses.tenants.test"
 	const reference = "reference: {path: .spec.topology.classRef, form: NamespacedReference}"
@@ -360,13 +354,10 @@ func TestTenants(t *testing.T) {
 			"annotations: {resourceclass.crossplane.io/weight: '1000000', "+defaultMark+": 'true'}, ")
 	}
 	w.resources(t, "Cluster "+kind+" Namespaced", "ClusterClass "+classes+" Namespaced")
-	w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: mallory}\n"+vendor(group)+
-		claimKind(kind, "{"+reference+"}")+classKind(classes, "{claimKinds: [{name: "+kind+"}]}")+
+	w.serves(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: mallory}\n"+vendor(group)+
+		claimKind(kind, "{"+reference+"}")+serving(classes, kind)+
 		class(group, "ClusterClass", "own", "namespace: default, labels: {tier: gold}, annotations: {"+defaultMark+": 'true'}, ")+theirs("theirs"))
-	w.awaitClaims(t, kind)
-	w.awaitClasses(t, classes, 2)
 	create := func(name, selector string) (class string, warnings []string) {
-		t.Helper()
 		metadata := ""
 		if selector != "" {
 			metadata = fmt.Sprintf(", annotations: {classbind.io/class-selector: %s}", selector)
@@ -392,8 +383,453 @@ func TestTenants(t *testing.T) {
 	w.awaitRefused(t, theirs("second"), `theirs" is the default class`, "We should guarantee one default in each namespace.")
 
 	w.apply(t, claimKind(kind, "{"+reference+", classes: {namespaces: {from: All}}}"))
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		class, _ := create("trusts-all", "bait=yes")
 		require.Equal(c, "mallory/theirs", class)
-	}, patience, 100*time.Millisecond, "We should offer the classes of all namespaces where the ClaimKind says so.")
+	}, "We should offer the classes of all namespaces where the ClaimKind says so.")
+}
+
+// TestComposition has ClaimKinds name a class kind that names only one of them.
+func TestComposition(t *testing.T) {
+	w := sharedWorld(t)
+	const group, other = "composed.test", "composing.test"
+	const classes, named, naming = "classes." + group, "claims." + group, "claims." + other
+	w.register(t, group, "{}", class(group, "Class", "only", ""))
+	w.resources(t, "Claim "+naming+" Namespaced")
+	w.apply(t, lateVendor(other)+claimKind(naming, fmt.Sprintf("{classes: {kinds: [{name: %s}]}}", classes)))
+	w.awaitClaims(t, naming)
+	w.awaitBound(t, claim(other, "bound"), "Class/only", "We should offer the classes of a kind to the claims that name it.")
+	w.awaitBound(t, claim(group, "bound"), "Class/only", "We should go on for the claims that the kind names.")
+
+	w.apply(t, claimKind(naming, fmt.Sprintf("{classes: {kinds: [{name: %s}, {name: absents.%s}]}}", classes, other)))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, naming, v1beta1.ConditionClassKindsRead, metav1.ConditionFalse, `"absents.composing.test": correct the name`)
+	w.remove(t, "claimkinds.classbind.io", named)
+	w.apply(t, classKind(classes, "{}"))
+	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionTrue, "")
+	w.awaitBound(t, claim(other, "alone"), "Class/only", "We should need no name on the other side.")
+	w.awaitGuard(t, group, "Class", classes)
+	w.created(t, class(group, "Class", "first", isDefault))
+	w.refuses(t, class(group, "Class", "second", isDefault), `is the default class for "`+naming+`"`, "We should guard the default of claims that name the kind.")
+
+	w.apply(t, claimKind(naming, "{}"))
+	w.awaitCondition(t, &v1beta1.ClassKind{}, classes, v1beta1.ConditionClaimKindsRegistered, metav1.ConditionFalse, "spec.classes.kinds")
+	w.awaitBound(t, claim(other, "unserved"), "", "We should offer no classes that neither side names any more.")
+}
+
+// planned is a ClaimKind whose claims get a class of the tier of the plan that they name.
+func planned(kind, plans string) string {
+	return claimKind(kind, fmt.Sprintf(`
+  whenUnmatched: Admit
+  classes:
+    related: [{name: plan, resource: %s, nameExpression: claim.spec.planId}]
+    fits:
+    - {name: SameTier, expression: has(related.plan) && class.metadata.labels.tier == related.plan.spec.tier, message: of another tier}`, plans))
+}
+
+// tierClass is a class with its tier in a label.
+func tierClass(group, tier string) string {
+	return class(group, "Class", tier, fmt.Sprintf("labels: {tier: %s}, ", tier))
+}
+
+func plan(group, name, tier string) string {
+	return fmt.Sprintf("---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: default, name: %s}\nspec: {tier: %s}\n", group, name, tier)
+}
+
+// namedClaim has further fields in its spec.
+func namedClaim(group, name, spec string) string {
+	return strings.Replace(claim(group, name), "spec: {", "spec: {"+spec+", ", 1)
+}
+
+func TestRelated(t *testing.T) {
+	w := sharedWorld(t)
+
+	t.Run("PlanAndClaimInOneFile", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "planned.test", "claims.planned.test"
+		w.resources(t, "Plan plans.planned.test Namespaced")
+		w.serves(t, vendor(group)+tierClass(group, "gold")+tierClass(group, "iron")+planned(kind, "plans.planned.test")+
+			serving("classes.planned.test", kind)+plan(group, "small", "iron"))
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/iron", "We should bind by the plan that a claim names.")
+		for i := range 10 {
+			name := fmt.Sprint("plan-", i)
+			// Without waiting for each other, as kubectl sends the objects of a file.
+			w.created(t, plan(group, name, "gold"))
+			w.binds(t, namedClaim(group, name, "planId: "+name), "Class/gold", "We should read a plan that is new.")
+		}
+		got, warnings := w.warned(t, namedClaim(group, "none", "planId: absent"))
+		assert.Empty(t, classOf(got))
+		assert.Contains(t, fmt.Sprint(warnings), "of another tier")
+
+		w.apply(t, plan(group, "small", "gold"))
+		w.awaitBound(t, namedClaim(group, "second", "planId: small"), "Class/gold", "We should go by the plan as it is now.")
+		w.kubectl(t, "delete", "plans.planned.test", "small")
+		w.awaitBound(t, namedClaim(group, "third", "planId: small"), "", "We should notice that a plan is gone.")
+		_, _, err := w.create(t, claim(group, "fourth"))
+		require.True(t, apierrors.IsInvalid(err), "We should refuse a claim on which an expression fails: %v", err)
+		require.ErrorContains(t, err, "no such key: planId")
+	})
+
+	t.Run("Forbidden", func(t *testing.T) {
+		t.Parallel()
+		const group, kind, plans = "granted.test", "claims.granted.test", "plans.secretive.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.granted.test Cluster", "Plan "+plans+" Namespaced")
+		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+
+			serving("classes.granted.test", kind)+plan("secretive.test", "small", "gold"))
+		w.awaitClasses(t, "classes.granted.test", 1)
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionRelatedKnown, metav1.ConditionFalse,
+			"label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"plans.secretive.test"`)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should bind no claim by a plan that we may not read, nor stop any.")
+		w.apply(t, vendor("secretive.test"))
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/gold", "We should notice that we may read it.")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionRelatedKnown, metav1.ConditionTrue, "")
+	})
+
+	t.Run("InstalledLater", func(t *testing.T) {
+		t.Parallel()
+		const group, kind, plans = "later-plan.test", "claims.later-plan.test", "plans.later-plan.test"
+		w.resources(t, "Claim "+kind+" Namespaced", "Class classes.later-plan.test Cluster")
+		w.apply(t, vendor(group)+tierClass(group, "gold")+planned(kind, plans)+serving("classes.later-plan.test", kind))
+		w.awaitClasses(t, "classes.later-plan.test", 1)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should take what is not installed for absent.")
+		w.resources(t, "Plan "+plans+" Namespaced")
+		w.apply(t, plan(group, "small", "gold"))
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "Class/gold", "We should notice that it is installed.")
+		w.kubectl(t, "delete", "crd", plans)
+		w.awaitBound(t, namedClaim(group, "first", "planId: small"), "", "We should notice that it is gone.")
+	})
+
+	t.Run("Namespace", func(t *testing.T) {
+		t.Parallel()
+		const group = "tenant-labels.test"
+		in := func(namespace, name string) string {
+			return strings.Replace(claim(group, name), "namespace: default", "namespace: "+namespace, 1)
+		}
+		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-a, labels: {tenant: gold}}\n")
+		w.register(t, group, "{classes: {fits: [{name: Tenant, expression: class.metadata.labels.tier == namespace.metadata.labels.tenant}]}}",
+			tierClass(group, "gold"), tierClass(group, "iron"))
+		w.awaitBound(t, in("tenant-a", "one"), "Class/gold", "We should see the labels of the namespace.")
+		w.kubectl(t, "label", "namespace", "tenant-a", "--overwrite", "tenant=iron")
+		w.awaitBound(t, in("tenant-a", "one"), "Class/iron", "We should see the labels as they are now.")
+		w.apply(t, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: tenant-b, labels: {tenant: gold}}\n")
+		w.binds(t, in("tenant-b", "one"), "Class/gold", "We should read a namespace that is new.")
+	})
+
+	// What is looked at in classes and claims changes with the registration of the other.
+	t.Run("Linked", func(t *testing.T) {
+		t.Parallel()
+		const group, kind, classes = "linked.test", "claims.linked.test", "classes.linked.test"
+		w.install(t, vendor(group)+claimKind(kind, "{}")+serving(classes, kind))
+		for name, size := range map[string]int64{"small": 1, "large": 9} {
+			c := object(group, "Class", name)
+			c.Object["spec"] = map[string]any{"size": size, "text": strings.Repeat("x", 10_000)}
+			require.NoError(t, w.Create(t.Context(), c))
+		}
+		w.awaitClasses(t, classes, 2)
+		w.awaitClaims(t, kind)
+		w.apply(t, claimKind(kind, "{classes: {fits: [{name: Room, expression: class.spec.size > claim.spec.size}]}}"))
+		w.awaitBound(t, namedClaim(group, "a", "size: 5"), "Class/large", "We should hold what a claim kind looks at in classes.")
+		w.apply(t, claimKind(kind, "{classes: {fits: []}}")+classKind(classes, "{claimKinds: [{name: "+kind+"}], fits: [{name: Room, expression: class.spec.size < claim.spec.most}]}"))
+		w.awaitBound(t, namedClaim(group, "b", "most: 5"), "Class/small", "We should read what a class kind looks at in claims.")
+		w.apply(t, serving(classes, kind))
+		w.apply(t, "---\napiVersion: linked.test/v1\nkind: Class\nmetadata: {name: small, annotations: {classbind.io/cordoned: \"true\"}}\n")
+		w.awaitBound(t, claim(group, "d"), "Class/large", "We should go on when it is mended.")
+	})
+}
+
+// TestClaimKindsOfOneResource has a kind of claim with two references, and ClaimKinds that want the same one.
+func TestClaimKindsOfOneResource(t *testing.T) {
+	w := sharedWorld(t)
+
+	t.Run("TwoReferences", func(t *testing.T) {
+		t.Parallel()
+		const group = "two.test"
+		w.resources(t, "Tier tiers.two.test Cluster")
+		w.install(t, vendor(group)+class(group, "Class", "only", "")+class(group, "Tier", "first", "")+
+			claimKind("claims.two.test", "{}")+serving("classes.two.test", "claims.two.test")+
+			claimKind("tiers.two", `{claims: {resource: claims.two.test}, reference: {path: .spec.tierRef}, selector: {path: .spec.tierSelector, annotation: two.test/tiers}}`)+
+			serving("tiers.two.test", "tiers.two"))
+		w.awaitClasses(t, "classes.two.test", 1)
+		w.awaitClasses(t, "tiers.two.test", 1)
+		w.awaitClaims(t, "claims.two.test")
+		eventually(t, func(c *attempt) {
+			bound, _, err := w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
+			require.NoError(c, err)
+			assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
+			tier, _, _ := unstructured.NestedString(bound.Object, "spec", "tierRef", "name")
+			require.Equal(c, "first", tier, "We should write the second reference, too.")
+		})
+	})
+
+	t.Run("Conflict", func(t *testing.T) {
+		t.Parallel()
+		const group, kind = "rivals.test", "claims.rivals.test"
+		w.resources(t, "Other others.rivals.test Cluster")
+		w.register(t, group, "{}", class(group, "Class", "only", ""))
+		w.apply(t, class(group, "Other", "other", ""))
+		w.apply(t, claimKind("a-rival", "{claims: {resource: claims.rivals.test}}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "a-rival", v1beta1.ReasonNoClassKind)
+		w.binds(t, claim(group, "one"), "Class/only", "We should bind claims until the ClaimKind whose name comes first can bind them.")
+
+		w.apply(t, serving("others.rivals.test", "a-rival"))
+		eventually(t, func(c *attempt) {
+			two, _, err := w.create(t, claim(group, "two"), client.DryRunAll)
+			assert.NotEmpty(t, classOf(two), "We should refuse no claim meanwhile, and have none created without a class. %v", err)
+			require.Equal(c, "Other/other", classOf(two))
+		}, "We should bind claims by the ClaimKind whose name comes first.")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, `"a-rival", whose name comes first`)
+
+		w.remove(t, "claimkinds.classbind.io", "a-rival")
+		w.awaitBound(t, claim(group, "two"), "Class/only", "We should serve the other when the first is gone.")
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")
+	})
+
+	t.Run("ResourceIsFixed", func(t *testing.T) {
+		t.Parallel()
+		w.apply(t, claimKind("fixed.test", "{claims: {resource: claims.fixed.test}}"))
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(claimKind("fixed.test", "{claims: {resource: others.fixed.test}}")), "apply", "-f", "-")
+		require.ErrorContains(t, err, "the resource cannot be changed")
+	})
+
+	t.Run("PodPriority", func(t *testing.T) {
+		t.Parallel()
+		w.apply(t, claimKind("pod-priorities", "{claims: {resource: pods, skipIfSet: []}, reference: {path: .spec.priorityClassName, form: Name}}"))
+		w.awaitReason(t, &v1beta1.ClaimKind{}, "pod-priorities", v1beta1.ReasonUnsuitable)
+		w.awaitCondition(t, &v1beta1.ClaimKind{}, "pod-priorities", v1beta1.ConditionReady, metav1.ConditionFalse, "the API server sets the priority of a pod before it asks webhooks")
+		assert.NotContains(t, w.kubectl(t, "get", "mutatingwebhookconfiguration", "-o", "jsonpath={.items[*].webhooks[*].name}"), "pod-priorities",
+			"We should not be asked about pods.")
+	})
+}
+
+// convertTopology converts Clusters between v1beta1, where the class is a string, and v1beta2, where it is an object.
+func convertTopology(w http.ResponseWriter, r *http.Request) {
+	type request struct {
+		UID               types.UID        `json:"uid"`
+		DesiredAPIVersion string           `json:"desiredAPIVersion"`
+		Objects           []map[string]any `json:"objects"`
+	}
+	type response struct {
+		UID              types.UID        `json:"uid"`
+		ConvertedObjects []map[string]any `json:"convertedObjects"`
+		Result           metav1.Status    `json:"result"`
+	}
+	review := struct {
+		metav1.TypeMeta `json:",inline"`
+		Request         *request  `json:"request,omitempty"`
+		Response        *response `json:"response,omitempty"`
+	}{}
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		http.Error(w, "no review", http.StatusBadRequest)
+		return
+	}
+	for _, object := range review.Request.Objects {
+		if name, set, _ := unstructured.NestedString(object, "spec", "topology", "class"); set {
+			unstructured.RemoveNestedField(object, "spec", "topology", "class")
+			_ = unstructured.SetNestedField(object, name, "spec", "topology", "classRef", "name")
+		} else if name, set, _ := unstructured.NestedString(object, "spec", "topology", "classRef", "name"); set {
+			unstructured.RemoveNestedField(object, "spec", "topology", "classRef")
+			_ = unstructured.SetNestedField(object, name, "spec", "topology", "class")
+		}
+		object["apiVersion"] = review.Request.DesiredAPIVersion
+	}
+	review.Response = &response{review.Request.UID, review.Request.Objects, metav1.Status{Status: metav1.StatusSuccess}}
+	review.Request = nil
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// TestVersionOfClaims upgrades the CRD of claims to a version with another path, and then takes the old version away.
+func TestVersionOfClaims(t *testing.T) {
+	w := sharedWorld(t)
+	const group, kind = "upgrade.test", "clusters.upgrade.test"
+	server := httptest.NewTLSServer(http.HandlerFunc(convertTopology))
+	t.Cleanup(server.Close)
+	version := func(name, field string, served, storage bool) string {
+		return fmt.Sprintf(`
+  - name: %s
+    served: %t
+    storage: %t
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {topology: {type: object, properties: {version: {type: string}, %s}}}}`, name, served, storage, field)
+	}
+	const asString, asObject = "class: {type: string}", "classRef: {type: object, properties: {name: {type: string}}}"
+	crd := func(versions ...string) string {
+		return fmt.Sprintf(`---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %s}
+spec:
+  group: %s
+  scope: Namespaced
+  names: {kind: Cluster, plural: clusters}
+  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: %q, caBundle: %s}}}
+  versions:%s
+`, kind, group, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), strings.Join(versions, ""))
+	}
+	cluster := func(version, name string) string {
+		return fmt.Sprintf("apiVersion: %s/%s\nkind: Cluster\nmetadata: {namespace: default, name: %s}\nspec: {topology: {version: v1.36.0}}\n", group, version, name)
+	}
+	w.resources(t, "Class classes.upgrade.test Cluster", "Claim claims.upgrade.test Namespaced")
+	w.apply(t, crd(version("v1beta1", asString, true, true)))
+	w.serves(t, vendor(group)+class(group, "Class", "only", "annotations: {resourceclass.crossplane.io/is-default-class: 'true'}, ")+
+		serving("classes.upgrade.test", "clusters.upgrade.test", "claims.upgrade.test")+
+		claimKind(kind, "{claims: {skipIfSet: []}, reference: {path: .spec.topology.class, form: Name}}"))
+	bound := w.created(t, cluster("v1beta1", "before"))
+	class, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "class")
+	require.Equal(t, "only", class)
+
+	w.apply(t, crd(version("v1beta1", asString, true, false), version("v1beta2", asObject, true, true)))
+	eventually(t, func(c *attempt) {
+		out, _, err := w.Kubectl(t.Context(), nil, "get", "--raw", "/apis/upgrade.test/v1beta2")
+		require.NoError(c, err)
+		require.Contains(c, out, "clusters")
+	})
+	// The round of another registration looks at all entries again.
+	w.apply(t, claimKind("claims.upgrade.test", "{}"))
+	w.awaitClaims(t, "claims.upgrade.test")
+	bound = w.created(t, cluster("v1beta1", "unchanged"))
+	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "class")
+	assert.Equal(t, "only", class, "We should go on binding manifests that nobody changed.")
+	eventually(t, func(c *attempt) {
+		var err error
+		bound, _, err = w.create(t, cluster("v1beta2", "new"))
+		require.NoError(c, err) // Discovery may not know the version yet.
+	})
+	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
+	assert.Equal(t, "only", class, "We should bind claims of the new version, which the API server converts.")
+	k := &v1beta1.ClaimKind{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
+	assert.Equal(t, "v1beta1", k.Status.Version, "We should have pinned the version that was preferred.")
+
+	w.apply(t, crd(version("v1beta1", asString, false, false), version("v1beta2", asObject, true, true)))
+	w.awaitReason(t, &v1beta1.ClaimKind{}, kind, v1beta1.ReasonVersionNotServed)
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionFalse, "v1beta2: write the paths for one of these, and set spec.claims.version to it")
+	w.awaitRefused(t, cluster("v1beta2", "refused"), `its paths are written for version "v1beta1"`, "We should not let a claim be created without a class in silence.")
+
+	w.apply(t, claimKind(kind, "{claims: {version: v1beta2, skipIfSet: []}, reference: {path: .spec.topology.classRef, form: LocalObjectReference}}"))
+	w.awaitCondition(t, &v1beta1.ClaimKind{}, kind, v1beta1.ConditionReady, metav1.ConditionTrue, "")
+	w.awaitReference(t, documents(t, cluster("v1beta2", "mended"))[0], []string{"spec", "topology", "classRef", "name"}, "only")
+}
+
+// manyPaths is how many claim kinds are registered with long paths: more than
+// v1beta1.MaxEntriesBytes has room for, and more than etcd takes in one object.
+const manyPaths = 40
+
+// longPaths is a spec with as many paths to skip as the schema allows, each of ten names: nine of so many letters, and the last of so many.
+func longPaths(letters, last int) string {
+	paths := make([]string, 16)
+	for i := range paths {
+		paths[i] = strings.Repeat("."+strings.Repeat("a", letters), 9) + "." + strings.Repeat(string(rune('a'+i)), last)
+	}
+	return "{claims: {skipIfSet: [{path: " + strings.Join(paths, "}, {path: ") + "}]}}"
+}
+
+// TestManyLongPaths registers more than the webhook configuration has room for: two thirds of it with the longest paths that the schema
+// allows, which are the most to store, and the rest with as many names of one letter, which are the most to compile for their length. It is
+// not parallel: the API server compiles for seconds.
+func TestManyLongPaths(t *testing.T) {
+	long(t)
+	w := newWorld(t, controlplane.Options{Audit: true})
+	resources := []string{
+		"Claim claims.before.test Namespaced", "Class classes.before.test Cluster",
+		"Claim claims.later.test Namespaced", "Class classes.later.test Cluster", "Class classes.long.test Cluster",
+	}
+	var long strings.Builder
+	var served []string
+	for i := range manyPaths {
+		resources = append(resources, fmt.Sprintf("Claim%02d %s Namespaced", i, manyPathsKind(i)))
+		spec := longPaths(24, 30)
+		if i%3 == 1 {
+			spec = longPaths(1, 1)
+		}
+		long.WriteString(claimKind(manyPathsKind(i), spec))
+		served = append(served, manyPathsKind(i))
+	}
+	w.resources(t, resources...)
+	w.apply(t, vendor("long.test")+classKind("classes.long.test", "{claimKinds: [{name: "+strings.Join(served, "}, {name: ")+"}]}"))
+	for _, group := range []string{"before.test", "later.test"} {
+		w.apply(t, vendor(group)+serving("classes."+group, "claims."+group)+class(group, "Class", "only", ""))
+	}
+	bound := func(group, name string) {
+		w.binds(t, claim(group, name), "Class/only", "We should bind the claims of others.")
+	}
+
+	w.apply(t, claimKind("claims.before.test", "{}"))
+	w.serve(t)
+	w.awaitClaims(t, "claims.before.test")
+	w.awaitClasses(t, "classes.before.test", 1)
+	w.apply(t, long.String())
+	entries := w.awaitLongPaths(t)
+	t.Logf("%d of %d have an entry; the configuration has %d bytes.", entries, manyPaths, w.claimEntries(t).Size())
+	assert.Greater(t, entries, 10, "We should leave out no more than has to be.")
+	assert.Less(t, entries, manyPaths, "We should leave out what has no room.")
+	bound("before.test", "with")
+
+	w.apply(t, claimKind("claims.later.test", "{reference: {path: .spec.classRef, onUnbind: Allow}}")) // Its conditions are short.
+	w.awaitClaims(t, "claims.later.test")                                                              // There is room for what is small.
+	w.awaitClasses(t, "classes.later.test", 1)
+	bound("later.test", "with")
+
+	w.kubectl(t, "patch", "claimkind", "claims.before.test", "--type=merge", "-p", `{"spec":{"claims":{"skipIfSet":[{"path":".spec.other"}]}}}`)
+	eventually(t, func(c *attempt) {
+		entries := w.claimEntries(t)
+		require.Equal(c, "claims.before.test"+v1beta1.BindSuffix, entries.Webhooks[0].Name)
+		require.Contains(c, entries.Webhooks[0].MatchConditions[1].Expression, `["other"]`)
+	}, "We should write the change of a registration.")
+	bound("before.test", "changed")
+	assert.Equal(t, entries, w.awaitLongPaths(t), "We should leave out the same.")
+	w.noWriteFailed(t)
+}
+
+func manyPathsKind(i int) string { return fmt.Sprintf("claims%02d.long.test", i) }
+
+func (w *world) claimEntries(t *testing.T) *admissionregistrationv1.MutatingWebhookConfiguration {
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, configuration))
+	return configuration
+}
+
+// awaitLongPaths waits until the status of each of manyPaths reports whether there is
+// an entry for it, and returns how many have one: the first that were registered.
+func (w *world) awaitLongPaths(t *testing.T) (served int) {
+	eventually(t, func(c *attempt) {
+		has := map[string]bool{}
+		for _, e := range w.claimEntries(t).Webhooks {
+			has[e.Name] = true
+		}
+		served = 0
+		for i := range manyPaths {
+			k := &v1beta1.ClaimKind{}
+			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: manyPathsKind(i)}, k))
+			ready := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady)
+			require.NotNil(c, ready)
+			if has[k.Name+v1beta1.BindSuffix] {
+				require.Equal(c, v1beta1.ReasonServed, ready.Reason)
+				require.Equal(c, i, served, "We should leave out the last by name.")
+				served++
+				continue
+			}
+			require.Equal(c, v1beta1.ReasonTooLarge, ready.Reason, "We should say in the status that there is no room.")
+			require.Contains(c, ready.Message, "claims are not bound: the webhook configuration has no room for its entry")
+		}
+	})
+	return served
+}
+
+// noWriteFailed of the webhook configuration for claims, but for conflicts, after which the next is better.
+func (w *world) noWriteFailed(t *testing.T) {
+	var writes int
+	var slowest time.Duration
+	for _, e := range w.audited(t) {
+		if e.Verb != "patch" || e.Stage != auditv1.StageResponseComplete || e.ObjectRef == nil || e.ObjectRef.Resource != "mutatingwebhookconfigurations" {
+			continue
+		}
+		writes++
+		slowest = max(slowest, e.StageTimestamp.Sub(e.RequestReceivedTimestamp.Time))
+		assert.Contains(t, []int32{http.StatusOK, http.StatusConflict}, e.ResponseStatus.Code, "We should write nothing that the API server refuses.")
+	}
+	t.Logf("The API server took %s for the slowest of %d writes.", slowest.Round(time.Millisecond), writes)
+	assert.NotZero(t, writes)
 }

@@ -1,20 +1,25 @@
 package e2e
 
 import (
+	"archive/tar"
 	"debug/buildinfo"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,8 +27,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/assets/assetstest"
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/load"
+	"github.com/classbind/classbind/e2e/progress"
 )
 
 const (
@@ -38,9 +50,7 @@ type releaseTest struct {
 	env  map[string]string // beside the caller's
 }
 
-// run commands in a folder, and return what they print.
 func (r *releaseTest) run(t *testing.T, folder string, lines ...string) (string, error) {
-	t.Helper()
 	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Join(lines, "\n")) //nolint:gosec // It is the test's own.
 	c.Dir, c.Env = folder, os.Environ()
 	for name, value := range r.env {
@@ -51,15 +61,12 @@ func (r *releaseTest) run(t *testing.T, folder string, lines ...string) (string,
 }
 
 func (r *releaseTest) must(t *testing.T, folder string, lines ...string) string {
-	t.Helper()
 	out, err := r.run(t, folder, lines...)
 	require.NoError(t, err, "%s:\n%s", strings.Join(lines, "\n"), out)
 	return out
 }
 
-// clone the repository of the test to another folder.
 func (r *releaseTest) clone(t *testing.T, name string) string {
-	t.Helper()
 	folder := filepath.Join(t.TempDir(), name)
 	r.must(t, r.root, "git clone --quiet . '"+folder+"'")
 	return folder
@@ -67,7 +74,6 @@ func (r *releaseTest) clone(t *testing.T, name string) string {
 
 // stub is a program that prints its arguments into a file.
 func (r *releaseTest) stub(t *testing.T, name string) (called string) {
-	t.Helper()
 	folder := t.TempDir()
 	called = filepath.Join(folder, "called")
 	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > '" + called + "'\n"
@@ -78,7 +84,6 @@ func (r *releaseTest) stub(t *testing.T, name string) (called string) {
 }
 
 func readText(t *testing.T, path string) string {
-	t.Helper()
 	text, err := os.ReadFile(path) //nolint:gosec // It is the test's own.
 	require.NoError(t, err)
 	return string(text)
@@ -105,7 +110,6 @@ func TestRelease(t *testing.T) {
 	require.Len(t, blocks, 6)
 	verify, signed, sbom, build, krew, release := blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5]
 	block := func(t *testing.T, folder string, b docBlock) string {
-		t.Helper()
 		return r.must(t, folder, strings.Split(docRelease.ReplaceAllString(strings.Join(b.lines, "\n"), r.dist.URL+"/"), "\n")...)
 	}
 	t.Log(block(t, r.root, release))
@@ -134,8 +138,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("Chart", func(t *testing.T) {
 		chart := filepath.Join(dist, "classbind-0.1.0.tgz")
-		_, err := helm(t, "lint", "--strict", chart)
-		require.NoError(t, err)
+		must(helm(t, "lint", "--strict", chart))(t)
 		sameObjects(t, readText(t, filepath.Join(dist, "install.yaml")), chart, "", classbind.Namespace)
 		sameObjects(t, readText(t, filepath.Join(dist, "install-cert-manager.yaml")), chart, "certificates: cert-manager", classbind.Namespace)
 	})
@@ -143,9 +146,7 @@ func TestRelease(t *testing.T) {
 	t.Run("Publish", func(t *testing.T) { r.publishes(t, dist, slices.Concat(signed.lines, sbom.lines)) })
 }
 
-// refuses what is no release, before it builds anything.
 func (r *releaseTest) refuses(t *testing.T) {
-	t.Helper()
 	for _, tc := range []struct{ name, before, command, want string }{
 		{"NoVersion", "", "make release", "VERSION is not set: name the version, as in make release VERSION=v0.1.0"},
 		{"NoV", "", "make release VERSION=0.1.0", `VERSION is "0.1.0": it must be like v0.1.0`},
@@ -170,9 +171,7 @@ func (r *releaseTest) refuses(t *testing.T) {
 	}
 }
 
-// validKrew has krew's own check read the manifest.
 func (r *releaseTest) validKrew(t *testing.T, dist string) {
-	t.Helper()
 	text, sums := readText(t, filepath.Join(dist, "krew.yaml")), readText(t, filepath.Join(dist, "SHA256SUMS"))
 	for line := range strings.Lines(sums) {
 		if sum, name, _ := strings.Cut(strings.TrimSpace(line), "  "); strings.HasSuffix(name, ".tar.gz") {
@@ -186,28 +185,21 @@ func (r *releaseTest) validKrew(t *testing.T, dist string) {
 		"CGO_ENABLED=0 go run -mod=mod sigs.k8s.io/krew/cmd/validate-krew-manifest -skip-install -manifest classbind.yaml")
 }
 
-// checkImage has an image of each platform, which says where it comes from. It returns the digest of all.
 func (r *releaseTest) checkImage(t *testing.T, dist string) string {
-	t.Helper()
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xf '"+filepath.Join(dist, "classbind_v0.1.0_image.tar")+"'")
-	all, err := layout.ImageIndexFromPath(folder)
-	require.NoError(t, err)
-	named, err := all.IndexManifest()
-	require.NoError(t, err)
+	all := must(layout.ImageIndexFromPath(folder))(t)
+	named := must(all.IndexManifest())(t)
 	require.Len(t, named.Manifests, 1)
 	index, err := all.ImageIndex(named.Manifests[0].Digest)
 	require.NoError(t, err, "We should have an index.")
 	require.NoError(t, validate.Index(index))
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
+	manifest := must(index.IndexManifest())(t)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
-		i, err := index.Image(m.Digest)
-		require.NoError(t, err)
-		config, err := i.ConfigFile()
-		require.NoError(t, err)
+		i := must(index.Image(m.Digest))(t)
+		config := must(i.ConfigFile())(t)
 		assert.Equal(t, m.Platform.Architecture, config.Architecture)
 		assert.Equal(t, "65532:65532", config.Config.User)
 		assert.Equal(t, releaseVersion, config.Config.Labels["org.opencontainers.image.version"])
@@ -218,11 +210,9 @@ func (r *releaseTest) checkImage(t *testing.T, dist string) string {
 
 // checkBOM lists the modules of the binary, which the binary itself knows, each with a license.
 func (r *releaseTest) checkBOM(t *testing.T, dist string) {
-	t.Helper()
 	folder := t.TempDir()
 	r.must(t, folder, "tar -xzf '"+filepath.Join(dist, "classbind_v0.1.0_linux_amd64.tar.gz")+"'")
-	info, err := buildinfo.ReadFile(filepath.Join(folder, "classbind"))
-	require.NoError(t, err)
+	info := must(buildinfo.ReadFile(filepath.Join(folder, "classbind")))(t)
 	want := map[string]string{"std": info.GoVersion}
 	for _, m := range info.Deps {
 		want[m.Path] = m.Version
@@ -247,7 +237,6 @@ func (r *releaseTest) checkBOM(t *testing.T, dist string) {
 // publishes to a registry on this machine, and verifies what is there as a user would. gh is not real, and a key signs instead of the
 // identity of a workflow.
 func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
-	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
@@ -282,22 +271,19 @@ func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
 	response, err := http.Get(server.URL + "/v2/classbind/manifests/v0.1.0") //nolint:noctx // It is on this machine.
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = response.Body.Close() })
-	pushed, err := v1.ParseIndexManifest(response.Body)
-	require.NoError(t, err)
+	pushed := must(v1.ParseIndexManifest(response.Body))(t)
 	assert.Len(t, pushed.Manifests, 2, "We should push both platforms.")
 	chart, err := http.Get(server.URL + "/v2/charts/classbind/manifests/0.1.0") //nolint:noctx // It is on this machine.
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = chart.Body.Close() })
-	artifact, err := v1.ParseManifest(chart.Body)
-	require.NoError(t, err)
+	artifact := must(v1.ParseManifest(chart.Body))(t)
 	require.Len(t, artifact.Layers, 1)
 	assert.Contains(t, readText(t, filepath.Join(dist, "SHA256SUMS")), artifact.Layers[0].Digest.Hex+"  classbind-0.1.0.tgz\n", "We should push the chart as it is.")
 	args := strings.Split(strings.TrimSpace(readText(t, called)), "\n")
 	assert.Equal(t, []string{"release", "create", "v0.1.0", "--verify-tag", "--title", "v0.1.0", "--notes"}, args[:7])
 	assert.Contains(t, args, "The first release.", "We should say what is new.")
 	assert.NotContains(t, args, "--prerelease")
-	files, err := os.ReadDir(dist)
-	require.NoError(t, err)
+	files := must(os.ReadDir(dist))(t)
 	for _, file := range files {
 		assert.Contains(t, args, "dist/"+file.Name())
 	}
@@ -306,4 +292,289 @@ func (r *releaseTest) publishes(t *testing.T, dist string, verify []string) {
 	out, err = r.run(t, r.root, "make publish VERSION=v0.1.0 IMAGE="+host+"/changed")
 	require.Error(t, err)
 	assert.Contains(t, out, "dist/ is not what make release wrote", "We should publish nothing that was changed.")
+}
+
+const (
+	upgradeGroup = "upgrade.test"
+	// upgradeFrom is the last commit of classbind.io/v1alpha1.
+	upgradeFrom = "4537b7f034b1e08c4fe591477902ad00805b303a"
+)
+
+// The registrations of claims whose reference is a name: as they were before, and as they are now.
+var (
+	olderRegistrations = strings.ReplaceAll(claimKind("claims.upgrade.test", "{}")+
+		claimKind("nameds.upgrade.test", "{reference: {path: .spec.className, form: Name}, bindWhen: has(claim.spec), strategy: Random}")+
+		classKind("classes.upgrade.test", "{claimKinds: [claims.upgrade.test]}")+
+		classKind("tiers.upgrade.test", "{claimKinds: [nameds.upgrade.test]}"), "classbind.io/v1beta1", "classbind.io/v1alpha1")
+	newerRegistrations = claimKind("claims.upgrade.test", "{}") +
+		claimKind("nameds.upgrade.test", "{claims: {when: has(claim.spec)}, reference: {path: .spec.className, form: Name}, choice: {strategy: Random}}") +
+		serving("classes.upgrade.test", "claims.upgrade.test") +
+		serving("tiers.upgrade.test", "nameds.upgrade.test")
+)
+
+// olderRelease is the source of that commit.
+func olderRelease(t *testing.T) (root, command string) {
+	deploy := must(classbind.Deploy(t.Context()))(t)
+	archive := exec.CommandContext(t.Context(), "git", "archive", upgradeFrom)
+	archive.Dir = filepath.Dir(deploy)
+	source, err := archive.Output()
+	if err != nil {
+		t.Skipf("It needs the commit %s, which a shallow clone does not have: git fetch --unshallow. (%v)", upgradeFrom, err)
+	}
+	root = t.TempDir()
+	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root) //nolint:gosec // It is a folder of the test's.
+	unpack.Stdin = strings.NewReader(string(source))
+	output(t, unpack)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", "classbind", "./cmd/classbind")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	output(t, build)
+	return root, filepath.Join(root, "classbind")
+}
+
+// olderWorld is a cluster with the older release applied, and its command beside it.
+func olderWorld(t *testing.T, root, command string) (*world, *replica) {
+	plane := must(controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr}))(t)
+	t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
+	w := &world{Kubectl: plane.Kubectl, config: plane.Config, plane: plane, deploy: filepath.Join(root, "deploy")}
+	kubeconfigs := must(classbind.Install(t.Context(), plane, w.deploy))(t)
+	w.kubeconfig = kubeconfigs[0]
+	require.NoError(t, w.connect())
+
+	r := &replica{log: &progress.Log{}}
+	r.Process = must(classbind.Start(command, w.kubeconfig, r.log))(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("The older replica's log:\n%s", r.log)
+		}
+	})
+	return w, r
+}
+
+// tryDefault creates a second default class, which nobody may.
+func (w *world) tryDefault(t *testing.T, when string) {
+	_, _, err := w.create(t, class(upgradeGroup, "Class", "second", isDefault), client.DryRunAll)
+	require.Error(t, err, "We should have one default class %s the upgrade.", when)
+}
+
+// checkNamed claims have the name of their class at the path of their registration.
+func (w *world) checkNamed(t *testing.T, name string) {
+	bound := w.created(t, strings.Replace(claim(upgradeGroup, name), "kind: Claim", "kind: Named", 1))
+	assert.Equal(t, map[string]any{"className": "gold", "classSelector": map[string]any{}}, bound.Object["spec"])
+}
+
+// TestUpgrade goes from the older release to this one as docs/upgrade-and-uninstall.md says, while claims are created.
+func TestUpgrade(t *testing.T) {
+	long(t)
+	notInPods(t, "It needs a control plane of its own, with classbind as a process beside it.")
+	t.Parallel()
+	root, command := olderRelease(t)
+	w, old := olderWorld(t, root, command)
+	w.resources(t, "Claim claims.upgrade.test Namespaced", "Named nameds.upgrade.test Namespaced",
+		"Class classes.upgrade.test Cluster", "Tier tiers.upgrade.test Cluster")
+	w.apply(t, vendor(upgradeGroup)+olderRegistrations+class(upgradeGroup, "Tier", "gold", ""))
+	w.kubectl(t, "wait", "claimkinds", "--all", "--for=condition=Ready", "--timeout=60s")
+	w.kubectl(t, "wait", "classkinds", "--all", "--for=condition=Guarded", "--timeout=60s")
+	w.awaitRefused(t, class(upgradeGroup, "Class", "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "), "must be an integer", "We should be asked about classes.")
+	w.apply(t, class(upgradeGroup, "Class", "usual", isDefault))
+	w.awaitBound(t, strings.Replace(claim(upgradeGroup, "probe"), "classSelector: {}", "", 1), "Class/usual", "We should have the older release bind claims.")
+	w.tryDefault(t, "before")
+	eventually(t, func(c *attempt) {
+		bound, _, err := w.create(t, strings.Replace(claim(upgradeGroup, "probe"), "kind: Claim", "kind: Named", 1), client.DryRunAll)
+		require.NoError(c, err)
+		require.Contains(c, bound.Object["spec"], "className")
+	})
+	w.checkNamed(t, "before")
+
+	w.namespaces(t, "load")
+	claims := load.Start(t.Context(), load.Options{
+		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: upgradeGroup, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
+		Foreign: func(class string) bool { return class != "Class/usual" },
+	})
+	require.NoError(t, claims.Next(t.Context(), 20))
+	claims.Mark()
+	begin := time.Now()
+	w.upgrade(t, old)
+	took := time.Since(begin)
+	require.NoError(t, claims.Next(t.Context(), 40))
+	report := must(claims.Stop(t.Context()))(t)
+	t.Log(report)
+	assert.Positive(t, report.Failures, "We should see the upgrade.")
+	assert.Zero(t, report.Unbound+report.Unlike+report.Foreign, "We should refuse claims, and create none without its class.")
+	for _, reason := range report.Reasons {
+		assert.GreaterOrEqual(t, reason.First, -time.Second, "We should refuse none before.")
+		assert.Contains(t, reason.Text, `failed calling webhook "claims.upgrade.test.bind.classbind.io"`)
+	}
+	assert.LessOrEqual(t, report.LastFailure(), took+time.Second, "We should refuse none afterwards.")
+
+	w.tryDefault(t, "after")
+	w.checkNamed(t, "after")
+	w.kubectl(t, "annotate", "classes.upgrade.test", "usual", "resourceclass.crossplane.io/is-default-class-")
+	_, _, err := w.create(t, class(upgradeGroup, "Class", "next", isDefault))
+	require.NoError(t, err, "We should have the Lease of the older release keep nobody from becoming the default.")
+	w.refuses(t, class(upgradeGroup, "Class", "second", isDefault), `"Class/next" is the default class`)
+}
+
+// upgrade by the commands of the document. The process takes the place of the pods.
+func (w *world) upgrade(t *testing.T, old *replica) {
+	newer := must(classbind.Deploy(t.Context()))(t)
+	files := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(files, "my-registrations.yaml"), []byte(newerRegistrations), 0o600))
+	here := strings.NewReplacer("deploy/crd", filepath.Join(newer, "crd"), "-k overlay", "-k "+newer, "my-registrations.yaml", filepath.Join(files, "my-registrations.yaml"))
+	for _, block := range documented(t, "docs/upgrade-and-uninstall.md") {
+		for _, line := range block.lines {
+			words := strings.Fields(here.Replace(line))
+			require.Equal(t, "kubectl", words[0], block.at)
+			eventually(t, func(c *attempt) {
+				_, _, err := w.Kubectl(t.Context(), nil, words[1:]...)
+				require.NoError(c, err, "%s: %s", block.at, line) // A CRD that has just changed is not served at once.
+			})
+			switch {
+			case strings.Contains(line, "--replicas=0"):
+				require.NoError(t, old.Stop())
+				w.tryDefault(t, "during")
+			case strings.Contains(line, "deploy/crd"):
+				w.refusesOlderFields(t)
+			case strings.Contains(line, "-k overlay"):
+				// The Service has the same address before and after.
+				r := w.start(t, "--webhook-url="+old.URL, "--webhook-bind-address="+strings.TrimPrefix(old.URL, "https://"))
+				r.URL = old.URL
+				require.NoError(t, r.Ready(t.Context()))
+			case strings.Contains(line, "condition=Ready"):
+				w.tryDefault(t, "at the end of")
+			}
+		}
+	}
+	w.awaitBound(t, claim(upgradeGroup, "free"), "Class/usual", "We should bind claims again.")
+}
+
+func (w *world) refusesOlderFields(t *testing.T) {
+	eventually(t, func(c *attempt) {
+		older := strings.ReplaceAll(olderRegistrations, "classbind.io/v1alpha1", "classbind.io/v1beta1")
+		_, _, err := w.Kubectl(t.Context(), strings.NewReader(older), "create", "--dry-run=server", "-f", "-")
+		require.ErrorContains(c, err, `unknown field "spec.bindWhen"`)
+		require.ErrorContains(c, err, `unknown field "spec.strategy"`)
+	}, "We should refuse fields of the older release, rather than to drop them.")
+}
+
+// TestRun does what make run says, and ends it.
+func TestRun(t *testing.T) {
+	long(t)
+	t.Parallel()
+	notInPods(t, "It starts a control plane of its own.")
+	// A process that ignores interrupts has its children ignore them, too.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	for name, tc := range map[string]struct {
+		reason string
+		signal syscall.Signal
+		// all says that the children of make get the signal, as they do from a terminal.
+		all bool
+	}{
+		"Interrupt": {reason: "We should end without an error when people press Ctrl-C.", signal: syscall.SIGINT, all: true},
+		"Terminate": {reason: "We should end when make alone is told to, and leave no server behind.", signal: syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := &progress.Log{}
+			run := exec.Command("make", "run") //nolint:noctx // It is to end by the signal alone.
+			run.Dir, run.Stdout, run.Stderr = "..", out, out
+			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			run.WaitDelay = patience // Its children have the pipe.
+			require.NoError(t, run.Start())
+			t.Cleanup(func() { _ = syscall.Kill(-run.Process.Pid, syscall.SIGTERM) })
+			environment := regexp.MustCompile(`export (KUBECONFIG='([^']+)' PATH=.*)`)
+			require.EventuallyWithT(t, func(c *attempt) {
+				require.Regexp(c, environment, out.String())
+				require.Contains(c, out.String(), "its Deployment stays at 0 of 2 pods")
+			}, 10*time.Minute, 100*time.Millisecond) // It may have to compile.
+			said := environment.FindStringSubmatch(out.String())
+			shell := func(command string) string {
+				in := exec.CommandContext(t.Context(), "sh", "-euc", fmt.Sprintf("export %s; cd ..; %s", said[1], command)) //nolint:gosec // It runs what make run prints.
+				text, err := in.CombinedOutput()
+				require.NoError(t, err, "%s", text)
+				return string(text)
+			}
+			for _, b := range documented(t, "README.md") {
+				want := "...\n" + strings.Join(b.lines, "\n") + "\n..."
+				assert.True(t, docMatches(want, out.String()), "We should print what README shows:\n%s", out)
+			}
+			assert.Contains(t, shell("classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound"), "bound to", "We should have classbind on the PATH.")
+			shell("kubectl delete -k deploy --wait=false")
+
+			process := run.Process.Pid
+			if tc.all {
+				process = -process
+			}
+			require.NoError(t, syscall.Kill(process, tc.signal))
+			_ = run.Wait() // make ends by the signal.
+			eventually(t, func(c *attempt) {
+				require.NoDirExists(c, filepath.Dir(said[2]), "We should clean up.")
+				require.NoError(c, gone(-run.Process.Pid))
+			}, tc.reason)
+			assert.NotContains(t, strings.ToLower(out.String()), "error", tc.reason)
+		})
+	}
+}
+
+// TestFirstMinute has a clone, Go, and an index of envtest: it runs the demonstration, and builds no Kubernetes. What the index lists
+// starts our own binaries, so the time of the download itself is not in what is logged.
+func TestFirstMinute(t *testing.T) {
+	long(t)
+	notInPods(t, "It starts a control plane of its own.")
+	binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
+	files := map[string]string{}
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		files[name] = fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", filepath.Join(binaries, name))
+	}
+	clone := filepath.Join(t.TempDir(), "classbind")
+	out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "..", clone).CombinedOutput() //nolint:gosec // It is a folder of the test's.
+	if err != nil {
+		t.Skipf("It needs a clone: %s", out)
+	}
+	demo := exec.CommandContext(t.Context(), "make", "demo")
+	demo.Dir = clone
+	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.37.1", files, assetstest.Checksum)+"/index.yaml")
+	demo.Env = append(demo.Env, goFolders(t)...)
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"} {
+		demo.Env = append(demo.Env, name+"="+t.TempDir())
+	}
+	begin := time.Now()
+	said := output(t, demo)
+	t.Logf("The demonstration took %s.", time.Since(begin).Round(time.Second))
+	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.37.x", "We should download.")
+	assert.NotContains(t, said, "from source", "We should build no Kubernetes.")
+	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")
+}
+
+func gone(process int) error {
+	if err := syscall.Kill(process, 0); err != syscall.ESRCH {
+		return fmt.Errorf("%d is there: %w", process, err)
+	}
+	return nil
+}
+
+// TestImageArchive has make write the image. With paths of this machine in the program, it shares what is compiled with other tests.
+func TestImageArchive(t *testing.T) {
+	long(t)
+	t.Parallel()
+	notInPods(t, "It needs Go.")
+	folder := filepath.Join(t.TempDir(), "classbind")
+	copyRepository(t, folder)
+	archive := exec.CommandContext(t.Context(), "make", "--no-print-directory", "image-archive", "TRIMPATH=", "IMAGE=registry.example.com/classbind:v1")
+	archive.Dir = folder
+	out, err := archive.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	f, err := os.Open(filepath.Join(folder, "bin", "classbind.tar")) //nolint:gosec // The folder is the test's own.
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	files := tar.NewReader(f)
+	for {
+		header, err := files.Next()
+		require.NotErrorIs(t, err, io.EOF, "We should find the index of the layout.")
+		require.NoError(t, err)
+		if header.Name == "index.json" {
+			break
+		}
+	}
+	index := must(io.ReadAll(files))(t)
+	assert.Contains(t, string(index), `"registry.example.com/classbind:v1"`, "We should name the image as IMAGE says.")
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,8 +47,7 @@ func scenarios() []scenario {
 func TestScenarios(t *testing.T) {
 	long(t)
 	t.Parallel()
-	w := newWorld(t, controlplane.Options{})
-	w.serve(t, "--in-flight-window="+hardWindow.String())
+	w, _ := servedWorld(t, controlplane.Options{}, "--in-flight-window="+hardWindow.String())
 	source := newCRDSource(t)
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -66,17 +64,11 @@ func TestScenarios(t *testing.T) {
 // TestScenariosAreAll proves that no sample is without a test.
 func TestScenariosAreAll(t *testing.T) {
 	t.Parallel()
-	folders, err := filepath.Glob("../deploy/samples/*/kustomization.yaml")
-	require.NoError(t, err)
 	tested := []string{"crossplane"} // TestSamples
 	for _, s := range scenarios() {
 		tested = append(tested, s.name)
 	}
-	var found []string
-	for _, folder := range folders {
-		found = append(found, filepath.Base(filepath.Dir(folder)))
-	}
-	assert.ElementsMatch(t, found, tested, "We should test every sample.")
+	assert.ElementsMatch(t, kustomizations(t, "samples"), tested, "We should test every sample.")
 }
 
 // installedScenario is in the cluster, without its claims.
@@ -87,9 +79,7 @@ type installedScenario struct {
 	classes []*unstructured.Unstructured
 }
 
-// installScenario until the test ends.
 func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *installedScenario {
-	t.Helper()
 	i := &installedScenario{installedPreset: &installedPreset{
 		world: w, preset: preset{name: s.name, project: s.project}, folder: filepath.Join(w.deploy, "samples", s.name), crds: t.TempDir(),
 		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{},
@@ -98,10 +88,10 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 	objects := w.rendered(t, i.folder)
 	i.installCRDs(t, objects, source)
 	for _, command := range i.commands(false) {
-		require.EventuallyWithT(t, func(c *assert.CollectT) { // kubectl wait fails at what has no status yet.
+		eventually(t, func(c *attempt) { // kubectl wait fails at what has no status yet.
 			_, _, err := w.Kubectl(t.Context(), nil, command...)
 			require.NoError(c, err)
-		}, patience, 50*time.Millisecond)
+		})
 	}
 	for _, object := range objects {
 		i.place(t, object)
@@ -109,7 +99,17 @@ func (w *world) installScenario(t *testing.T, s scenario, source *crdSource) *in
 			w.deleteAfter(t, object)
 		}
 	}
-	i.readScenario(t, objects)
+	i.awaitServed(t)
+	for _, object := range objects {
+		if i.classKinds[i.place(t, object)].Name != "" {
+			i.classes = append(i.classes, object)
+		}
+	}
+	i.readClaims(t, filepath.Join(i.folder, "claims.yaml"))
+	require.NotEmpty(t, i.claims)
+	for _, claim := range i.claims {
+		i.deleteAfter(t, claim.Unstructured)
+	}
 	return i
 }
 
@@ -128,37 +128,11 @@ func (i *installedScenario) commands(claims bool) (commands [][]string) {
 	return commands
 }
 
-// readScenario waits until all is served, and reads the claims.
-func (i *installedScenario) readScenario(t *testing.T, objects []*unstructured.Unstructured) {
-	t.Helper()
-	for n := range i.claimKinds {
-		i.awaitReady(t, &i.claimKinds[n])
-	}
-	count := map[string]int{}
-	for _, object := range objects {
-		if resource := i.place(t, object); i.classKinds[resource].Name != "" {
-			i.classes = append(i.classes, object)
-			count[resource]++
-		}
-	}
-	for name, k := range i.classKinds {
-		i.awaitReady(t, &k)
-		i.awaitClasses(t, name, count[name])
-		i.classKinds[name] = k
-	}
-	i.readClaims(t, filepath.Join(i.folder, "claims.yaml"))
-	require.NotEmpty(t, i.claims)
-	for _, claim := range i.claims {
-		i.deleteAfter(t, claim.Unstructured)
-	}
-}
-
 // gets finds what a claim gets in the comment above it: one class, or one of two.
 var gets = regexp.MustCompile(`# Gets ([A-Z]\w+) ([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)(?: or ([A-Z]\w+) ([a-z0-9](?:[-a-z0-9]*[a-z0-9])?))?`)
 
 // promised are the references of which a claim gets one; none if it gets no class.
 func (i *installedScenario) promised(t *testing.T, claim exampleClaim) (references []any) {
-	t.Helper()
 	found := gets.FindStringSubmatch(claim.comment)
 	if found == nil {
 		require.Regexp(t, `^# Gets no `, claim.comment, claim.GetName())
@@ -176,9 +150,7 @@ func (i *installedScenario) promised(t *testing.T, claim exampleClaim) (referenc
 	return references
 }
 
-// by the ClaimKind of the claim.
 func (i *installedScenario) by(t *testing.T, claim *unstructured.Unstructured) *trial {
-	t.Helper()
 	resource := i.place(t, claim)
 	n := slices.IndexFunc(i.claimKinds, func(k v1beta1.ClaimKind) bool { return k.Resource() == resource })
 	require.GreaterOrEqual(t, n, 0)
@@ -187,7 +159,6 @@ func (i *installedScenario) by(t *testing.T, claim *unstructured.Unstructured) *
 
 // awaitCalls until the API server calls the webhook of each claim kind, a little later than the entry is there.
 func (i *installedScenario) awaitCalls(t *testing.T) {
-	t.Helper()
 	for _, claim := range i.claims {
 		if promised := i.promised(t, claim); len(promised) > 0 {
 			i.awaitGets(t, claim.Unstructured, promised...)
@@ -197,16 +168,14 @@ func (i *installedScenario) awaitCalls(t *testing.T) {
 
 // awaitGets waits until a claim would get one of these references. It is not created.
 func (i *installedScenario) awaitGets(t *testing.T, claim *unstructured.Unstructured, references ...any) {
-	t.Helper()
 	x := i.by(t, claim)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	eventually(t, func(c *attempt) {
 		probe := claim.DeepCopy()
 		require.NoError(c, i.Create(t.Context(), probe, client.DryRunAll))
 		require.Contains(c, references, x.reference(c, probe), claim.GetName())
-	}, patience, 50*time.Millisecond)
+	})
 }
 
-// binds the claims, as an author has them created.
 func (i *installedScenario) binds(t *testing.T) {
 	for _, command := range i.commands(true) {
 		assert.NotEmpty(t, i.kubectl(t, command...))
@@ -223,7 +192,6 @@ func (i *installedScenario) binds(t *testing.T) {
 	}
 }
 
-// runsFurther blocks of the README.
 func (i *installedScenario) runsFurther(t *testing.T) {
 	if len(i.blocks) == 1 {
 		return
@@ -271,75 +239,51 @@ func (i *installedScenario) explains(t *testing.T) {
 	}
 }
 
-// class of the sample.
+func withName[T interface{ GetName() string }](t *testing.T, all []T, name string) T {
+	n := slices.IndexFunc(all, func(o T) bool { return o.GetName() == name })
+	require.GreaterOrEqual(t, n, 0, "The sample has no %s.", name)
+	return all[n]
+}
+
 func (i *installedScenario) class(t *testing.T, name string) *unstructured.Unstructured {
-	t.Helper()
-	for _, class := range i.classes {
-		if class.GetName() == name {
-			return class
-		}
-	}
-	require.Fail(t, "The sample has no such class.", name)
-	return nil
+	return withName(t, i.classes, name)
 }
 
 // claim of the sample that was not created, with a name of its own.
 func (i *installedScenario) claim(t *testing.T, name, as string) *unstructured.Unstructured {
-	t.Helper()
-	for _, claim := range i.claims {
-		if claim.GetName() == name {
-			copied := claim.DeepCopy()
-			copied.SetName(as)
-			return copied
-		}
-	}
-	require.Fail(t, "The sample has no such claim.", name)
-	return nil
+	claim := withName(t, i.claims, name).DeepCopy()
+	claim.SetName(as)
+	return claim
 }
 
-// to is the reference of a claim to a class.
 func (i *installedScenario) to(t *testing.T, claim *unstructured.Unstructured, class string) any {
-	t.Helper()
 	return i.by(t, claim).referenceTo(i.class(t, class))
 }
 
-// second is a class like this one, and marked as the default.
 func (i *installedScenario) second(t *testing.T, class *unstructured.Unstructured) *unstructured.Unstructured {
-	t.Helper()
 	return i.by(t, i.claims[0].Unstructured).marked(t, class, class.GetName()+"-second")
 }
 
-// refusesSecond default class like this one, beside that default.
 func (i *installedScenario) refusesSecond(t *testing.T, class, beside string) {
-	t.Helper()
 	assert.ErrorContains(t, i.refused(t, i.second(t, i.class(t, class))), "/"+beside+`"`)
 }
 
-// acceptsSecond default class like this one.
 func (i *installedScenario) acceptsSecond(t *testing.T, class *unstructured.Unstructured, reason string) {
-	t.Helper()
 	second := i.second(t, class)
 	i.deleteAfter(t, second)
 	require.NoError(t, i.Create(t.Context(), second), reason)
 }
 
-// moves the default to a class, as the samples say.
 func (i *installedScenario) moves(t *testing.T, to, claimKind string) {
-	t.Helper()
-	out, stderr, exit, err := i.classbind(t.Context(), "set-default", i.class(t, to).GetKind()+"/"+to, "--for", claimKind, "--kubeconfig="+i.plane.Kubeconfig)
-	require.NoError(t, err)
+	out, stderr, exit := i.classbind(t, "set-default", i.class(t, to).GetKind()+"/"+to, "--for", claimKind, "--kubeconfig="+i.plane.Kubeconfig)
 	require.Zero(t, exit, "%s%s", out, stderr)
 }
 
-// patch an object of the sample.
 func (i *installedScenario) patch(t *testing.T, object client.Object, patch string) error {
-	t.Helper()
 	return i.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// bound is the reference of a claim right after its creation.
 func (i *installedScenario) bound(t *testing.T, claim *unstructured.Unstructured) any {
-	t.Helper()
 	i.deleteAfter(t, claim)
 	require.NoError(t, i.Create(t.Context(), claim))
 	return i.by(t, claim).reference(t, claim)
@@ -421,10 +365,10 @@ spec: {id: `+name+`, name: `+name+`, templates: [{action: clusterSelector, type:
 		medium := plan("medium", "plan=dedicated")
 		i.deleteAfter(t, medium)
 		require.NoError(t, i.Create(t.Context(), medium))
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		eventually(t, func(c *attempt) {
 			require.NoError(c, i.Get(t.Context(), client.ObjectKeyFromObject(early), early))
 			require.Equal(c, "3", i.by(t, early).reference(c, early), "We should bind an instance when there is its plan.")
-		}, patience, 20*time.Millisecond)
+		})
 	})
 	t.Run("OneFile", func(t *testing.T) {
 		huge, claim := plan("huge", "plan=dedicated"), i.claim(t, "dedicated", "of-one-file")
@@ -531,7 +475,6 @@ const (
 
 // applySamples of deploy/samples/crossplane, as its kustomization says.
 func (w *world) applySamples(t *testing.T) {
-	t.Helper()
 	samples := filepath.Join(w.deploy, "samples", "crossplane")
 	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
 	w.awaitCRDs(t, samplePostgres, sampleMySQL, sampleRedis, sampleRDS, sampleCloudSQL, sampleAzure, sampleMemorystore)
@@ -549,7 +492,6 @@ func (w *world) applySamples(t *testing.T) {
 
 // TestSamples applies deploy/samples/crossplane.
 func TestSamples(t *testing.T) {
-	t.Parallel()
 	w := sharedWorld(t)
 	w.applySamples(t)
 
