@@ -143,6 +143,23 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 	return decision, nil
 }
 
+// resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
+// without expressions.
+func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
+	in.Usage = 1
+	if in.Object == nil {
+		return in, nil, nil
+	}
+	resolved := in
+	f := &facts{budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, input: expression.Input{Claim: in.Object}, turn: d.turn}
+	if in.Request != nil {
+		f.input.Request = in.Request
+	}
+	r := resolver{d, view, &resolved, mode, f}
+	err := r.resolve()
+	return resolved, f, err
+}
+
 // drawLive draws again, from the classes that match now. If there is none, the texts say how many are known: the decision keeps its view.
 func (d *Decider) drawLive(deadline *lazyDeadline, decision *Decision, mode Mode) error {
 	began := d.now()

@@ -97,23 +97,6 @@ type resolver struct {
 	facts *facts
 }
 
-// resolve evaluates all that does not depend on the class: the claim may turn out to be left alone or invalid. Its facts are nil for a kind
-// without expressions.
-func (d *lazyDeadline) resolve(view *View, in claim.Intake, mode Mode) (claim.Intake, *facts, error) {
-	in.Usage = 1
-	if in.Object == nil {
-		return in, nil, nil
-	}
-	resolved := in
-	f := &facts{budget: expression.Budget{Left: v1beta1.MaxExpressionCost}, input: expression.Input{Claim: in.Object}, turn: d.turn}
-	if in.Request != nil {
-		f.input.Request = in.Request
-	}
-	r := resolver{d, view, &resolved, mode, f}
-	err := r.resolve()
-	return resolved, f, err
-}
-
 func (r *resolver) resolve() error {
 	k, f, in := r.view.Kind, r.facts, r.in
 	if err := r.resolveRelated(); err != nil || len(in.Problems) > 0 {

@@ -3,11 +3,8 @@ package inventory
 import (
 	"cmp"
 	"iter"
-	"math"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
@@ -55,78 +52,6 @@ func NewOffer(d *Demand, classes []*Classes, before *Offer, live bool) (o Offer,
 		}
 	}
 	return o, unlinked
-}
-
-// Each visits the classes of this namespace's offer that a claim asks for, with the values of its equality terms.
-func (o *Offer) Each(namespace string, asked labels.Selector, values Values, visit func(*Class)) {
-	q := newQuery(asked)
-	if o.derivation != nil {
-		q = o.withEqualities(q, values)
-		all := visit
-		visit = func(c *Class) {
-			if o.equals(values, c) {
-				all(c)
-			}
-		}
-	}
-	switch {
-	case o.index == nil:
-		q.resolve()
-	case o.eachIndexed(namespace, &q, visit):
-		return
-	}
-	if q.nothing {
-		return
-	}
-	for _, s := range o.Classes {
-		s.EachOffered(&o.demand.Reach, namespace, func(c *Class) {
-			if q.matches(c.Labels) {
-				visit(c)
-			}
-		})
-	}
-}
-
-// eachIndexed does the same with the index. It visits none, and returns false, if the index saves no work.
-func (o *Offer) eachIndexed(namespace string, q *query, visit func(*Class)) bool {
-	if !o.Partly() {
-		return o.index.each(q, math.MaxInt, visit)
-	}
-	return o.index.each(q, o.LenOffered(namespace), func(c *Class) {
-		if o.demand.Offers(namespace, c.Namespace) {
-			visit(c)
-		}
-	})
-}
-
-// equals reports whether a class meets the equality terms that the index answers, with or without
-// an index: a class that does not is not asked for, as if the selector said so.
-func (o *Offer) equals(values Values, c *Class) bool {
-	for _, fits := range [...][]*rules.Fit{o.demand.Fits, c.Kind.ForClaims.Fits} {
-		for value := range values.indexed(fits) {
-			if !value.Equals(c) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// withEqualities adds the equality terms of the claim kind that the index can answer. Those of
-// a class kind select only where no other kind serves the claim kind.
-func (o *Offer) withEqualities(q query, values Values) query {
-	if o.index == nil {
-		return q
-	}
-	fits := o.demand.Fits
-	if len(o.All) == 1 {
-		fits = slices.Concat(fits, o.All[0].Kind.ForClaims.Fits)
-	}
-	for value := range values.indexed(fits) {
-		key := text(value.Equality.Key)
-		q.terms = append(q.terms, term{key: key, hash: key.Hash(), values: []queryValue{{text: value.text}}, asks: in, derived: true})
-	}
-	return q
 }
 
 // Known are all classes of a kind, also those that do not serve the claim kind; nil for a kind that the view does not have.
@@ -255,11 +180,6 @@ func (o *Offer) LenUnserving(namespace string) int {
 		n += s.lenOffered(&o.demand.Reach, namespace)
 	}
 	return n
-}
-
-// Partly says that some claims may not be offered all classes.
-func (o *Offer) Partly() bool {
-	return o.demand.From != v1beta1.FromAll && slices.ContainsFunc(o.Classes, func(s *Classes) bool { return s.Kind.Namespaced })
 }
 
 // FaultOf a class kind is why its classes are left out, nil if they are not.
