@@ -1,6 +1,5 @@
-// Package assets has etcd, kube-apiserver and kubectl: somebody else's, those of
-// envtest, or built from source, once for each version. It imports none of what
-// it builds, so that a first run reports progress within a second.
+// Package assets has etcd, kube-apiserver and kubectl: somebody else's, those of envtest, or built from source, once for each version. It
+// imports none of what it builds, so that a first run reports progress within a second.
 package assets
 
 import (
@@ -21,19 +20,15 @@ import (
 // envAssets is envtest's own variable: whoever has its binaries already need not build any.
 const envAssets = "KUBEBUILDER_ASSETS"
 
-// envKubernetes chooses the release that is built: "oldest" is the oldest that
-// classbind supports, and nothing the newest.
+// envKubernetes chooses the release that is built: "oldest" is the oldest that classbind supports, and nothing the newest.
 const envKubernetes = "KUBERNETES"
 
 var binaries = []string{"etcd", "kube-apiserver", "kubectl"}
 
-// Dir returns the absolute path of a folder with etcd, kube-apiserver and
-// kubectl. It takes the first of these: $KUBEBUILDER_ASSETS; what it built
-// before; what envtest has stored; a download as envtest makes it, by the index
-// in $ENVTEST_INDEX; and a build from cmd/kube, into the user's cache. The last
-// two take time, so progress (may be nil) gets what goes on. Any number of
-// processes may call it at once: one builds, the others wait. The working
-// directory must be in the e2e module, unless $KUBEBUILDER_ASSETS is set.
+// Dir returns the absolute path of a folder with etcd, kube-apiserver and kubectl. It takes the first of these: $KUBEBUILDER_ASSETS; what
+// it built before; what envtest has stored; a download as envtest makes it, by the index in $ENVTEST_INDEX; and a build from cmd/kube, into
+// the user's cache. The last two take time, so progress (may be nil) gets what goes on. Any number of processes may call it at once: one
+// builds, the others wait. The working directory must be in the e2e module, unless $KUBEBUILDER_ASSETS is set.
 func Dir(ctx context.Context, progress io.Writer) (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)

@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	// setupEnvtest is the command that downloads what envtest needs, checks it against its
-	// index, and stores it for all projects of a user.
+	// setupEnvtest is the command that downloads what envtest needs, checks it against its index, and stores it for all projects of a user.
 	setupEnvtest = "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1"
-	// envIndex is the address of another index than defaultIndex, which is setup-envtest's own.
-	// It is indexOff to download nothing.
+	// envIndex is the address of another index than defaultIndex, which is setup-envtest's own. It is indexOff to download nothing.
 	envIndex     = "ENVTEST_INDEX"
 	indexOff     = "off"
 	defaultIndex = "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
@@ -27,8 +25,7 @@ const (
 	downloadTimeout = 10 * time.Minute
 )
 
-// errNoDownload says that the binaries cannot be had by a download. Other errors of download
-// are to be mended by the user.
+// errNoDownload says that the binaries cannot be had by a download. Other errors of download are to be mended by the user.
 var errNoDownload = errors.New("cannot download them")
 
 // stored returns the folder of binaries of the same minor version that envtest has stored.

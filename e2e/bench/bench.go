@@ -15,8 +15,7 @@ import (
 // loadGCPercent has the heap grow to so many percent more than is in use (GOGC).
 const loadGCPercent = 2000
 
-// Run the parts that the settings name. Those that ended are in the report beside
-// an error, too.
+// Run the parts that the settings name. Those that ended are in the report beside an error, too.
 func Run(ctx context.Context, s Settings) (r *Report, err error) {
 	// The load shares its processors with what it measures, and allocates for each
 	// request. Without this, it would collect garbage dozens of times a second.

@@ -24,9 +24,8 @@ type class struct {
 	labels     map[string]string
 }
 
-// pooled is the i-th class where classes are dealt out to kinds in turn, and each
-// so many that follow are a pool, which thus is spread over kinds. A claim that
-// asks for a pool matches so many classes.
+// pooled is the i-th class where classes are dealt out to kinds in turn, and each so many that follow are a pool, which thus is spread over
+// kinds. A claim that asks for a pool matches so many classes.
 func pooled(i int, kinds []string, matches int) class {
 	return class{
 		kind: kinds[i%len(kinds)], name: className(i),
@@ -97,8 +96,7 @@ func (c *cluster) fill(ctx context.Context, first, end int, at func(int) class) 
 	return nil
 }
 
-// awaitClass until the API server has it in its cache, where it comes after all of its
-// kind that were written before.
+// awaitClass until the API server has it in its cache, where it comes after all of its kind that were written before.
 func (c *cluster) awaitClass(ctx context.Context, x class) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := c.client.Get().Resource(plural(x.kind)).Name(x.name).Param("resourceVersion", "0").Do(ctx).Error()

@@ -45,8 +45,7 @@ type Created struct {
 	// AddedMillis is how much more the p50 of a turn is than in the same turn when
 	// nobody is asked: the mean of the middle half of all turns (see load.Shift).
 	AddedMillis float64
-	// BeyondDoNothingMillis is the same beside the do-nothing webhook; nothing where
-	// the claims have a reference.
+	// BeyondDoNothingMillis is the same beside the do-nothing webhook; nothing where the claims have a reference.
 	BeyondDoNothingMillis float64
 }
 
@@ -184,9 +183,8 @@ func (m *many) createRound(ctx context.Context, all []*sort, clients, n int) err
 	return nil
 }
 
-// createClaims of a turn, with names that begin alike, by so many clients. What they
-// took is sorted. Nothing deletes them but the end of the control plane, for that
-// would take it as long as to create them, beside the turns that follow.
+// createClaims of a turn, with names that begin alike, by so many clients. What they took is sorted. Nothing deletes them but the end of
+// the control plane, for that would take it as long as to create them, beside the turns that follow.
 func (m *many) createClaims(ctx context.Context, s *sort, clients int, names string) ([]time.Duration, error) {
 	// They are encoded beforehand: that is no part of what is compared.
 	bodies := make([][]byte, min(turn, m.settings.Creates))

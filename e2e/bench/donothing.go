@@ -45,8 +45,7 @@ type doNothing struct {
 	tls *tls.Config // trusts it
 }
 
-// startDoNothing has all claims answered with the same response. It keeps files in dir, and
-// waits until it accepts connections.
+// startDoNothing has all claims answered with the same response. It keeps files in dir, and waits until it accepts connections.
 func startDoNothing(
 	ctx context.Context, command, dir string, answer *admissionv1.AdmissionResponse,
 ) (d *doNothing, err error) {
@@ -100,8 +99,7 @@ func startDoNothing(
 	return d, nil
 }
 
-// configuration has the API server ask it about new claims of a kind, with an
-// entry that is like the given one.
+// configuration has the API server ask it about new claims of a kind, with an entry that is like the given one.
 func (d *doNothing) configuration(kind string, entry admissionregistrationv1.MutatingWebhook) ([]byte, error) {
 	url, scope, name := d.url+v1beta1.BindPath, admissionregistrationv1.NamespacedScope, "donothing."+resource(kind)
 	entry.Name = name

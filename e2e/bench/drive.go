@@ -45,13 +45,11 @@ func (r round) p99Millis() float64 { return millis(r.P99) }
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// openInFlight are the requests that a target has at most in an open loop: far more
-// than there are but where it answers none for a while.
+// openInFlight are the requests that a target has at most in an open loop: far more than there are but where it answers none for a while.
 const openInFlight = 32
 
-// connect as kube-apiserver does to a webhook behind a Service: over TLS and HTTP/1.1, with
-// a connection for each request in flight, which is kept and used again, the last one first.
-// net/http does that in kube-apiserver, too.
+// connect as kube-apiserver does to a webhook behind a Service: over TLS and HTTP/1.1, with a connection for each request in flight, which
+// is kept and used again, the last one first. net/http does that in kube-apiserver, too.
 func (t *target) connect(inFlight int) *http.Client {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -96,9 +94,8 @@ func (t *target) bind(ctx context.Context, c *http.Client, i int) error {
 	return err
 }
 
-// drive for so long, with one request in flight after the other (closed loop), or
-// with so many each second, whatever becomes of those before, whose latency counts
-// from when they are due (open loop).
+// drive for so long, with one request in flight after the other (closed loop), or with so many each second, whatever becomes of those
+// before, whose latency counts from when they are due (open loop).
 func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (round, error) {
 	inFlight, interval := t.inFlight, time.Duration(0)
 	if perSecond > 0 {

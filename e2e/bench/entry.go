@@ -31,8 +31,7 @@ func (m *many) entry(ctx context.Context, kind string) (entry admissionregistrat
 	return c.Webhooks[i], nil
 }
 
-// awaitWebhook until the API server knows of that of a kind, which it does a
-// little later than it is stored.
+// awaitWebhook until the API server knows of that of a kind, which it does a little later than it is stored.
 func (m *many) awaitWebhook(ctx context.Context, kind string) error {
 	manifest, err := json.Marshal(claim(kind, "probe", namespace, askingFor(poolLabels(0, map[string]string{}))))
 	if err != nil {
@@ -48,8 +47,7 @@ func (m *many) awaitWebhook(ctx context.Context, kind string) error {
 	return nil
 }
 
-// awaitPolicy until the API server itself binds claims of a kind: until one is bound
-// and classbind is not called.
+// awaitPolicy until the API server itself binds claims of a kind: until one is bound and classbind is not called.
 func (m *many) awaitPolicy(ctx context.Context, kind string) error {
 	err := m.kubectl(ctx, "", "wait", "--for=condition="+v1beta1.ConditionDefaultedByPolicy, "claimkinds", resource(kind), "--timeout=60s")
 	if err != nil {

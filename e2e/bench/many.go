@@ -12,8 +12,7 @@ import (
 	"github.com/classbind/classbind/e2e/progress"
 )
 
-// freeClaim is of a kind that nobody registers, the webhook of constantClaim does
-// nothing, and the API server itself binds a policyClaim.
+// freeClaim is of a kind that nobody registers, the webhook of constantClaim does nothing, and the API server itself binds a policyClaim.
 const (
 	freeClaim     = "ClaimFree"
 	constantClaim = "ClaimConstant"
@@ -58,8 +57,7 @@ func startMany(ctx context.Context, command string, s Settings) (_ *many, err er
 	return m, nil
 }
 
-// startReplica returns once it knows all of the classes, and every claim of the
-// reviews has as many to choose from as it should have.
+// startReplica returns once it knows all of the classes, and every claim of the reviews has as many to choose from as it should have.
 func (m *many) startReplica(ctx context.Context) error {
 	err := progress.During(m.settings.Progress, "starting classbind", func() (err error) {
 		if m.replica, err = m.serve(ctx); err != nil {
@@ -115,8 +113,7 @@ func (t *target) ask(ctx context.Context, i int) (answer *admissionv1.AdmissionR
 	return review.Response, len(body), nil
 }
 
-// rounds of so many things that are compared, in turn one way and the other. The first of
-// each, in which it warms up, is none that counts.
+// rounds of so many things that are compared, in turn one way and the other. The first of each, in which it warms up, is none that counts.
 func (m *many) rounds(things int, do func(i, round int) error) error {
 	for n := range m.settings.Rounds + 1 {
 		for i := range things {

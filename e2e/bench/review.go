@@ -93,8 +93,7 @@ type poolClaim struct {
 	body      []byte
 }
 
-// reviews of claims of all kinds in turn, each of which asks for another pool of
-// so many.
+// reviews of claims of all kinds in turn, each of which asks for another pool of so many.
 func reviews(kinds []string, n, pools int) ([]poolClaim, error) {
 	all := make([]poolClaim, n)
 	for i := range all {

@@ -41,8 +41,7 @@ type Size struct {
 	Classes int
 	// ReadySeconds from its start, just after another was killed, until it was ready, and the CPU until then.
 	ReadySeconds, ReadyCPUSeconds float64
-	// HeapBytes are in use after a garbage collection, RSSBytes in RAM then, and
-	// PeakRSSBytes the most that were.
+	// HeapBytes are in use after a garbage collection, RSSBytes in RAM then, and PeakRSSBytes the most that were.
 	HeapBytes, RSSBytes, PeakRSSBytes int64
 }
 
@@ -54,16 +53,14 @@ type Claimed struct {
 	CPUMicros, P50Millis, P99Millis float64
 }
 
-// Changed is what changes of single classes cost a replica that holds many, each so
-// long after the one before that it is alone.
+// Changed is what changes of single classes cost a replica that holds many, each so long after the one before that it is alone.
 type Changed struct {
 	Classes, Changes int
 	// CPUMillis are for each change, without those at rest.
 	CPUMillis, IdleCPUMillisPerSecond float64
 }
 
-// sizes are the numbers of classes at which is measured: few, what the settings
-// say, and powers of ten between them from 10,000.
+// sizes are the numbers of classes at which is measured: few, what the settings say, and powers of ten between them from 10,000.
 func (s *Settings) sizes() []int {
 	sizes := []int{min(few, s.Held)}
 	for n := 100 * few; n < s.Held; n *= 10 {
@@ -72,8 +69,7 @@ func (s *Settings) sizes() []int {
 	return slices.Compact(append(sizes, s.Held))
 }
 
-// held is a cluster with more and more classes of one kind, and replicas of
-// classbind that come and go.
+// held is a cluster with more and more classes of one kind, and replicas of classbind that come and go.
 type held struct {
 	*cluster
 	classes int

@@ -28,9 +28,8 @@ type Settings struct {
 	// Rounds of each of what is compared, and how long one takes.
 	Rounds int
 	Round  time.Duration
-	// Connections of a closed loop that drives a webhook. Four keep two cores busy, the
-	// load included. With eight, both webhooks answer as many reviews a second as with four,
-	// and the p99 of both is about 3 ms: then it tells more of the queue than of a webhook.
+	// Connections of a closed loop that drives a webhook. Four keep two cores busy, the load included. With eight, both webhooks answer as
+	// many reviews a second as with four, and the p99 of both is about 3 ms: then it tells more of the queue than of a webhook.
 	Connections int
 	// Classes and their kinds, the kinds of claim that all of them serve, and how
 	// many match a claim, a divisor of the classes, where there are many of all of them.

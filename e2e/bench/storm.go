@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// stormed is how many classes a storm changes in turn, and gust how many of them
-	// in one transaction, at most.
+	// stormed is how many classes a storm changes in turn, and gust how many of them in one transaction, at most.
 	stormed, gust = 1000, 10
 	// gathering is how long a storm blows before it is measured.
 	gathering = 500 * time.Millisecond
@@ -34,16 +33,13 @@ type Storm struct {
 	// Wanted is how many classes were to change in a second, and Claims how many claims came.
 	Wanted int
 	Claims int
-	// Quiet is without any change; Here with changes to classes of all kinds that
-	// are registered; Elsewhere to as many of as many kinds that are not, of which
-	// each is watched, and what comes is discarded. So etcd and the API server
-	// do the same Here and Elsewhere, on the same processors; what Here has more is
-	// classbind's.
+	// Quiet is without any change; Here with changes to classes of all kinds that are registered; Elsewhere to as many of as many kinds
+	// that are not, of which each is watched, and what comes is discarded. So etcd and the API server do the same Here and Elsewhere, on
+	// the same processors; what Here has more is classbind's.
 	Quiet     Stormed
 	Elsewhere Stormed
 	Here      Stormed
-	// P99Ratio is that of Here to Elsewhere, P99RatioToQuiet that to Quiet: medians
-	// of those of rounds that were next to each other.
+	// P99Ratio is that of Here to Elsewhere, P99RatioToQuiet that to Quiet: medians of those of rounds that were next to each other.
 	P99Ratio        float64
 	P99RatioToQuiet float64
 }
@@ -138,8 +134,7 @@ func (m *many) stormRounds(ctx context.Context, t *target, all []*weather) error
 	})
 }
 
-// stormRound is one in a gale, or in none, and says how many changes there were
-// in a second.
+// stormRound is one in a gale, or in none, and says how many changes there were in a second.
 func (m *many) stormRound(ctx context.Context, t *target, g *gale) (round, float64, error) {
 	if g == nil {
 		r, err := t.drive(ctx, m.settings.Round, m.settings.Claims)
@@ -157,9 +152,8 @@ func (m *many) stormRound(ctx context.Context, t *target, g *gale) (round, float
 	return r, rate, cmp.Or(all.Wait(), err)
 }
 
-// gale changes a label of classes. It writes to etcd itself, of which the API
-// server learns as it does of what another API server writes: two cores do not
-// let a thousand writes a second through this one beside claims.
+// gale changes a label of classes. It writes to etcd itself, of which the API server learns as it does of what another API server writes:
+// two cores do not let a thousand writes a second through this one beside claims.
 type gale struct {
 	etcd      *clientv3.Client
 	keys      []string

@@ -23,8 +23,7 @@ type Webhook struct {
 	ReviewBytes, AnswerBytes int
 
 	DoNothing, Classbind Served
-	// Ratios of classbind to the do-nothing webhook: medians of those of rounds
-	// that were next to each other.
+	// Ratios of classbind to the do-nothing webhook: medians of those of rounds that were next to each other.
 	ThroughputRatio, P50Ratio, P99Ratio, CPURatio float64
 }
 

@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Balancer is what a Service would be: one address for several replicas. It
-// hands on connections, not requests, so TLS stays between the API server and
-// the replica.
+// Balancer is what a Service would be: one address for several replicas. It hands on connections, not requests, so TLS stays between the
+// API server and the replica.
 type Balancer struct {
 	// URL of the replicas, for --webhook-url.
 	URL string
@@ -62,8 +61,7 @@ func (b *Balancer) opened(c net.Conn) (closed func()) {
 	}
 }
 
-// Add a backend, host:port, to those that new connections go to in turn. One
-// that does not accept its connection is passed over.
+// Add a backend, host:port, to those that new connections go to in turn. One that does not accept its connection is passed over.
 func (b *Balancer) Add(backend string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,8 +94,7 @@ func (b *Balancer) handOn(client net.Conn) {
 			continue
 		}
 		go func() {
-			// The end of one direction is the end of both: neither side of TLS
-			// goes on when the other has ended.
+			// The end of one direction is the end of both: neither side of TLS goes on when the other has ended.
 			defer func() { _ = client.Close() }()
 			_, _ = io.Copy(client, server)
 		}()

@@ -1,5 +1,4 @@
-// Package classbind runs classbind's server as a process of this host, beside
-// a control plane.
+// Package classbind runs classbind's server as a process of this host, beside a control plane.
 package classbind
 
 import (
@@ -219,8 +218,7 @@ func (p *Process) Ended() <-chan struct{} { return p.exited }
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Stop asks the replica to end and waits until it has. Its error is that of the
-// process, which the race detector makes one, too.
+// Stop asks the replica to end and waits until it has. Its error is that of the process, which the race detector makes one, too.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	<-p.exited
@@ -234,9 +232,8 @@ func (p *Process) Kill() {
 	p.err = nil
 }
 
-// FreePorts of localhost were free a moment ago; all are held until the last is found. A
-// kernel does not give them to outgoing connections, whose ports begin at 32768 or above:
-// such a connection could take one before it is listened on.
+// FreePorts of localhost were free a moment ago; all are held until the last is found. A kernel does not give them to outgoing connections,
+// whose ports begin at 32768 or above: such a connection could take one before it is listened on.
 func FreePorts(n int) ([]string, error) {
 	const first, end = 10000, 32768
 	var ports []string

@@ -25,12 +25,10 @@ var skewSeconds = func() int64 {
 ` + now + "\tsec += skewSeconds\n"
 )
 
-// BuildSkewed builds the command in dir for a host whose clock is ahead by the
-// skew, in whole seconds, or behind by a negative one. All of it has that clock,
-// TLS and leader election included; what measures durations is not affected.
+// BuildSkewed builds the command in dir for a host whose clock is ahead by the skew, in whole seconds, or behind by a negative one. All of
+// it has that clock, TLS and leader election included; what measures durations is not affected.
 //
-// Production code has no hook for this: the standard library is compiled with
-// another time.Now, once for all skews.
+// Production code has no hook for this: the standard library is compiled with another time.Now, once for all skews.
 func BuildSkewed(ctx context.Context, dir string, skew time.Duration) (string, error) {
 	flags, err := skewFlags(ctx, dir, skew)
 	if err != nil {

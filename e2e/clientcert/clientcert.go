@@ -54,9 +54,8 @@ func (f Files) Issue(name string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{leaf.certificate.Raw}, PrivateKey: leaf.key, Leaf: leaf.certificate}, nil
 }
 
-// Write a new CA and a certificate into a folder, which an API server finds at the
-// path seen, and presents to a webhook as the kubeconfig's users are named: a
-// Service's <name>.<namespace>.svc, the host:port of a URL, or * for all.
+// Write a new CA and a certificate into a folder, which an API server finds at the path seen, and presents to a webhook as the kubeconfig's
+// users are named: a Service's <name>.<namespace>.svc, the host:port of a URL, or * for all.
 func Write(dir, seen, webhook string) (Files, error) {
 	files := Files(dir)
 	ca, err := (*signed)(nil).sign(&x509.Certificate{

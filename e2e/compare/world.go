@@ -24,8 +24,7 @@ const (
 	patience = 2 * time.Minute
 	// Namespaces of claims: that of the restarts is emptied after each.
 	namespace, ofRestarts = "default", "restarts"
-	// Of the classes, each poolSize that follow are a pool, which a claim selects. The first of a pool has the weight heavy,
-	// the others 1.
+	// Of the classes, each poolSize that follow are a pool, which a claim selects. The first of a pool has the weight heavy, the others 1.
 	pools, poolSize, heavy = 10, 10, 3
 )
 

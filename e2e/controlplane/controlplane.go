@@ -1,9 +1,7 @@
-// Package controlplane runs a real Kubernetes control plane, etcd and one or
-// more kube-apiservers, on loopback, for tests and demonstrations. Of the controllers
-// there is only the one that aggregates ClusterRoles, and there are no nodes and
-// no scheduler: a Deployment stays an object, and classbind runs beside it as a
-// process of the host. Nothing is fsynced: its latencies are
-// not those of a disk.
+// Package controlplane runs a real Kubernetes control plane, etcd and one or more kube-apiservers, on loopback, for tests and
+// demonstrations. Of the controllers there is only the one that aggregates ClusterRoles, and there are no nodes and no scheduler: a
+// Deployment stays an object, and classbind runs beside it as a process of the host. Nothing is fsynced: its latencies are not those of a
+// disk.
 package controlplane
 
 import (
@@ -64,8 +62,7 @@ type Options struct {
 	// ConnectionPerWebhookCall has concurrent calls of a webhook use as many connections, as they do in a cluster, so
 	// that they can be spread over replicas: of its webhooks, kube-apiserver speaks HTTP/2 to those on localhost alone.
 	ConnectionPerWebhookCall bool
-	// Audit writes the metadata of every request to the first API server, webhooks' annotations included, to
-	// ControlPlane.AuditLog.
+	// Audit writes the metadata of every request to the first API server, webhooks' annotations included, to ControlPlane.AuditLog.
 	Audit bool
 }
 
@@ -88,15 +85,13 @@ type ControlPlane struct {
 	Clients clientcert.Files
 
 	etcd *envtest.Etcd
-	// servers are the API servers, each as a control plane of the same etcd, since
-	// that is what makes users.
+	// servers are the API servers, each as a control plane of the same etcd, since that is what makes users.
 	servers []*envtest.ControlPlane
 	stop    func() error
 }
 
-// Start returns once the API server is ready and the default namespace exists.
-// Interrupts do not reach the processes: who starts a control plane stops it.
-// Those that the package assets built end by themselves soon after a caller that is killed.
+// Start returns once the API server is ready and the default namespace exists. Interrupts do not reach the processes: who starts a control
+// plane stops it. Those that the package assets built end by themselves soon after a caller that is killed.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	binaries, err := assets.Dir(ctx, o.Progress)
 	if err != nil {
@@ -316,8 +311,7 @@ func (c *ControlPlane) stopProcesses() error {
 	return errors.Join(errs...)
 }
 
-// connect makes the admin, waits for what every client expects, and starts the
-// controllers, which run until their context ends.
+// connect makes the admin, waits for what every client expects, and starts the controllers, which run until their context ends.
 func (c *ControlPlane) connect(ctx, controllers context.Context) error {
 	for i, server := range c.servers {
 		config, path, err := addUser(server, c.Dir, "admin", "system:masters")

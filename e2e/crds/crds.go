@@ -1,8 +1,7 @@
-// Package crds requires the projects whose CRDs the tests of deploy/kinds install. The
-// tests look into the folders of their modules for the YAML, so that nothing of it is
-// copied. It is a module of its own because the projects' dependencies would move those of
-// the Kubernetes that e2e builds. The folder shapes has small CRDs of the same shape as
-// those that no project publishes, or that are in none of these modules.
+// Package crds requires the projects whose CRDs the tests of deploy/kinds install. The tests look into the folders of their modules for the
+// YAML, so that nothing of it is copied. It is a module of its own because the projects' dependencies would move those of the Kubernetes
+// that e2e builds. The folder shapes has small CRDs of the same shape as those that no project publishes, or that are in none of these
+// modules.
 package crds
 
 import (

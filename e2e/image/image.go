@@ -1,5 +1,4 @@
-// Package image makes the image that the Dockerfile at the root describes, of
-// static binaries and without a container engine.
+// Package image makes the image that the Dockerfile at the root describes, of static binaries and without a container engine.
 package image
 
 import (

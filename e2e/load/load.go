@@ -1,5 +1,4 @@
-// Package load creates claims at a steady rate, whatever becomes of them, and
-// reports what did.
+// Package load creates claims at a steady rate, whatever becomes of them, and reports what did.
 package load
 
 import (
@@ -42,9 +41,8 @@ type Options struct {
 	PerSecond int
 }
 
-// Load is under way until it is stopped. It is open-loop: each creation starts
-// when it is due, however long those before it take, and its latency counts
-// from then, so that a delay is seen in all that it delays.
+// Load is under way until it is stopped. It is open-loop: each creation starts when it is due, however long those before it take, and its
+// latency counts from then, so that a delay is seen in all that it delays.
 type Load struct {
 	o     Options
 	stop  context.CancelFunc
@@ -103,8 +101,7 @@ func (l *Load) answered() int {
 	return len(l.creations)
 }
 
-// Stop creating, wait for what was started, compare it with what is stored, and
-// delete that.
+// Stop creating, wait for what was started, compare it with what is stored, and delete that.
 func (l *Load) Stop(ctx context.Context) (Report, error) {
 	l.stop()
 	<-l.ended

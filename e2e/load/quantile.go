@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Quantile of values that are sorted: the least that at least that share of them
-// does not exceed; zero of nothing.
+// Quantile of values that are sorted: the least that at least that share of them does not exceed; zero of nothing.
 func Quantile[T cmp.Ordered](sorted []T, share float64) T {
 	var zero T
 	if len(sorted) == 0 {
@@ -19,8 +18,7 @@ func Quantile[T cmp.Ordered](sorted []T, share float64) T {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Median of values in any order: of an even number, the mean of the two in the
-// middle.
+// Median of values in any order: of an even number, the mean of the two in the middle.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -48,10 +46,9 @@ func Ratio[T any](of, to []T, value func(T) float64) float64 {
 	return Median(ratios)
 }
 
-// Shift of values from those beside them: the mean of the middle half of their
-// differences. It ignores turns in which the machine did something else for one of
-// the two, as a median does, and uses more of the others: of normal noise, its
-// variance is three quarters of the median's.
+// Shift of values from those beside them: the mean of the middle half of their differences. It ignores turns in which the machine did
+// something else for one of the two, as a median does, and uses more of the others: of normal noise, its variance is three quarters of the
+// median's.
 func Shift(of, from []float64) float64 {
 	differences := make([]float64, len(of))
 	for i := range of {

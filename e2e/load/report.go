@@ -10,8 +10,7 @@ import (
 
 // Report of a load.
 type Report struct {
-	// Creations that were started, Failures among them, and those that were Late, as a client that has too much to do
-	// starts them.
+	// Creations that were started, Failures among them, and those that were Late, as a client that has too much to do starts them.
 	Creations, Failures, Late int
 	// Unbound claims are stored, without a class.
 	Unbound int

@@ -1,6 +1,5 @@
-// Package monitoring has Prometheus' own parser and engine read the alerts and the
-// dashboard in deploy/. It is a module of its own because Prometheus' dependencies
-// would move those of the Kubernetes that e2e builds.
+// Package monitoring has Prometheus' own parser and engine read the alerts and the dashboard in deploy/. It is a module of its own because
+// Prometheus' dependencies would move those of the Kubernetes that e2e builds.
 package monitoring
 
 import (

@@ -46,8 +46,7 @@ func stranger(series map[string]samples) {
 	series[`classbind_live_reads_total{`+ours+`, claim_kind="claims.example.org", outcome="failed"}`] = aMinute
 }
 
-// TestStranger asks Prometheus' own engine which critical alerts somebody can raise
-// who reaches classbind's port, and is no API server.
+// TestStranger asks Prometheus' own engine which critical alerts somebody can raise who reaches classbind's port, and is no API server.
 func TestStranger(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {

@@ -36,8 +36,7 @@ const (
 // arenaPause is the longest between two kills. A leader that is killed has a successor after 15 s, and only a leader counts.
 const arenaPause = 15 * time.Second
 
-// quiet is how long it may take after the last write until nothing is reserved: there is a leader again, and the
-// window is over.
+// quiet is how long it may take after the last write until nothing is reserved: there is a leader again, and the window is over.
 const quiet = time.Minute
 
 var (

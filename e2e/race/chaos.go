@@ -97,8 +97,7 @@ func (l *lane) chaosWrites(writers int) []write {
 	return writes
 }
 
-// replace a class by another of its name, or by none if it is one of those that
-// are created in every round.
+// replace a class by another of its name, or by none if it is one of those that are created in every round.
 func (l *lane) replace(ctx context.Context, c Class) error {
 	if err := l.delete(ctx, c); err != nil || strings.HasPrefix(c.Name, "c-") {
 		return err

@@ -22,11 +22,9 @@ const guardPatience = 90 * time.Second
 // guardPoll is how often it is tried.
 const guardPoll = 50 * time.Millisecond
 
-// awaitGuard waits until no class can become default without the guard: each
-// API server knows of a new webhook a little later than it is stored, and each
-// replica of a new registration. A weight that is no number is what the guard
-// refuses without a trace. So many probes are sent at once through each API
-// server, to ask several replicas.
+// awaitGuard waits until no class can become default without the guard: each API server knows of a new webhook a little later than it is
+// stored, and each replica of a new registration. A weight that is no number is what the guard refuses without a trace. So many probes are
+// sent at once through each API server, to ask several replicas.
 func (l *lane) awaitGuard(ctx context.Context, probes int) error {
 	ctx, cancel := context.WithTimeout(ctx, guardPatience)
 	defer cancel()

@@ -29,10 +29,9 @@ type Double struct {
 	Class, Other Class
 }
 
-// Judge replays what happened to the classes of several kinds in the order in
-// which it did. A LIST after a race would miss what was gone by then; the watches
-// of several kinds are not in step with each other. But all kinds are in one etcd,
-// so their resourceVersions are one order.
+// Judge replays what happened to the classes of several kinds in the order in which it did. A LIST after a race would miss what was gone by
+// then; the watches of several kinds are not in step with each other. But all kinds are in one etcd, so their resourceVersions are one
+// order.
 type Judge struct {
 	serves  Kinds
 	pending []Event
@@ -48,8 +47,7 @@ func NewJudge(serves Kinds) *Judge {
 // Observe an event; those of one kind are in order.
 func (j *Judge) Observe(e Event) { j.pending = append(j.pending, e) }
 
-// Until replays all events up to a resourceVersion, up to which all have been
-// observed, and returns where there were two defaults.
+// Until replays all events up to a resourceVersion, up to which all have been observed, and returns where there were two defaults.
 func (j *Judge) Until(version uint64) []Double {
 	slices.SortStableFunc(j.pending, func(a, b Event) int { return cmp.Compare(a.Version, b.Version) })
 	var doubles []Double

@@ -35,8 +35,7 @@ type lane struct {
 	// changed is closed, and another, once seen or err has.
 	changed chan struct{}
 
-	// maybeAdmitted is, by claim kind, when the last write ended that the guard may
-	// have admitted.
+	// maybeAdmitted is, by claim kind, when the last write ended that the guard may have admitted.
 	maybeAdmitted map[string]time.Time
 	// behind are the classes of the round before, to be deleted after this one.
 	behind []Class

@@ -18,9 +18,8 @@ const partitionLabel = "partition"
 // partitions are few, so that classes meet in them.
 var partitions = []string{"", "east", "west"}
 
-// setUpPartitions waits until no default can move without the guard: the API servers learn
-// of that a little later than of the guard. A default that is to move to where another is
-// must be refused by each of them.
+// setUpPartitions waits until no default can move without the guard: the API servers learn of that a little later than of the guard. A
+// default that is to move to where another is must be refused by each of them.
 func (l *lane) setUpPartitions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, guardPatience)
 	defer cancel()

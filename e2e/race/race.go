@@ -1,8 +1,6 @@
-// Package race proves on a real cluster that no claim kind ever has two default
-// classes: it has many writers make classes default at once, round after round,
-// through several API servers and several replicas of classbind, and replays
-// what came of it. In the same way it proves that claims never use more of a class
-// than its capacity, where that is enforced.
+// Package race proves on a real cluster that no claim kind ever has two default classes: it has many writers make classes default at once,
+// round after round, through several API servers and several replicas of classbind, and replays what came of it. In the same way it proves
+// that claims never use more of a class than its capacity, where that is enforced.
 package race
 
 import (

@@ -38,10 +38,8 @@ type replica struct {
 	answered int
 }
 
-// start the replica, and hand connections to it once it is ready, as a Service
-// would. Of two hosts with different clocks, the one that is behind does not
-// trust a certificate that the other has just made, so wait until they trust
-// each other's.
+// start the replica, and hand connections to it once it is ready, as a Service would. Of two hosts with different clocks, the one that is
+// behind does not trust a certificate that the other has just made, so wait until they trust each other's.
 func (r *replica) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -67,8 +65,7 @@ func (r *replica) start(ctx context.Context) error {
 	return nil
 }
 
-// trusted waits until a server's certificate is valid by a clock that is ahead
-// by the skew.
+// trusted waits until a server's certificate is valid by a clock that is ahead by the skew.
 func trusted(ctx context.Context, address string, ca []byte, skew time.Duration) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
@@ -96,8 +93,7 @@ func trusted(ctx context.Context, address string, ca []byte, skew time.Duration)
 
 func (r *replica) address() string { return strings.TrimPrefix(r.process.URL, "https://") }
 
-// kill the replica in the middle of whatever it does, and start it again, which
-// goes on if the context ends meanwhile.
+// kill the replica in the middle of whatever it does, and start it again, which goes on if the context ends meanwhile.
 func (r *replica) kill(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	n, err := r.process.Calls(ctx, r.fleet.path)

@@ -19,9 +19,8 @@ const (
 // Result of a scenario.
 type Result struct {
 	Rounds int
-	// Doubles are the double defaults, and Violations all of what was not as it
-	// should be, these included. Over are the moments at which claims came to use
-	// more of a class than it holds.
+	// Doubles are the double defaults, and Violations all of what was not as it should be, these included. Over are the moments at which
+	// claims came to use more of a class than it holds.
 	Doubles, Over, Violations int
 }
 

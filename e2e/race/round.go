@@ -52,8 +52,7 @@ func (l *lane) round(ctx context.Context, number, writers int, r *report) error 
 	return l.raceRound(ctx, number, writes, r)
 }
 
-// raceRound has all writes done at once, and ends with no default. The classes that it
-// creates are deleted after the next round.
+// raceRound has all writes done at once, and ends with no default. The classes that it creates are deleted after the next round.
 func (l *lane) raceRound(ctx context.Context, number int, writes []write, r *report) error {
 	answers := l.burst(ctx, writes)
 	defaults, err := l.settle(ctx, number, answers, r)
@@ -93,8 +92,7 @@ func (l *lane) burst(ctx context.Context, writes []write) []answer {
 	return answers
 }
 
-// settle judges all that happened up to now, and the answers to this round's
-// writes, and returns what is default.
+// settle judges all that happened up to now, and the answers to this round's writes, and returns what is default.
 func (l *lane) settle(ctx context.Context, number int, answers []answer, r *report) ([]Class, error) {
 	if err := l.replay(ctx, number, r); err != nil {
 		return nil, err

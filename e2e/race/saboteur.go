@@ -18,25 +18,21 @@ import (
 
 const (
 	saboteurName = "saboteur.race.test"
-	// sabotagePatience is how long the guard has to admit what the saboteur has
-	// picked. What it refuses waits that long for nothing.
+	// sabotagePatience is how long the guard has to admit what the saboteur has picked. What it refuses waits that long for nothing.
 	sabotagePatience = 400 * time.Millisecond
 )
 
-// saboteur is the second webhook. It refuses a third of the writes that the guard
-// has admitted, and holds up others.
+// saboteur is the second webhook. It refuses a third of the writes that the guard has admitted, and holds up others.
 //
-// The API server asks all validating webhooks at once and waits for all, so a
-// refusal that comes after the guard's answer is one that waits for it: the
-// saboteur watches the Leases for the class's uid.
+// The API server asks all validating webhooks at once and waits for all, so a refusal that comes after the guard's answer is one that waits
+// for it: the saboteur watches the Leases for the class's uid.
 type saboteur struct {
 	lanes    map[string]*lane // by API group
 	request  time.Duration    // the API servers' longest
 	admitted *admitted
 }
 
-// sabotage what is written to the lanes, until it is stopped and the context ends. stop reports
-// whether all went well.
+// sabotage what is written to the lanes, until it is stopped and the context ends. stop reports whether all went well.
 func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func() error, err error) {
 	s := &saboteur{lanes: map[string]*lane{}}
 	for _, l := range lanes {
@@ -62,8 +58,7 @@ type reviewer func(context.Context, *review) *admissionv1.AdmissionResponse
 
 type review = admissionv1.AdmissionRequest
 
-// askToo has the API servers ask a second webhook about what is written to the lanes, where that meets a CEL expression,
-// until it ends.
+// askToo has the API servers ask a second webhook about what is written to the lanes, where that meets a CEL expression, until it ends.
 func (c *Cluster) askToo(ctx context.Context, lanes []*lane, condition string, review reviewer) (end func(), err error) {
 	var groups []string
 	for _, l := range lanes {

@@ -29,11 +29,9 @@ type Scenario struct {
 
 // Timing of a cluster and its replicas. The zero value is as they are by default.
 type Timing struct {
-	// Request is the API servers' --request-timeout: the longest that they may
-	// take to store what was admitted.
+	// Request is the API servers' --request-timeout: the longest that they may take to store what was admitted.
 	Request time.Duration
-	// Window is the replicas' --in-flight-window, which has to be longer than that
-	// by what a machine that is short of processors may delay.
+	// Window is the replicas' --in-flight-window, which has to be longer than that by what a machine that is short of processors may delay.
 	Window time.Duration
 	// Skews of the replicas' clocks, in turn; none, they are right.
 	Skews []time.Duration
@@ -49,13 +47,11 @@ var (
 
 // Scenarios are those of the proof.
 //
-// The default window is so long that a round which waits for it would be the
-// only one for minutes: but for chaos, which has a shorter one, all classes of a
-// round are left in place, default no more, until the next round is over. What
-// the Leases remember is then seen to have been stored, and nobody waits.
+// The default window is so long that a round which waits for it would be the only one for minutes: but for chaos, which has a shorter one,
+// all classes of a round are left in place, default no more, until the next round is over. What the Leases remember is then seen to have
+// been stored, and nobody waits.
 //
-// The outermost clocks of skew are as far apart as the window is long: replicas count
-// it by what they have seen, each for itself.
+// The outermost clocks of skew are as far apart as the window is long: replicas count it by what they have seen, each for itself.
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo}},
@@ -79,8 +75,7 @@ func Scenarios() []Scenario {
 	}
 }
 
-// ShortScenarios are those for a test. All have the same timing, in which clocks
-// differ and a window is over as soon as it may be.
+// ShortScenarios are those for a test. All have the same timing, in which clocks differ and a window is over as soon as it may be.
 func ShortScenarios() []Scenario {
 	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second, Skews: []time.Duration{0, time.Second}}
 	return []Scenario{

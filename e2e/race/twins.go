@@ -22,8 +22,7 @@ func (l *lane) setUpTwins(ctx context.Context) error {
 	return nil
 }
 
-// The twin serves the first and the last claim kind, the class in its way the last
-// alone, and the next default the first alone.
+// The twin serves the first and the last claim kind, the class in its way the last alone, and the next default the first alone.
 func (l *lane) twin() Class {
 	for _, name := range l.kinds.names() {
 		if len(l.kinds[name]) > 1 {
@@ -40,9 +39,8 @@ func (l *lane) held() Class {
 
 func (l *lane) next() Class { return Class{l.kinds.servingOnly(l.kinds.claimKinds()[0]), nextName} }
 
-// twinsRound has several clients mark one class that serves two claim kinds, of
-// which one has a default, or gets one at the same time. Whoever of them is
-// refused, the next default of the other claim kind must not have to wait.
+// twinsRound has several clients mark one class that serves two claim kinds, of which one has a default, or gets one at the same time.
+// Whoever of them is refused, the next default of the other claim kind must not have to wait.
 func (l *lane) twinsRound(ctx context.Context, number, _ int, r *report) error {
 	var writes []write
 	for range twins {

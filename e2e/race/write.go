@@ -24,8 +24,7 @@ func created(ctx context.Context, l *lane, c Class) error {
 	return err
 }
 
-// patched to be default: where the class has changed meanwhile, the API server
-// tries again, webhooks included.
+// patched to be default: where the class has changed meanwhile, the API server tries again, webhooks included.
 func patched(ctx context.Context, l *lane, c Class) error {
 	_, err := l.annotate(ctx, c, defaultAnnotation, `"true"`)
 	return err
@@ -64,8 +63,7 @@ type answer struct {
 	err   error
 }
 
-// ask for the write. Whether the guard refused it can be told at once; what its
-// message was worth, only after the round.
+// ask for the write. Whether the guard refused it can be told at once; what its message was worth, only after the round.
 func (l *lane) ask(ctx context.Context, w write) answer {
 	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

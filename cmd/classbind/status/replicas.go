@@ -112,8 +112,7 @@ func (i *installation) ready() (ready int32) {
 	return ready
 }
 
-// needsNoLease says that replicas are ready though none ever led: with
-// --leader-elect=false, there is no Lease.
+// needsNoLease says that replicas are ready though none ever led: with --leader-elect=false, there is no Lease.
 func (i *installation) needsNoLease() bool { return i.leader == "" && i.ready() > 0 }
 
 func deploymentState(d *appsv1.Deployment, pods []corev1.Pod, s *Section) string {

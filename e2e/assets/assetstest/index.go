@@ -16,9 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Index serves an index of envtest at /index.yaml of the URL that it returns, and the archive
-// that it lists: of one version, with files that can be executed, by name. The checksum is that
-// which the index has. /garbage.yaml is no index.
+// Index serves an index of envtest at /index.yaml of the URL that it returns, and the archive that it lists: of one version, with files
+// that can be executed, by name. The checksum is that which the index has. /garbage.yaml is no index.
 func Index(t *testing.T, version string, binaries map[string]string, checksum func(archive []byte) string) (url string) {
 	t.Helper()
 	var archive bytes.Buffer

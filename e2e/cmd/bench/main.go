@@ -1,5 +1,4 @@
-// Command bench measures classbind beside a webhook that does nothing, on a
-// control plane of its own, and prints what each takes.
+// Command bench measures classbind beside a webhook that does nothing, on a control plane of its own, and prints what each takes.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command demo shows classbind at work: on a real control plane, with the
-// samples of deploy/samples/crossplane, it creates one claim after the other
-// and prints what class each got and why.
+// Command demo shows classbind at work: on a real control plane, with the samples of deploy/samples/crossplane, it creates one claim after
+// the other and prints what class each got and why.
 package main
 
 import (

@@ -1,7 +1,5 @@
-// Command donothing is the webhook server that classbind is measured against: as
-// controller-runtime has one write it, with a handler that looks at nothing and
-// answers the same patch to all. It is a command of its own so that its memory
-// is that of such a server.
+// Command donothing is the webhook server that classbind is measured against: as controller-runtime has one write it, with a handler that
+// looks at nothing and answers the same patch to all. It is a command of its own so that its memory is that of such a server.
 package main
 
 import (

@@ -125,8 +125,7 @@ func (f *fuzzing) find(wanted *regexp.Regexp) (map[string][]string, error) {
 	return all, nil
 }
 
-// tested is the compiled tests of a package, twice: with the instrumentation by
-// which the fuzzer sees where an input has led, and without.
+// tested is the compiled tests of a package, twice: with the instrumentation by which the fuzzer sees where an input has led, and without.
 type tested struct {
 	*fuzzing
 
@@ -134,9 +133,8 @@ type tested struct {
 	instrumented, plain, kept string
 }
 
-// instrumented are our own packages, and the one that reads the text of a
-// selector. go test -fuzz does it to all there are: then to look at the counters
-// takes fifty times as long as to try an input.
+// instrumented are our own packages, and the one that reads the text of a selector. go test -fuzz does it to all there are: then to look at
+// the counters takes fifty times as long as to try an input.
 var instrumented = []string{
 	"-gcflags=github.com/classbind/classbind/...=-d=libfuzzer",
 	"-gcflags=k8s.io/apimachinery/pkg/labels=-d=libfuzzer",

@@ -61,9 +61,8 @@ var (
 	overdue  = regexp.MustCompile(`^\s+context deadline exceeded$`)
 )
 
-// follow what a target prints, and return how many inputs it has tried. It is late
-// where its time ended while it tried one, which package testing takes for a
-// failure, and it found nothing else.
+// follow what a target prints, and return how many inputs it has tried. It is late where its time ended while it tried one, which package
+// testing takes for a failure, and it found nothing else.
 func follow(output io.Reader, to io.Writer) (executions int64, late bool) {
 	lines := bufio.NewReader(output)
 	found := false
@@ -82,8 +81,7 @@ func follow(output io.Reader, to io.Writer) (executions int64, late bool) {
 	}
 }
 
-// measure the worst inputs as the product would meet them: they are put among
-// those of the target for as long.
+// measure the worst inputs as the product would meet them: they are put among those of the target for as long.
 func (p *tested) measure(ctx context.Context, target, costs string) error {
 	worst, err := cost.Read(costs, target)
 	if err != nil {

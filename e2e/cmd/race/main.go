@@ -1,7 +1,6 @@
-// Command race proves at length that no claim kind ever has two default classes, and that
-// claims never use more of a class than it holds, with replicas of classbind and API
-// servers of its own. Flags set how long and how wide; arguments name the scenarios to run,
-// instead of all. It fails if anything was not as it should be.
+// Command race proves at length that no claim kind ever has two default classes, and that claims never use more of a class than it holds,
+// with replicas of classbind and API servers of its own. Flags set how long and how wide; arguments name the scenarios to run, instead of
+// all. It fails if anything was not as it should be.
 package main
 
 import (

@@ -6,8 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krew writes krew.yaml, which an index of plugins has as classbind.yaml:
-// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/
+// krew writes krew.yaml, which an index of plugins has as classbind.yaml: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/
 func (b *builder) krew(context.Context) error {
 	var archives []map[string]any
 	for _, of := range platforms {

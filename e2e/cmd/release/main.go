@@ -3,8 +3,7 @@
 //	release build VERSION    build the release of the commit that is checked out
 //	release notes VERSION    print what the changelog says of it
 //
-// One commit, one VERSION and one toolchain give the same bytes, so make
-// release chooses the toolchain.
+// One commit, one VERSION and one toolchain give the same bytes, so make release chooses the toolchain.
 package main
 
 import (

@@ -13,8 +13,7 @@ import (
 	semver "k8s.io/apimachinery/pkg/util/version"
 )
 
-// checkVersion refuses what is no version of Semantic Versioning. The + that comes before build metadata cannot be in the
-// tag of an image.
+// checkVersion refuses what is no version of Semantic Versioning. The + that comes before build metadata cannot be in the tag of an image.
 func checkVersion(version string) error {
 	if version == "" {
 		return errors.New("VERSION is not set: name the version, as in make release VERSION=v0.1.0")
