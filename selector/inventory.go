@@ -75,12 +75,12 @@ func (i *Inventory) SetClaimKind(k *ClaimKind) {
 	defer i.mu.Unlock()
 	before := i.claimKinds[k.Name]
 	i.claimKinds[k.Name] = k
-	i.update(append(i.rivals(before), i.rivals(k)...)...)
+	i.update(append(rivals(i.claimKinds, before), rivals(i.claimKinds, k)...)...)
 }
 
-// rivals are the names of the claim kinds with the same resource and reference as this one, nil for nil.
-func (i *Inventory) rivals(k *ClaimKind) (names []string) {
-	for name, other := range i.claimKinds {
+// rivals are the names of those among all claim kinds that have the same resource and reference as this one, nil for nil.
+func rivals(all map[string]*ClaimKind, k *ClaimKind) (names []string) {
+	for name, other := range all {
 		if k != nil && other.reserved == k.reserved {
 			names = append(names, name)
 		}
@@ -101,7 +101,7 @@ func (i *Inventory) DeleteClaimKind(name string) {
 	defer i.mu.Unlock()
 	if k := i.claimKinds[name]; k != nil {
 		delete(i.claimKinds, name)
-		i.update(append(i.rivals(k), name)...)
+		i.update(append(rivals(i.claimKinds, k), name)...)
 	}
 }
 
@@ -244,7 +244,7 @@ func (i *Inventory) update(claimKinds ...string) {
 			}
 		}
 		v.needs = UnionRelated(kind)
-		v.RelatedMissing = i.relatedTo(v)
+		v.RelatedMissing = v.relateTo(i.related)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
 		first := name
 		for other := range i.claimKinds {
@@ -313,7 +313,7 @@ func (i *Inventory) relate(key rules.Key) {
 			continue
 		}
 		v := *old
-		if fault := i.relatedTo(&v); fault != nil || old.RelatedMissing != nil {
+		if fault := v.relateTo(i.related); fault != nil || old.RelatedMissing != nil {
 			others = append(others, name)
 		} else {
 			views[name] = &v
@@ -323,11 +323,11 @@ func (i *Inventory) relate(key rules.Key) {
 	i.update(others...)
 }
 
-// relatedTo gives a view the related objects that it needs. It returns the fault that some are not known, nil if all are.
-func (i *Inventory) relatedTo(v *View) (fault *inventory.Fault) {
+// relateTo gives a view the related objects that it needs. It returns the fault that some are not known, nil if all are.
+func (v *View) relateTo(all map[rules.Key]knownRelated) (fault *inventory.Fault) {
 	v.related = make(map[rules.Key]*inventory.Objects, len(v.needs))
 	for _, k := range v.needs {
-		known := i.related[k.Key()]
+		known := all[k.Key()]
 		if fault == nil && (known.objects == nil || !known.objects.Kind.Fields.Covers(k.Fields.Paths()...)) {
 			fault = inventory.Faultf(v1beta1.ReasonRelatedMissing,
 				"the objects of %q, at which expressions of claim kind %q look, are not known yet: %s",
