@@ -88,10 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	response.UID = request.UID
 	makePrintable(response)
-	body, _ := kjson.Marshal(&admissionv1.AdmissionReview{ // It has numbers, strings, and lists and maps of them.
-		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: apiVersion}, Response: response,
-	})
-	h.reply(w, r, http.StatusOK, body)
+	h.reply(w, r, http.StatusOK, encode(response))
 }
 
 // reply sends an answer without waiting for the handler to return. A client of HTTP/1.1 has all of it then. One of HTTP/2 waits for the end
@@ -125,7 +122,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, request *admissio
 	// The API server shows the message of a Status to the author of the claim, and would not show plain text.
 	status := apierrors.NewServiceUnavailable("classbind cannot answer: " + err.Error()).ErrStatus
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	body, _ := kjson.Marshal(status) // As above.
+	body, _ := kjson.Marshal(status) // It has numbers, strings, and lists of them.
 	h.reply(w, r, http.StatusServiceUnavailable, body)
 	if request == nil {
 		h.Log.Error(err, "Cannot read a review", "from", r.RemoteAddr)

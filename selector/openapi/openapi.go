@@ -29,7 +29,7 @@ type Schema struct {
 	// structural is the schema of a CRD: what it does not have is pruned, but for ofEveryObject.
 	structural bool
 	// stored is the schema of another version, in which claims are stored as they are; nil if this is the one. converted says that a
-	// webhook converts them, so nobody can tell what is stored.
+	// webhook converts them, so what is stored cannot be determined.
 	stored    *Schema
 	converted bool
 
