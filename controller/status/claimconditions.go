@@ -158,8 +158,7 @@ func (s *Writer) claimExpressions(k *v1beta1.ClaimKind, view *selector.View) (c 
 }
 
 // relatedKnown reports whether the objects that the claims of a kind name are known, if they name any.
-func (s *Writer) relatedKnown(claimKind string) (c metav1.Condition) {
-	related := s.Registration.RelatedState(claimKind)
+func relatedKnown(related registry.State) (c metav1.Condition) {
 	switch {
 	case related.Reason == "":
 		return c
@@ -212,13 +211,13 @@ func ofPolicy(outcome webhookconfig.PolicyOutcome, c metav1.Condition, unmet str
 
 // storage says of PersistentVolumeClaims whether their selectors are heeded, and of other claims nothing. Nothing tells of a change, so it
 // is to be asked again.
-func (s *Writer) storage(ctx context.Context, k *v1beta1.ClaimKind) (c metav1.Condition) {
+func storage(ctx context.Context, live client.Reader, k *v1beta1.ClaimKind) (c metav1.Condition) {
 	if !cluster.GetsStorageClass(k) {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, registry.LookUpTimeout)
 	defer cancel()
-	defaults, err := cluster.DefaultStorageClasses(ctx, s.Live)
+	defaults, err := cluster.DefaultStorageClasses(ctx, live)
 	return selectorsHeeded(defaults, truncate.Error(err))
 }
 

@@ -224,7 +224,7 @@ func (twoPages) List(_ context.Context, l client.ObjectList, options ...client.L
 func TestStorage(t *testing.T) {
 	k := controllertest.NewClaimKind("persistentvolumeclaims")
 	k.Spec.Reference.Path = ".spec.storageClassName"
-	assert.Contains(t, (&Writer{Live: twoPages{}}).storage(t.Context(), k).Message, "storageclass class class-2 ", "We should read all pages.")
+	assert.Contains(t, storage(t.Context(), twoPages{}, k).Message, "storageclass class class-2 ", "We should read all pages.")
 }
 
 func TestStorageOfOthers(t *testing.T) {
@@ -233,7 +233,7 @@ func TestStorageOfOthers(t *testing.T) {
 	} {
 		k := controllertest.NewClaimKind(claimKind)
 		k.Spec.Reference.Path = path
-		assert.Zero(t, (&Writer{}).storage(t.Context(), k), "We should say nothing of other claims, or of another field of them.")
+		assert.Zero(t, storage(t.Context(), nil, k), "We should say nothing of other claims, or of another field of them.")
 	}
 }
 

@@ -58,7 +58,7 @@ func TestDescribeExpressions(t *testing.T) {
 			w := &Writer{Registration: fixed{related: tc.related}}
 			w.claimTypes.checked(k, registry.Types{})
 			var got []string
-			for _, c := range []metav1.Condition{w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), w.relatedKnown(k.Name)} {
+			for _, c := range []metav1.Condition{w.claimExpressions(k, selector.NewView(selector.NewClaimKind(k), nil)), relatedKnown(w.Registration.RelatedState(k.Name))} {
 				if c.Type != "" {
 					got = append(got, c.Type+"="+conditionText(&c))
 				}
