@@ -74,7 +74,7 @@ func (d *Decision) unmatched() string {
 		what = fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector))
 		remedy, later = "change the selector, or create or label a class", "when a class matches"
 	}
-	what += d.equalText()
+	what += equalText(d)
 	if droppedBy(d, claim.OtherReference) {
 		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.ClassRef, remedy)
 	}
@@ -134,7 +134,7 @@ func unusable(d *Decision) string {
 	case d.Claim.Selector == nil:
 		what = fmt.Sprintf("this claim of %q gets any class, and %s may use none", kind.Name, user)
 	default:
-		what = fmt.Sprintf("no class that %s may use matches the selector %q%s", user, selectorText(d.Claim.Selector), d.equalText())
+		what = fmt.Sprintf("no class that %s may use matches the selector %q%s", user, selectorText(d.Claim.Selector), equalText(d))
 	}
 	switch {
 	case len(d.Usable) > 0:
@@ -190,7 +190,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 }
 
 // equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
-func (d *Decision) equalText() string {
+func equalText(d *Decision) string {
 	if d.facts == nil || d.asks() == nil {
 		return ""
 	}
