@@ -366,33 +366,33 @@ type lazyDeadline struct {
 }
 
 // turn waits for the turn of a costly decision, unless it has it.
-func (a *lazyDeadline) turn() (err error) {
-	if a.Costly != nil && a.done == nil {
-		a.done, err = a.Costly(a.context(), a.namespace)
+func (d *lazyDeadline) turn() (err error) {
+	if d.Costly != nil && d.done == nil {
+		d.done, err = d.Costly(d.context(), d.namespace)
 	}
 	return err
 }
 
 // context for a question. Others have the turn while it is asked: nobody knows how long that takes.
-func (a *lazyDeadline) context() context.Context {
-	a.endTurn()
-	if a.cancel == nil && a.Deadline != nil {
-		a.ctx, a.cancel = a.Deadline(a.ctx)
+func (d *lazyDeadline) context() context.Context {
+	d.endTurn()
+	if d.cancel == nil && d.Deadline != nil {
+		d.ctx, d.cancel = d.Deadline(d.ctx)
 	}
-	return a.ctx
+	return d.ctx
 }
 
-func (a *lazyDeadline) endTurn() {
-	if a.done != nil {
-		a.done()
-		a.done = nil
+func (d *lazyDeadline) endTurn() {
+	if d.done != nil {
+		d.done()
+		d.done = nil
 	}
 }
 
-func (a *lazyDeadline) end() {
-	a.endTurn()
-	if a.cancel != nil {
-		a.cancel()
+func (d *lazyDeadline) end() {
+	d.endTurn()
+	if d.cancel != nil {
+		d.cancel()
 	}
 }
 

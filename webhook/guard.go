@@ -56,7 +56,7 @@ type Guard struct {
 // registered any more, and a class that is being deleted; refuses a malformed weight, unless the class has it already, or it is of an
 // expression, which may look at what is not there yet, such as the status; warns of that, and of a mark that is neither true nor false;
 // leaves alone a class that is not default, or was before and looks the same to expressions; fails before all classes are known; waits for
-// a turn; refuses a class that becomes default if its seat cannot be determined; leaves alone a class that takes no seat, because no claim is
+// a turn; refuses a class that becomes default if its seat is unknown; leaves alone a class that takes no seat, because no claim is
 // offered it, or none beside those that it has; answers as the API server would if the namespace is missing, if the class to create exists,
 // or if the class to update has changed; and admits the class if the seats that it takes have no other default, and none in flight.
 //
