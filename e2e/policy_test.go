@@ -184,11 +184,11 @@ func TestPolicyLife(t *testing.T) {
 		edited.Spec.MatchConditions[0].Expression = "false"
 		require.NoError(t, w.Update(t.Context(), edited))
 		require.NoError(t, w.Delete(t.Context(), before.binding.DeepCopy()))
-		require.EventuallyWithT(t, func(c *attempt) {
+		eventually(t, func(c *attempt) {
 			after := w.policy(c)
 			require.Equal(c, before.policy.Spec, after.policy.Spec)
 			require.Equal(c, before.binding.Spec, after.binding.Spec)
-		}, 20*time.Second, 100*time.Millisecond, "We should mend what somebody else changes.")
+		}, "We should mend what somebody else changes.")
 	})
 	t.Run("NoDefault", func(t *testing.T) {
 		require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))

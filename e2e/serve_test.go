@@ -486,8 +486,7 @@ func TestStatusNonsense(t *testing.T) {
 	stop()
 	writers.Wait()
 	t.Logf("overwrote the status of all registrations %d times, %.0f times a second", written.Load(), float64(written.Load())/time.Since(begin).Seconds())
-	require.EventuallyWithT(t, func(c *attempt) { require.Equal(c, before, w.statuses(t, group)) }, 15*time.Second, 200*time.Millisecond,
-		"We should have the status right again.")
+	eventually(t, func(c *attempt) { require.Equal(c, before, w.statuses(t, group)) }, "We should have the status right again.")
 }
 
 func (w *world) registrations(t *testing.T) (all []unstructured.Unstructured) {
