@@ -93,7 +93,7 @@ func (d *fieldReader) readObject(r *Plan) map[string]any {
 	}
 	for more := d.begin(); more; more = d.more() {
 		name, isEscaped := d.fieldName()
-		switch field := r.fields[string(d.plain(name, isEscaped))]; {
+		switch field := r.field(d.plain(name, isEscaped)); {
 		case field == nil:
 			d.value()
 			if r.MarksOthers {
@@ -107,6 +107,16 @@ func (d *fieldReader) readObject(r *Plan) map[string]any {
 	}
 	return object
 }
+
+// field of that name, nil if it is not read. Most names are of a length that no field has, and need no look into the map.
+func (r *Plan) field(name []byte) *Plan {
+	if r.lengths&lengthOf(len(name)) == 0 {
+		return nil
+	}
+	return r.fields[string(name)]
+}
+
+func lengthOf(n int) uint64 { return 1 << min(n, 63) }
 
 // plain is a field name without its quotes and escapes.
 func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
@@ -341,6 +351,8 @@ type Plan struct {
 	// name of the value in its parent, and index of the plan among all.
 	name  string
 	index int
+	// lengths of the names of its fields, a bit each; those from 63 on share one.
+	lengths uint64
 	// size is the number of plans in it, with itself.
 	size int
 }
@@ -398,6 +410,7 @@ func (r *Plan) Compile(index int) *Plan {
 	for name, field := range r.fields {
 		field.Compile(index + r.size).name = name
 		r.size += field.size
+		r.lengths |= lengthOf(len(name))
 	}
 	return r
 }
