@@ -168,6 +168,9 @@ func (t *Tally) make(key uint64, of *Count) *Count {
 func (t *Tally) sweep() {
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
+	if t.size.Load() <= t.most.Load() {
+		return // Another claim has swept while this one waited: each sweep goes over all classes.
+	}
 	kept := map[*Count]struct{}{}
 	t.counts.Range(func(_, count any) bool {
 		if c := count.(*Count); c.bound.Load() != 0 || c.inFlight.Load() != 0 {
