@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/controlplane"
+	"github.com/classbind/classbind/e2e/load"
+)
+
+// lateVendor lets classbind watch and bind the claims of a group, too.
+func lateVendor(group string) string {
+	return strings.Replace(vendor(group), "[get, list, watch]", "[get, list, watch, patch]", 1)
+}
+
+// createMany claims of the tier gold in the namespace default, as fast as it goes.
+func (w *world) createMany(t *testing.T, group string, n int) {
+	concurrently(t, n, func(i int) error {
+		return w.Create(t.Context(), selecting(group, "Claim", "default", fmt.Sprint("claim-", i), map[string]any{"tier": "gold"}))
+	})
+}
+
+func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
+	return w.claimsIn(t, group, "default")
+}
+
+func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
+	for {
+		require.NoError(t, w.List(t.Context(), list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.GetContinue())))
+		all = append(all, list.Items...)
+		if list.GetContinue() == "" {
+			return all
+		}
+	}
+}
+
+func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
+	k := &v1beta1.ClaimKind{}
+	require.EventuallyWithT(t, func(c *attempt) {
+		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: claimKind}, k))
+		require.NotNil(c, k.Status.WaitingClaims, "%v", k.Status.Conditions)
+		require.EqualValues(c, n, *k.Status.WaitingClaims)
+	}, 5*patience, 50*time.Millisecond)
+	assert.True(t, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionLateBinding), "%v", k.Status.Conditions)
+}
+
+// boundOnce checks that each claim of a group was written twice: when it was created, and when it was bound.
+func (w *world) boundOnce(t *testing.T, group string, n int) {
+	claims := w.claimsOf(t, group)
+	assert.Len(t, claims, n)
+	unbound, rewritten := 0, 0
+	for i := range claims {
+		if classOf(&claims[i]) == "" {
+			unbound++
+		}
+		if claims[i].GetGeneration() != 2 {
+			rewritten++
+		}
+	}
+	assert.Zero(t, unbound, "We should bind every claim.")
+	assert.Zero(t, rewritten, "We should write no claim twice.")
+}
+
+// TestLateBinding has ten thousand claims wait for one class, or fewer in short mode, while others are created.
+func TestLateBinding(t *testing.T) {
+	const group, kind = "late.test", "claims.late.test"
+	claims := 10_000
+	if testing.Short() { // In the long run, it measures.
+		t.Parallel()
+		claims = 200
+	}
+	w, _ := servedWorld(t, controlplane.Options{}, "--late-binding-rate=500")
+	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
+	w.namespaces(t, "load")
+
+	_, warnings := w.warned(t, claimWith(group, "warned", "{classSelector: {matchLabels: {tier: gold}}}"))
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0], "it will be bound when a class matches")
+	w.createMany(t, group, claims-1)
+	w.awaitWaiting(t, kind, claims)
+	// told waits for so many events.
+	told := func(n int, reason string, is func(e eventsv1.Event) bool) {
+		events := &eventsv1.EventList{}
+		assert.EventuallyWithT(t, func(c *attempt) {
+			require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
+			require.Len(c, slices.DeleteFunc(events.Items, func(e eventsv1.Event) bool { return !is(e) }), n)
+		}, 2*patience, 200*time.Millisecond, reason)
+	}
+	told(1, "We should say that a claim waits, and for what.", func(e eventsv1.Event) bool {
+		return e.Reason == v1beta1.EventNoMatchingClass && e.Regarding.Name == "warned" && strings.Contains(e.Note, "it will be bound when a class matches")
+	})
+
+	others := load.Start(t.Context(), load.Options{
+		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: group, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
+		Spec: map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "ready"}}},
+	})
+	begin := time.Now()
+	w.apply(t, class(group, "Class", "gold", "labels: {tier: gold}, "))
+	w.awaitWaiting(t, kind, 0)
+	took := time.Since(begin)
+	report := must(others.Stop(t.Context()))(t)
+	t.Logf("%d claims bound in %s, %.0f/s; meanwhile: %s", claims, took, float64(claims)/took.Seconds(), report)
+	assert.Zero(t, report.Failures+report.Unbound+report.Unlike, "We should go on admitting claims.")
+	w.boundOnce(t, group, claims)
+	told(claims, "We should say to which class each was bound.", func(e eventsv1.Event) bool { return e.Reason == v1beta1.EventBoundToClass })
+}
+
+// TestLateBindingLeaderKilled kills the leader while it binds, and has another go on.
+func TestLateBindingLeaderKilled(t *testing.T) {
+	long(t)
+	const claims, group, kind = 2000, "killed.test", "claims.killed.test"
+	w, first := servedWorld(t, controlplane.Options{}, "--late-binding-rate=100")
+	w.register(t, group, "{whenUnmatched: BindLater}")
+	w.createMany(t, group, claims)
+	w.awaitWaiting(t, kind, claims)
+	w.serve(t) // Since the first leads, this one does not.
+
+	w.apply(t, class(group, "Class", "one", "labels: {tier: gold}, ")+class(group, "Class", "two", "labels: {tier: gold}, "))
+	w.awaitKind(t, kind, "", func(c *attempt, k *v1beta1.ClaimKind) { require.Positive(c, *k.Status.BoundClaims) })
+	first.Kill()
+	w.awaitWaiting(t, kind, 0)
+	w.boundOnce(t, group, claims)
+}
+
+// TestLeastClaims creates a thousand claims at once for ten classes.
+func TestLeastClaims(t *testing.T) {
+	long(t)
+	for replicas, within := range map[int]int{1: 2, 3: 10} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"
+			w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
+			_, all := w.serveBehind(t, replicas)
+			var offered []string
+			for i := range classes {
+				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))
+			}
+			w.register(t, group, "{choice: {strategy: LeastClaims}}", offered...)
+			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *attempt, k *v1beta1.ClaimKind) {
+				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
+				for _, r := range all {
+					require.NoError(c, r.Probe(t.Context()))
+				}
+			})
+
+			w.createMany(t, group, claims)
+			for _, r := range all {
+				calls := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
+				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
+			}
+			counts := map[string]int{}
+			for _, claim := range w.claimsOf(t, group) {
+				counts[classOf(&claim)]++
+			}
+			t.Logf("%d replicas: %v", replicas, counts)
+			assert.Len(t, counts, classes)
+			for class, n := range counts {
+				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
+			}
+			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *attempt, k *v1beta1.ClaimKind) {
+				require.EqualValues(c, claims, *k.Status.BoundClaims)
+			})
+		})
+	}
+}
