@@ -38,29 +38,19 @@ func archiveOf(tag name.Tag, image mutate.Appendable) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	path, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return nil, err
-	}
-	names := layout.WithAnnotations(map[string]string{
+	only := mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Annotations: map[string]string{
 		"io.containerd.image.name":          tag.Name(), // for containerd, and so for kind
 		"org.opencontainers.image.ref.name": tag.Name(), // for podman and skopeo
-	})
-	switch image := image.(type) {
-	case v1.Image:
+	}}}
+	if image, ok := image.(v1.Image); ok {
 		config, err := image.ConfigFile()
 		if err != nil {
 			return nil, err
 		}
-		if err := path.AppendImage(image, layout.WithPlatform(*config.Platform()), names); err != nil {
-			return nil, err
-		}
-	case v1.ImageIndex:
-		if err := path.AppendIndex(image, names); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, fmt.Errorf("it is neither an image nor an index: %T", image)
+		only.Platform = config.Platform()
+	}
+	if _, err := layout.Write(dir, mutate.AppendManifests(empty.Index, only)); err != nil {
+		return nil, err
 	}
 	return pack(dir)
 }
