@@ -6,18 +6,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 
 	"github.com/classbind/classbind/e2e/assets"
+	"github.com/classbind/classbind/e2e/command"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	dir, err := assets.Dir(ctx, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-	fmt.Println(dir)
+	command.Main(func(ctx context.Context) error {
+		dir, err := assets.Dir(ctx, os.Stderr)
+		if err == nil {
+			fmt.Println(dir)
+		}
+		return err
+	})
 }

@@ -12,11 +12,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
+	"github.com/classbind/classbind/e2e/command"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/progress"
 )
@@ -32,20 +31,7 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running after the claims, until interrupted")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *keep)
-	switch {
-	case ctx.Err() == nil:
-	case !*keep:
-		err = errors.New("interrupted; everything is stopped")
-	case err != nil:
-		err = fmt.Errorf("interrupted before everything ran, and stopped: %w", err)
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, *keep) })
 }
 
 func run(ctx context.Context, keep bool) (err error) {
@@ -57,10 +43,11 @@ func run(ctx context.Context, keep bool) (err error) {
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
 	step("Compiling classbind (a first time, for a minute or two)")
-	compiling := time.Now()
-	done := progress.Ticking(func() { fmt.Printf("  compiling, %s\n", time.Since(compiling).Round(time.Second)) })
-	command, err := classbind.Build(ctx, plane.Dir)
-	done()
+	var binary string
+	err = progress.During(os.Stdout, "  compiling", func() (err error) {
+		binary, err = classbind.Build(ctx, plane.Dir)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -84,7 +71,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		}
 		_ = log.Close()
 	}()
-	server, err := classbind.Start(command, kubeconfigs[0], log, plane.Clients.Flags()...)
+	server, err := classbind.Start(binary, kubeconfigs[0], log, plane.Clients.Flags()...)
 	if err != nil {
 		return err
 	}
@@ -99,7 +86,7 @@ func run(ctx context.Context, keep bool) (err error) {
 			"classbind explain PostgreSQLInstance/gitlab-database --namespace acme-team --unbound\ntail -f %s\ncurl %s\n\n"+
 			"There are no nodes, and classbind runs beside the cluster: its Deployment stays at 0 of 2 pods, and\n"+
 			"kubectl delete -k deploy needs --wait=false, because nothing ends namespaces.\n\n",
-			plane.Kubeconfig, plane.Assets, filepath.Dir(command), log.Name(), server.MetricsURL)
+			plane.Kubeconfig, plane.Assets, filepath.Dir(binary), log.Name(), server.MetricsURL)
 		<-ctx.Done()
 	}
 	step("Cleaning up")

@@ -9,39 +9,30 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/classbind/classbind/e2e/command"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	f := &fuzzing{}
+	pflag.StringVar(&f.time, "time", "1m", "how long each target runs, or how many inputs it tries, such as 1000x")
+	only := pflag.String("only", "", "pattern of the targets to run, all of them if empty")
+	pflag.Parse()
+	command.Main(func(ctx context.Context) error { return f.run(ctx, *only) })
 }
 
-func run(ctx context.Context) error {
-	flags := pflag.NewFlagSet("fuzz", pflag.ContinueOnError)
-	f := fuzzing{}
-	flags.StringVar(&f.module, "module", "..", "folder of the module with the targets")
-	flags.StringVar(&f.time, "time", "1m", "how long each target runs, or how many inputs it tries, such as 1000x")
-	only := flags.String("only", "", "pattern of the targets to run, all of them if empty")
-	if err := flags.Parse(os.Args[1:]); err != nil {
-		return err
-	}
-	wanted, err := regexp.Compile(*only)
+func (f *fuzzing) run(ctx context.Context, only string) error {
+	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("cannot read --only: %w", err)
 	}
-	if f.module, err = filepath.Abs(f.module); err != nil {
+	if f.module, err = filepath.Abs(".."); err != nil {
 		return err
 	}
 	f.built = filepath.Join(f.module, "bin", "fuzz")
@@ -55,7 +46,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("no target matches --only=%q", *only)
+		return fmt.Errorf("no target matches --only=%q", only)
 	}
 	var failed []string
 	total := int64(0)
@@ -81,10 +72,7 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("failed: %s; what go test has written into testdata/fuzz is the input, to be committed with the repair",
 			strings.Join(failed, ", "))
 	}
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return nil
+	return ctx.Err()
 }
 
 // fuzzing of the targets of a module.
