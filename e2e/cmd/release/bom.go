@@ -12,7 +12,7 @@ import (
 // boms are what each binary has in it, read from the binary itself, in CycloneDX's form.
 func (b *builder) boms(ctx context.Context) error {
 	for _, of := range platforms {
-		b.say("Listing what the binary of %s/%s is made of", of.os, of.arch)
+		step("Listing what the binary of %s/%s is made of", of.os, of.arch)
 		bom, err := b.bom(ctx, of)
 		if err != nil {
 			return fmt.Errorf("cannot list what the binary of %s/%s is made of: %w", of.os, of.arch, err)

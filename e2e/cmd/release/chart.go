@@ -15,7 +15,7 @@ import (
 // chart packs deploy/chart under the name that helm package gives it, with the version and the image of the release. Its links
 // become folders. Helm itself would write other bytes after another checkout.
 func (b *builder) chart(ctx context.Context) error {
-	b.say("Packing the chart")
+	step("Packing the chart")
 	version := strings.TrimPrefix(b.version, "v")
 	files := map[string]image.File{}
 	for _, name := range []string{"", "base", "components", "crd"} {
@@ -41,11 +41,11 @@ func (b *builder) chart(ctx context.Context) error {
 	for _, change := range []struct{ file, from, to string }{
 		{"Chart.yaml", "\nversion: 0.0.0\n", "\nversion: " + version + "\n"},
 		{"Chart.yaml", "\nappVersion: dev\n", "\nappVersion: " + b.version + "\n"},
-		{"values.yaml", " repository: " + developed + "\n", " repository: " + b.image + "\n"},
+		{"values.yaml", " repository: " + developed + "\n", " repository: " + imageName + "\n"},
 		{"values.yaml", " tag: dev\n", " tag: " + b.version + "\n"},
 		{"values.yaml", " digest: \"\"\n", " digest: " + b.digest.String() + "\n"},
 		{"README.md", "| `image.digest` | `\"\"` |", "| `image.digest` | `\"" + b.digest.String() + "\"` |"},
-		{"README.md", "`\"" + developed + "\"`", "`\"" + b.image + "\"`"},
+		{"README.md", "`\"" + developed + "\"`", "`\"" + imageName + "\"`"},
 		{"README.md", "`\"dev\"`", "`\"" + b.version + "\"`"},
 	} {
 		file := files["classbind/"+change.file]

@@ -13,7 +13,7 @@ func (b *builder) krew(context.Context) error {
 		name := b.name(of, ".tar.gz")
 		archives = append(archives, map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]string{"os": of.os, "arch": of.arch}},
-			"uri":      b.repository + "/releases/download/" + b.version + "/" + name,
+			"uri":      repository + "/releases/download/" + b.version + "/" + name,
 			"sha256":   checksum(b.files[name]),
 			"files":    []map[string]string{{"from": "classbind", "to": "."}, {"from": "LICENSE", "to": "."}},
 			"bin":      "classbind", // which krew links as kubectl-classbind
@@ -22,7 +22,7 @@ func (b *builder) krew(context.Context) error {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin", "metadata": map[string]string{"name": "classbind"},
 		"spec": map[string]any{
-			"version": b.version, "homepage": b.repository, "shortDescription": "Explain and manage the classes of claims",
+			"version": b.version, "homepage": repository, "shortDescription": "Explain and manage the classes of claims",
 			"description": `Commands for clusters in which classbind binds claims to classes:
 explain says which class a claim gets and why, status says what is broken,
 set-default moves the default class, and kinds lists and prints presets.

@@ -9,60 +9,37 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/classbind/classbind/e2e/command"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1) //nolint:gocritic // The process ends, and so does stop's reason.
-	}
-}
-
-func newCommand() *cobra.Command {
-	p := project{image: "ghcr.io/classbind/classbind", repository: "https://github.com/classbind/classbind"}
 	c := &cobra.Command{Use: "release", SilenceErrors: true, SilenceUsage: true}
-	flags := c.PersistentFlags()
-	flags.StringVar(&p.root, "root", "..", "`folder` of the project")
-	flags.StringVar(&p.image, "image", p.image, "`name` of the image, without a tag")
-	flags.StringVar(&p.repository, "repository", p.repository, "`address` of the project; the files are below its releases/download")
-	command := func(use, short string, run func(*cobra.Command, string) error) {
-		c.AddCommand(&cobra.Command{
-			Use: use + " VERSION", Short: short, Args: cobra.MaximumNArgs(1),
-			RunE: func(c *cobra.Command, args []string) error {
-				version := ""
-				if len(args) > 0 {
-					version = args[0]
-				}
-				if err := checkVersion(version); err != nil {
-					return err
-				}
-				root, err := filepath.Abs(p.root)
-				if err != nil {
-					return err
-				}
-				p.root = root
-				return run(c, version)
-			},
-		})
-	}
-	command("build", "Build a release into dist/", func(c *cobra.Command, version string) error {
-		return p.release(c.Context(), version, c.OutOrStdout())
-	})
-	command("notes", "Print what the changelog says of a release", func(c *cobra.Command, version string) error {
-		notes, err := p.notes(version)
-		if err != nil {
+	for use, run := range map[string]func(ctx context.Context, p project, version string) error{
+		"build": func(ctx context.Context, p project, version string) error { return p.release(ctx, version) },
+		"notes": func(_ context.Context, p project, version string) error {
+			notes, err := p.notes(version)
+			if err == nil {
+				fmt.Println(notes)
+			}
 			return err
-		}
-		_, err = fmt.Fprintln(c.OutOrStdout(), notes)
-		return err
-	})
-	return c
+		},
+	} {
+		c.AddCommand(&cobra.Command{Use: use + " VERSION", Args: cobra.MaximumNArgs(1), RunE: func(c *cobra.Command, args []string) error {
+			version := strings.Join(args, "")
+			if err := checkVersion(version); err != nil {
+				return err
+			}
+			root, err := filepath.Abs("..") // The working directory is e2e.
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), project{root}, version)
+		}})
+	}
+	command.Main(c.ExecuteContext)
 }

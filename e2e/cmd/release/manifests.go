@@ -12,7 +12,7 @@ const developed = "localhost/classbind"
 
 // manifests are deploy/ with the image of the release, each overlay in one file. A registry can move a tag, but not a digest.
 func (b *builder) manifests(ctx context.Context) error {
-	b.say("Writing the manifests")
+	step("Writing the manifests")
 	for name, overlay := range map[string]string{"install.yaml": "deploy", "install-cert-manager.yaml": "deploy/cert-manager"} {
 		text, err := b.manifest(ctx, overlay)
 		if err != nil {
@@ -44,7 +44,7 @@ kind: Kustomization
 resources: [%q]
 images: [{name: %s, newName: %q, newTag: %q, digest: %q}]
 sortOptions: {order: fifo}
-`, filepath.ToSlash(base), developed, b.image, b.version, b.digest)
+`, filepath.ToSlash(base), developed, imageName, b.version, b.digest)
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		return "", err
 	}

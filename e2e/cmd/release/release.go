@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,12 +17,14 @@ import (
 	"github.com/classbind/classbind/e2e/image"
 )
 
-// project is what releases are made of, and where they are published.
-type project struct {
-	root       string // its folder, absolute
-	image      string // ghcr.io/classbind/classbind
-	repository string // https://github.com/classbind/classbind
-}
+// Where releases are published: the image without a tag, and the files below releases/download of the project.
+const (
+	imageName  = "ghcr.io/classbind/classbind"
+	repository = "https://github.com/classbind/classbind"
+)
+
+// project is what releases are made of.
+type project struct{ root string } // its folder, absolute
 
 // platform that a release has a binary for.
 type platform struct{ os, arch string }
@@ -40,7 +41,7 @@ func (s source) name(of platform, suffix string) string {
 const sums = "SHA256SUMS"
 
 // release builds into a folder of its own first, so that dist/ is never half of one release and half of another.
-func (p project) release(ctx context.Context, version string, progress io.Writer) error {
+func (p project) release(ctx context.Context, version string) error {
 	if _, err := p.notes(version); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (p project) release(ctx context.Context, version string, progress io.Writer
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	b := &builder{project: p, source: s, work: work, files: map[string][]byte{}, progress: progress}
+	b := &builder{project: p, source: s, work: work, files: map[string][]byte{}}
 	for _, step := range []func(context.Context) error{b.install, b.compile, b.pack, b.manifests, b.chart, b.boms, b.krew, b.sums} {
 		if err := step(ctx); err != nil {
 			return err
@@ -66,7 +67,7 @@ func (p project) release(ctx context.Context, version string, progress io.Writer
 	if err := b.write(dist); err != nil {
 		return err
 	}
-	b.say("%s of the commit %s is in %s:\n%s", version, s.commit, dist, b.files[sums])
+	step("%s of the commit %s is in %s:\n%s", version, s.commit, dist, b.files[sums])
 	return nil
 }
 
@@ -74,15 +75,13 @@ func (p project) release(ctx context.Context, version string, progress io.Writer
 type builder struct {
 	project
 	source
-	work     string            // folder for what is no part of the release
-	digest   v1.Hash           // of the image of all platforms
-	files    map[string][]byte // of the release, by name
-	progress io.Writer
+	work   string            // folder for what is no part of the release
+	digest v1.Hash           // of the image of all platforms
+	files  map[string][]byte // of the release, by name
 }
 
-func (b *builder) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.progress, "==> "+format+"\n", args...)
-}
+// step says what is done.
+func step(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }
 
 // binary is where compile puts the binary of a platform.
 func (b *builder) binary(of platform) string {
@@ -92,7 +91,7 @@ func (b *builder) binary(of platform) string {
 // compile the binaries. No setting of the machine that reaches the compiler may change them.
 func (b *builder) compile(ctx context.Context) error {
 	for i, of := range platforms {
-		b.say("Compiling for %s/%s, %d of %d (a first time, for some minutes)", of.os, of.arch, i+1, len(platforms))
+		step("Compiling for %s/%s, %d of %d (a first time, for some minutes)", of.os, of.arch, i+1, len(platforms))
 		env := append(os.Environ(),
 			"GOOS="+of.os, "GOARCH="+of.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0",
 			"GOFLAGS=-buildvcs=false", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=", "GOWORK=off", "GO111MODULE=on")
@@ -107,7 +106,7 @@ func (b *builder) compile(ctx context.Context) error {
 
 // pack the binaries, into archives for people and into an image for clusters.
 func (b *builder) pack(context.Context) error {
-	b.say("Packing the archives and the image")
+	step("Packing the archives and the image")
 	about := image.About{Created: b.time, Labels: b.labels()}
 	var images []v1.Image
 	for _, of := range platforms {
@@ -132,7 +131,7 @@ func (b *builder) pack(context.Context) error {
 	if b.digest, err = index.Digest(); err != nil {
 		return err
 	}
-	archive, err := image.Archive(b.image+":"+b.version, index)
+	archive, err := image.Archive(imageName+":"+b.version, index)
 	if err != nil {
 		return err
 	}
@@ -149,9 +148,9 @@ func (b *builder) labels() map[string]string {
 		"revision":      b.commit,
 		"created":       b.time.Format("2006-01-02T15:04:05Z"),
 		"licenses":      license,
-		"source":        b.repository,
-		"url":           b.repository,
-		"documentation": b.repository + "/blob/" + b.version + "/README.md",
+		"source":        repository,
+		"url":           repository,
+		"documentation": repository + "/blob/" + b.version + "/README.md",
 	}
 	all := map[string]string{}
 	for name, value := range labels {

@@ -16,7 +16,7 @@ const (
 // install the tools into the work folder. GOOS and GOARCH of the caller are not for them.
 func (b *builder) install(ctx context.Context) error {
 	for _, tool := range []string{kustomize, cyclonedx} {
-		b.say("Installing %s (a first time, for half a minute)", tool)
+		step("Installing %s (a first time, for half a minute)", tool)
 		env := append(os.Environ(), "GOBIN="+filepath.Join(b.work, "tools"),
 			"GOOS=", "GOARCH=", "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK=off")
 		if _, err := output(ctx, b.work, env, "go", "install", tool); err != nil {
