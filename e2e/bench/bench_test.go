@@ -3,6 +3,10 @@ package bench
 import (
 	"bytes"
 	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 
@@ -11,100 +15,91 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tiny settings with which parts take seconds. What they find says nothing.
-func tiny(t *testing.T, args ...string) Settings {
+func flags(t *testing.T, s *Settings, args ...string) {
 	t.Helper()
-	s := Settings{Progress: io.Discard}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.AddFlags(fs)
-	require.NoError(t, fs.Parse(append([]string{"--rounds=1", "--round=100ms", "--connections=2"}, args...)))
-	s.Classes, s.ClassKinds, s.ClaimKinds, s.Matches = 100, 3, 2, 5
-	s.Creates, s.Changes, s.Claims = 4, 20, 50
-	s.Held, s.SingleChanges = 100, 2
-	require.NoError(t, s.Validate())
-	return s
+	require.NoError(t, fs.Parse(args))
 }
 
-func TestManyClasses(t *testing.T) {
+// TestBench has settings with which the parts take seconds. What they find says nothing.
+func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test-all runs it.")
 	}
 	t.Parallel()
-	r, err := Run(t.Context(), tiny(t, "--only=webhook,create,storm"))
-	require.NoError(t, err)
-	require.NotNil(t, r.Webhook)
-	for name, served := range map[string]Served{"do-nothing": r.Webhook.DoNothing, "classbind": r.Webhook.Classbind} {
-		assert.Positive(t, served.PerSecond, name)
-		assert.Positive(t, served.P50Millis, name)
-		assert.LessOrEqual(t, served.P50Millis, served.P99Millis, name)
-		assert.Greater(t, served.RSSBytes, int64(1<<20), name)
+	s := Settings{Progress: io.Discard}
+	flags(t, &s, "--rounds=1", "--round=100ms", "--connections=2")
+	s.classes, s.classKinds, s.claimKinds, s.matches = 100, 3, 2, 5
+	s.turns, s.changes, s.claims = 1, 20, 50
+	var out bytes.Buffer
+	err := Run(t.Context(), s, &out)
+	if err != nil { // Nothing can be said of the bounds.
+		require.ErrorContains(t, err, "classbind misses bounds: ")
 	}
-	assert.InDelta(t, r.Webhook.Classbind.PerSecond/r.Webhook.DoNothing.PerSecond, r.Webhook.ThroughputRatio, 1e-9, "Of one round, the ratio of medians is that of the round.")
-	assert.InDelta(t, 1650, r.Webhook.ReviewBytes, 150, "We should send reviews of the size that kube-apiserver sends.")
-
-	require.NotNil(t, r.Create)
-	for _, clients := range clientsOfCreates {
-		for _, sort := range sorts("") {
-			assert.Positive(t, r.Create.of(sort.asked, sort.reference, clients).P50Millis, sort.String())
-		}
+	for _, measure := range []string{"throughput", "p99", "create-1", "create-8", "policy-1", "policy-8", "reference-1", "storm"} {
+		assert.Regexp(t, `\n +`+measure+` +-?\d+\.\d{3} +(at least|at most|below) \S+ `, out.String(), "We should judge each measure.")
 	}
-	require.NotNil(t, r.Storm)
-	assert.Zero(t, r.Storm.Quiet.ChangesPerSecond)
-	assert.InDelta(t, 50, r.Storm.Here.PerSecond, 25, "We should send as many claims as are due.")
-	assert.Positive(t, r.Storm.Elsewhere.PerSecond)
-	assert.Nil(t, r.Scale)
-
-	var text bytes.Buffer
-	r.Print(&text)
-	assert.Len(t, r.Verdicts, len(measures), "We should judge every part that ran.")
-	assert.Regexp(t, `\n +throughput +\d+\.\d{3}  at least 1\.3 `, text.String())
 }
 
-func TestHeldClasses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make test-all runs it.")
+func TestBounds(t *testing.T) {
+	within := map[string]float64{
+		"throughput": 1.3, "p99": .9, "create-1": .03, "create-8": .03, "policy-1": .5, "policy-8": .99, "reference-1": .15, "storm": 2,
 	}
-	t.Parallel()
-	r, err := Run(t.Context(), tiny(t, "--only=scale"))
-	require.NoError(t, err)
-	assert.Nil(t, r.Webhook)
-	require.NotNil(t, r.Scale)
-	require.Len(t, r.Scale.Sizes, 1)
-	assert.Equal(t, 100, r.Scale.Sizes[0].Classes)
-	assert.Positive(t, r.Scale.Sizes[0].HeapBytes)
-	assert.Positive(t, r.Scale.Sizes[0].ReadySeconds)
-	assert.Len(t, r.Scale.Claims, len(rates))
-	assert.Equal(t, 2, r.Scale.Changed.Changes)
-}
-
-func TestSettings(t *testing.T) {
-	parse := func(args ...string) *Settings {
-		s := &Settings{}
-		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		s.AddFlags(fs)
-		require.NoError(t, fs.Parse(args))
-		return s
-	}
-	s := parse()
-	require.NoError(t, s.Validate(), "We should have defaults that are valid.")
-	assert.Equal(t, 2*time.Second, s.Round)
-	assert.True(t, s.runs(partScale), "We should run all parts by default.")
-	s = parse("--only=webhook,create")
-	require.NoError(t, s.Validate())
-	assert.True(t, s.runs(partCreate, partStorm))
-	assert.False(t, s.runs(partStorm, partScale))
-
-	err := parse("--only=webhook,nothing", "--rounds=0", "--connections=0", "--round=1ms").Validate()
-	require.EqualError(t, err, `--only=nothing: must be some of webhook, create, storm, scale
---rounds=0: must be at least 1
---connections=0: must be at least 1
---round=1ms: must be at least 50ms`, "We should say all that is wrong.")
-}
-
-func TestSizes(t *testing.T) {
-	for held, want := range map[int][]int{
-		100: {100}, 150: {100, 150}, 10_000: {100, 10_000}, 100_000: {100, 10_000, 100_000},
+	for name, value := range map[string]float64{
+		"": 0, "throughput": 1.299, "p99": .901, "create-1": .031, "create-8": .031, "policy-1": .501, "policy-8": 1, "reference-1": .151,
+		"storm": math.NaN(),
 	} {
-		assert.Equal(t, want, (&Settings{Held: held}).sizes())
+		r := &run{out: io.Discard, measured: map[string]float64{name: value}}
+		for other, met := range within {
+			if other != name {
+				r.measured[other] = met
+			}
+		}
+		err := r.judge()
+		if name == "" {
+			require.NoError(t, err, "We should allow what is just within its bound.")
+			continue
+		}
+		require.ErrorContains(t, err, name+" is ", "We should name the bound that is not met.")
+		delete(r.measured, name)
+		require.ErrorContains(t, r.judge(), name+" is ", "We should want each measure in a run of all parts.")
+		r.Only = []string{"webhook"}
+		require.NoError(t, r.judge(), "We should judge only what was measured.")
+	}
+}
+
+func TestDrive(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, answer string
+		status         int
+		want           string
+	}{
+		"Bound":       {"We should measure what is bound.", `{"response":{"allowed":true,"patch":"W10="}}`, 200, ""},
+		"Denied":      {"We should count no refusal.", `{"response":{"allowed":false,"status":{"code":403}}}`, 200, "the claim is not bound: "},
+		"NoPatch":     {"We should count no claim that is left alone.", `{"response":{"allowed":true}}`, 200, "the claim is not bound: "},
+		"Unavailable": {"We should count no fault.", "not now", 503, "503 Service Unavailable: not now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, "HTTP/1.1", r.Proto, "We should speak HTTP/1.1, even if HTTP/2 is offered.")
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.answer)
+			}))
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			target := &target{
+				url: server.URL, tls: server.Client().Transport.(*http.Transport).TLSClientConfig, pid: os.Getpid(), inFlight: 3, reviews: make([]review, 4),
+			}
+			r, err := target.drive(t.Context(), 50*time.Millisecond, 200)
+			if tc.want != "" {
+				require.ErrorContains(t, err, tc.want, tc.reason)
+				return
+			}
+			require.NoError(t, err, tc.reason)
+			assert.InDelta(t, 200, r.perSecond, 50, "We should send as many as are due, however long they take.")
+			assert.LessOrEqual(t, r.p50Millis, r.p99Millis)
+		})
 	}
 }

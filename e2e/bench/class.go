@@ -18,27 +18,25 @@ import (
 // batch is how many classes are written in one transaction, of which etcd allows 128.
 const batch = 100
 
-// class of a cluster's, the i-th of all.
+// class of a cluster's.
 type class struct {
 	kind, name string
 	labels     map[string]string
 }
 
-// pooled is the i-th class where classes are dealt out to kinds in turn, and each so many that follow are a pool, which thus is spread over
-// kinds. A claim that asks for a pool matches so many classes.
-func pooled(i int, kinds []string, matches int) class {
-	return class{
-		kind: kinds[i%len(kinds)], name: className(i),
-		labels: poolLabels(i/matches, map[string]string{"tier": []string{"gold", "silver", "bronze"}[i%3], "vendor": kinds[i%len(kinds)]}),
-	}
+// class is the i-th where classes are dealt out to kinds in turn, and each so many that follow are a pool, which thus is spread over kinds.
+// A claim that asks for a pool matches so many classes.
+func (s *Settings) class(i int, kinds []string) class {
+	labels := poolLabels(i / s.matches)
+	labels["tier"], labels["vendor"] = []string{"gold", "silver", "bronze"}[i%3], kinds[i%len(kinds)]
+	return class{kinds[i%len(kinds)], className(i), labels}
 }
 
 func className(i int) string { return fmt.Sprintf("class-%06d", i) }
 
-// poolLabels are what selects a pool, added to others.
-func poolLabels(pool int, labels map[string]string) map[string]string {
-	labels["pool"], labels["region"] = fmt.Sprintf("pool-%05d", pool), fmt.Sprint("eu-", pool%5)
-	return labels
+// poolLabels are what selects a pool.
+func poolLabels(pool int) map[string]string {
+	return map[string]string{"pool": fmt.Sprintf("pool-%05d", pool), "region": fmt.Sprint("eu-", pool%5)}
 }
 
 // key of the class in etcd.
@@ -51,8 +49,8 @@ const managedFields = `[{"manager":"kubectl-create","operation":"Update","apiVer
 	`"f:specTemplate":{".":{},"f:region":{},"f:storageType":{},"f:tier":{}}}}]`
 
 // stored is the class as the API server stores it.
-func (c class) stored() ([]byte, error) {
-	return json.Marshal(map[string]any{
+func (c class) stored() string {
+	return string(encoded(map[string]any{
 		"apiVersion": group + "/" + version, "kind": c.kind,
 		"metadata": map[string]any{
 			"name": c.name, "uid": uuid.NewSHA1(uuid.Nil, []byte(c.key())).String(), "labels": c.labels,
@@ -60,50 +58,46 @@ func (c class) stored() ([]byte, error) {
 		},
 		"specTemplate":  map[string]any{"tier": "db-custom-2-7680", "region": c.labels["region"], "storageType": "PD_SSD"},
 		"reclaimPolicy": "Delete",
-	})
+	}))
 }
 
-// fill the cluster with the classes from the first to before the end. They are written
-// beside the API server, as it would store them, which takes a twentieth of the time.
-func (c *cluster) fill(ctx context.Context, first, end int, at func(int) class) (err error) {
-	_, _ = fmt.Fprintf(c.settings.Progress, "creating %d classes\n", end-first)
-	etcd, err := etcdclient.New(c.EtcdURL())
+// encoded object of this package.
+func encoded(object any) []byte {
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // All are made of strings and numbers.
+	}
+	return text
+}
+
+// fill the cluster with so many classes of some kinds. They are written beside the API server, as it would store them, which takes a
+// twentieth of the time.
+func (r *run) fill(ctx context.Context, n int, kinds []string) (err error) {
+	etcd, err := etcdclient.New(r.EtcdURL())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, etcd.Close()) }()
-	last := map[string]class{}
-	for begin := first; begin < end; begin += batch {
+	for begin := 0; begin < n; begin += batch {
 		var puts []clientv3.Op
-		for i := begin; i < min(begin+batch, end); i++ {
-			x := at(i)
-			last[x.kind] = x
-			stored, err := x.stored()
-			if err != nil {
-				return err
-			}
-			puts = append(puts, clientv3.OpPut(x.key(), string(stored)))
+		for i := begin; i < min(begin+batch, n); i++ {
+			c := r.class(i, kinds)
+			puts = append(puts, clientv3.OpPut(c.key(), c.stored()))
 		}
 		if _, err := etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
 			return fmt.Errorf("cannot write classes: %w", err)
 		}
 	}
-	for _, x := range last {
-		if err := c.awaitClass(ctx, x); err != nil {
-			return err
+	// The API server has the last of a kind in its cache after all others of the kind.
+	for i := max(0, n-len(kinds)); i < n; i++ {
+		c := r.class(i, kinds)
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			err := r.client.Get().Resource(plural(c.kind)).Name(c.name).Param("resourceVersion", "0").Do(ctx).Error()
+			return err == nil, ctrlclient.IgnoreNotFound(err)
+		})
+		if err != nil {
+			return fmt.Errorf("the API server does not know of %s %q: %w", c.kind, c.name, err)
 		}
-	}
-	return nil
-}
-
-// awaitClass until the API server has it in its cache, where it comes after all of its kind that were written before.
-func (c *cluster) awaitClass(ctx context.Context, x class) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		err := c.client.Get().Resource(plural(x.kind)).Name(x.name).Param("resourceVersion", "0").Do(ctx).Error()
-		return err == nil, ctrlclient.IgnoreNotFound(err)
-	})
-	if err != nil {
-		return fmt.Errorf("the API server does not know of %s %q: %w", x.kind, x.name, err)
 	}
 	return nil
 }

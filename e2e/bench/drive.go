@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,42 +14,95 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/load"
 )
 
+// openInFlight are the requests that a target has at most in an open loop: far more than there are but where it answers none for a while.
+const openInFlight = 32
+
 // target is a webhook, and how it is driven.
 type target struct {
-	url string // https://host:port
-	tls *tls.Config
-	// process whose CPU counts.
-	process *process
-
+	name string
+	url  string // https://host:port
+	tls  *tls.Config
+	pid  int // of the process whose CPU counts
 	// inFlight are the requests that it has in a closed loop.
 	inFlight int
-	reviews  []poolClaim
+	reviews  []review
+}
+
+// target of the reviews, which has a certificate of an authority in PEM.
+func (r *run) target(name string, p *classbind.Process, ca []byte) (*target, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, errors.New("there is no certificate of an authority")
+	}
+	return &target{
+		name: name, url: p.URL, tls: &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13}, pid: p.PID(),
+		inFlight: r.Connections, reviews: reviews(r.claimKindNames(), r.classes/r.matches),
+	}, nil
 }
 
 // round is what came of driving a target for a while.
 type round struct {
-	Requests        int
-	Took            time.Duration
-	P50, P99, Worst time.Duration
-	// CPU of the server's process.
-	CPU time.Duration
+	perSecond, p50Millis, p99Millis float64
+	// cpuMicros of the server's process for a request.
+	cpuMicros float64
+	// changes of classes in a second meanwhile.
+	changes float64
 }
 
-func (r round) perSecond() float64 { return float64(r.Requests) / r.Took.Seconds() }
-func (r round) cpuMicros() float64 { return micros(r.CPU) / float64(r.Requests) }
-func (r round) p99Millis() float64 { return millis(r.P99) }
+func (r round) row(name string) string {
+	return fmt.Sprintf("%s|%.0f|%.2f|%.2f|%.0f|%.0f", name, r.perSecond, r.p50Millis, r.p99Millis, r.cpuMicros, r.changes)
+}
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// contender is what is compared with others: how it is driven, and the rounds that count.
+type contender struct {
+	name   string
+	drive  func(context.Context) (round, error)
+	rounds []round
+}
 
-// openInFlight are the requests that a target has at most in an open loop: far more than there are but where it answers none for a while.
-const openInFlight = 32
+// compare contenders in turn one way and the other, and print the medians of their rounds. The first of each warms it up.
+func (r *run) compare(ctx context.Context, what string, all ...*contender) error {
+	for n := range r.Rounds + 1 {
+		for _, c := range all {
+			of, err := c.drive(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			if n > 0 {
+				c.rounds = append(c.rounds, of)
+			}
+			_, _ = fmt.Fprintf(r.Progress, "  round %d of %d, %s: %.0f/s, p50 %.2f ms, p99 %.2f ms\n",
+				n, r.Rounds, c.name, of.perSecond, of.p50Millis, of.p99Millis)
+		}
+		slices.Reverse(all)
+	}
+	if r.Rounds%2 == 0 { // They are reversed once more than there are rounds.
+		slices.Reverse(all)
+	}
+	rows := []string{"|requests/s|p50 ms|p99 ms|CPU µs|changes/s"}
+	for _, c := range all {
+		median := func(value func(round) float64) float64 { return load.MedianOf(c.rounds, value) }
+		rows = append(rows, round{median(perSecond), median(p50Millis), median(p99Millis), median(cpuMicros), median(changes)}.row(c.name))
+	}
+	r.line("\n%s (medians of rounds)", what)
+	r.table(rows...)
+	return nil
+}
+
+func perSecond(r round) float64 { return r.perSecond }
+func p50Millis(r round) float64 { return r.p50Millis }
+func p99Millis(r round) float64 { return r.p99Millis }
+func cpuMicros(r round) float64 { return r.cpuMicros }
+func changes(r round) float64   { return r.changes }
 
 // connect as kube-apiserver does to a webhook behind a Service: over TLS and HTTP/1.1, with a connection for each request in flight, which
 // is kept and used again, the last one first. net/http does that in kube-apiserver, too.
@@ -59,7 +115,9 @@ func (t *target) connect(inFlight int) *http.Client {
 	}
 }
 
-// post the i-th review with the headers of kube-apiserver. An answer other than 200 is an error.
+var allowed, patched = []byte(`"allowed":true`), []byte(`"patch":"`)
+
+// post the i-th review with the headers of kube-apiserver. An answer without a patch is an error.
 func (t *target) post(ctx context.Context, c *http.Client, i int) ([]byte, error) {
 	review := t.reviews[i%len(t.reviews)]
 	// With the time that kube-apiserver adds to the path.
@@ -77,26 +135,43 @@ func (t *target) post(ctx context.Context, c *http.Client, i int) ([]byte, error
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %s: %s", response.Status, answer)
+	if err == nil && (response.StatusCode != http.StatusOK || !bytes.Contains(answer, allowed) || !bytes.Contains(answer, patched)) {
+		err = fmt.Errorf("the claim is not bound: %s: %s", response.Status, answer)
 	}
 	return answer, err
 }
 
-var allowed, patched = []byte(`"allowed":true`), []byte(`"patch":"`)
-
-// bind posts one of the reviews, the answer to which is to have a patch.
-func (t *target) bind(ctx context.Context, c *http.Client, i int) error {
+// ask posts the i-th review and reads the answer.
+func (t *target) ask(ctx context.Context, i int) (*admissionv1.AdmissionResponse, error) {
+	c := t.connect(1)
+	defer c.CloseIdleConnections()
 	body, err := t.post(ctx, c, i)
-	if err == nil && (!bytes.Contains(body, allowed) || !bytes.Contains(body, patched)) {
-		err = fmt.Errorf("the claim is not bound: %s", body)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	review := admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, fmt.Errorf("cannot read an answer: %w", err)
+	}
+	return review.Response, nil
+}
+
+// cpu that the target's process has used, in user and in kernel mode; the kernel counts in 10 ms.
+func (t *target) cpu() (time.Duration, error) {
+	proc, err := procfs.NewProc(t.pid)
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure CPU: %w", err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure CPU: %w", err)
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }
 
 // drive for so long, with one request in flight after the other (closed loop), or with so many each second, whatever becomes of those
 // before, whose latency counts from when they are due (open loop).
-func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (round, error) {
+func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (r round, err error) {
 	inFlight, interval := t.inFlight, time.Duration(0)
 	if perSecond > 0 {
 		inFlight, interval = openInFlight, time.Second/time.Duration(perSecond)
@@ -104,69 +179,59 @@ func (t *target) drive(ctx context.Context, d time.Duration, perSecond int) (rou
 	c := t.connect(inFlight)
 	defer c.CloseIdleConnections()
 	// A request on each connection, so that all that comes once is behind them.
-	first, connecting := errgroup.WithContext(ctx)
-	for i := range inFlight {
-		first.Go(func() error { return t.bind(connecting, c, i) })
-	}
-	if err := first.Wait(); err != nil {
-		return round{}, err
-	}
-	l := &loop{target: t, client: c, interval: interval, took: make([][]time.Duration, inFlight)}
-	for i := range l.took {
-		l.took[i] = make([]time.Duration, 0, 1<<14)
-	}
-	r := round{}
-	var err error
-	r.CPU, err = t.process.cpuOf(func() error {
-		l.begin = time.Now()
-		l.end = l.begin.Add(d)
-		all, driving := errgroup.WithContext(ctx)
-		for i := range l.took {
-			all.Go(func() error { return l.run(driving, i) })
-		}
-		err := all.Wait()
-		r.Took = time.Since(l.begin)
+	err = load.InParallel(ctx, inFlight, inFlight, func(ctx context.Context, i int) error {
+		_, err := t.post(ctx, c, i)
 		return err
 	})
 	if err != nil {
-		return round{}, err
+		return r, err
 	}
-	took := slices.Concat(l.took...)
-	slices.Sort(took)
-	r.Requests, r.P50, r.P99, r.Worst = len(took), load.Quantile(took, .5), load.Quantile(took, .99), load.Quantile(took, 1)
-	if r.Requests == 0 {
-		return r, fmt.Errorf("no request was answered within %s", d)
+	before, err := t.cpu()
+	if err != nil {
+		return r, err
 	}
-	return r, nil
+	took := make([][]time.Duration, inFlight) // by worker
+	var next atomic.Int64
+	begin := time.Now()
+	all, driving := errgroup.WithContext(ctx)
+	for worker := range took {
+		took[worker] = make([]time.Duration, 0, 1<<14)
+		all.Go(func() error {
+			for {
+				n, due := next.Add(1)-1, time.Now()
+				if interval > 0 {
+					due = begin.Add(time.Duration(n) * interval)
+				}
+				if due.Sub(begin) >= d {
+					return nil
+				}
+				if interval > 0 {
+					sleep(driving, time.Until(due))
+				}
+				if _, err := t.post(driving, c, int(n)); err != nil {
+					return err
+				}
+				took[worker] = append(took[worker], time.Since(due))
+			}
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return r, err
+	}
+	lasted := time.Since(begin)
+	after, err := t.cpu()
+	sorted := slices.Sorted(slices.Values(slices.Concat(took...)))
+	requests := float64(len(sorted))
+	return round{
+		perSecond: requests / lasted.Seconds(), cpuMicros: float64((after - before).Microseconds()) / requests,
+		p50Millis: load.Milliseconds(load.Quantile(sorted, .5)), p99Millis: load.Milliseconds(load.Quantile(sorted, .99)),
+	}, err
 }
 
-// loop is a drive under way.
-type loop struct {
-	target     *target
-	client     *http.Client
-	begin, end time.Time
-	interval   time.Duration // 0 in a closed loop
-	next       atomic.Int64
-	took       [][]time.Duration // by worker
-}
-
-// run until the end, as the i-th worker, which has one request in flight.
-func (l *loop) run(ctx context.Context, i int) error {
-	for {
-		n := l.next.Add(1) - 1
-		begin := time.Now()
-		if l.interval > 0 {
-			begin = l.begin.Add(time.Duration(n) * l.interval)
-		}
-		if !begin.Before(l.end) {
-			return nil
-		}
-		if l.interval > 0 {
-			sleep(ctx, time.Until(begin))
-		}
-		if err := l.target.bind(ctx, l.client, int(n)); err != nil {
-			return err
-		}
-		l.took[i] = append(l.took[i], time.Since(begin))
+// sleep until the time has passed or the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }

@@ -14,19 +14,15 @@ const (
 	version = "v1"
 )
 
-// kinds of class, cluster-scoped, and of claim, namespaced, by name. Every kind of
-// class that is registered serves every kind of claim that is, the hardest case.
-type kinds struct {
-	classes, claims []string
-	// defaulted, if there is one, is a kind of claim to which the API server itself gives
-	// the default class, the only one of the kind defaultClass, which serves no other.
-	defaulted string
-	// unregistered kinds of either are only installed.
-	unregistered []string
-}
-
-// defaultClass is the kind of class of the claims that are defaulted.
-const defaultClass = "ClassDefault"
+// The kinds of claim that are created beside those that classbind binds, and differ in nothing but what the API server calls about them.
+const (
+	// freeClaim is of a kind that nobody registers.
+	freeClaim = "ClaimFree"
+	// constantClaim has the do-nothing webhook.
+	constantClaim = "ClaimConstant"
+	// policyClaim gets the only class of the kind defaultClass by the policy that classbind's leader writes.
+	policyClaim, defaultClass = "ClaimPolicy", "ClassDefault"
+)
 
 // numbered kinds of a name.
 func numbered(name string, n int) []string {
@@ -36,6 +32,11 @@ func numbered(name string, n int) []string {
 	}
 	return names
 }
+
+// The kinds of class and of claim that are registered, and as many of class that nobody registers.
+func (s *Settings) classKindNames() []string { return numbered("Class", s.classKinds) }
+func (s *Settings) claimKindNames() []string { return numbered("Claim", s.claimKinds) }
+func (s *Settings) freeKindNames() []string  { return numbered("Free", s.classKinds) }
 
 // plural of a kind, as in the paths of the API.
 func plural(kind string) string { return strings.ToLower(kind) + "s" }
@@ -73,44 +74,33 @@ const claimSchema = `
           type: object
           x-kubernetes-preserve-unknown-fields: true`
 
-// definitions of all kinds.
-func (k kinds) definitions() string {
+// definitions of all kinds: those of class are cluster-scoped, and those of claim namespaced.
+func (s *Settings) definitions() string {
 	var manifest strings.Builder
-	for _, kind := range k.all() {
-		scope, schema := "Cluster", classbind.AnySchema
-		if strings.HasPrefix(kind, "Claim") {
-			scope, schema = "Namespaced", claimSchema
-		}
-		manifest.WriteString(classbind.CRD(kind, resource(kind), scope, schema))
+	for _, kind := range slices.Concat(s.classKindNames(), s.freeKindNames(), []string{defaultClass}) {
+		manifest.WriteString(classbind.CRD(kind, resource(kind), "Cluster", classbind.AnySchema))
+	}
+	for _, kind := range append(s.claimKindNames(), freeClaim, constantClaim, policyClaim) {
+		manifest.WriteString(classbind.CRD(kind, resource(kind), "Namespaced", claimSchema))
 	}
 	return manifest.String()
 }
 
-func (k kinds) all() []string {
-	all := slices.Concat(k.classes, k.claims, k.unregistered)
-	if k.defaulted != "" {
-		all = append(all, defaultClass, k.defaulted)
-	}
-	return all
-}
-
 // registrations of the kinds, with the role that a vendor adds, and the default class.
-func (k kinds) registrations() string {
+func (s *Settings) registrations() string {
 	var manifest strings.Builder
 	manifest.WriteString(classbind.Vendor(group))
 	var claims []string
-	for _, kind := range k.claims {
+	for _, kind := range s.claimKindNames() {
 		claims = append(claims, resource(kind))
 		manifest.WriteString(classbind.ClaimKind(resource(kind), "{}"))
 	}
-	for _, kind := range k.classes {
+	for _, kind := range s.classKindNames() {
 		manifest.WriteString(classbind.Serving(resource(kind), claims...))
 	}
-	if k.defaulted != "" {
-		standard := `metadata: {name: standard, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}`
-		manifest.WriteString(classbind.ClaimKind(resource(k.defaulted), "{admission: {defaulting: Policy}}") +
-			classbind.Serving(resource(defaultClass), resource(k.defaulted)) +
-			fmt.Sprintf("---\napiVersion: %s/%s\nkind: %s\n%s\n", group, version, defaultClass, standard))
-	}
+	standard := `metadata: {name: standard, annotations: {resourceclass.crossplane.io/is-default-class: "true"}}`
+	manifest.WriteString(classbind.ClaimKind(resource(policyClaim), "{admission: {defaulting: Policy}}") +
+		classbind.Serving(resource(defaultClass), resource(policyClaim)) +
+		fmt.Sprintf("---\napiVersion: %s/%s\nkind: %s\n%s\n", group, version, defaultClass, standard))
 	return manifest.String()
 }

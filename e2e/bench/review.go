@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,13 +16,13 @@ import (
 // opinion of a claim about its class: fields of its spec. The zero value is none.
 type opinion map[string]any
 
-// askingFor classes with some labels.
-func askingFor(labels map[string]string) opinion {
-	return opinion{"classSelector": map[string]any{"matchLabels": labels}}
+// askingFor classes of a pool.
+func askingFor(pool int) opinion {
+	return opinion{"classSelector": map[string]any{"matchLabels": poolLabels(pool)}}
 }
 
-// referring to a class.
-func referring() opinion {
+// referring to a class, whichever claim it is.
+func referring(int) opinion {
 	return opinion{"classRef": map[string]any{"apiVersion": group + "/" + version, "kind": "Class00", "name": className(0)}}
 }
 
@@ -44,66 +43,53 @@ func claim(kind, name, namespace string, o opinion) map[string]any {
 	}
 }
 
-// poolReview is what kube-apiserver sends about the creation of a claim that asks
-// for a pool of classes. What differs between two has the same length.
-func poolReview(kind, name string, pool int) ([]byte, error) {
-	const namespace = "team-checkout"
-	object := claim(kind, name, namespace, askingFor(poolLabels(pool, map[string]string{})))
-	metadata := object["metadata"].(map[string]any)
-	fields := json.RawMessage(`{` +
-		`"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},` +
-		`"f:spec":{".":{},"f:classSelector":{".":{},"f:matchLabels":{".":{},"f:pool":{},"f:region":{}}},` +
-		`"f:engineVersion":{},"f:highlyAvailable":{},"f:storageGB":{},"f:writeConnectionSecretToRef":{".":{},"f:name":{}}}}`)
-	metadata["managedFields"] = []any{map[string]any{
-		"manager": "kubectl-create", "operation": "Update", "apiVersion": group + "/" + version,
-		"time": time.Unix(1_700_000_000, 0).UTC().Format(time.RFC3339), "fieldsType": "FieldsV1", "fieldsV1": fields,
-	}}
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	gvk := metav1.GroupVersionKind{Group: group, Version: version, Kind: kind}
-	gvr := metav1.GroupVersionResource{Group: group, Version: version, Resource: plural(kind)}
-	var body bytes.Buffer
-	err = json.NewEncoder(&body).Encode(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID:  uuid.NewUUID(),
-			Kind: gvk, RequestKind: &gvk, Resource: gvr, RequestResource: &gvr,
-			Name: name, Namespace: namespace, Operation: admissionv1.Create,
-			UserInfo: authenticationv1.UserInfo{
-				Username: "kubernetes-admin", Groups: []string{"system:masters", "system:authenticated"},
-				Extra: map[string]authenticationv1.ExtraValue{
-					"authentication.kubernetes.io/credential-id": {
-						"X509SHA256=4931186981efe34af9d36fcb64bdcb80fe5dfafccbab9090f6ec5ad71a7eaf89",
-					},
-				},
-			},
-			Object:  runtime.RawExtension{Raw: raw},
-			DryRun:  new(bool),
-			Options: runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}`)},
-		},
-	})
-	return body.Bytes(), err
-}
+// distinct reviews are sent in turn.
+const distinct = 400
 
-// poolClaim is the review of a claim, and the name of its ClaimKind.
-type poolClaim struct {
+// review is what kube-apiserver sends about the creation of a claim that asks for a pool of classes, and the name of the claim's ClaimKind.
+type review struct {
 	claimKind string
 	body      []byte
 }
 
-// reviews of claims of all kinds in turn, each of which asks for another pool of so many.
-func reviews(kinds []string, n, pools int) ([]poolClaim, error) {
-	all := make([]poolClaim, n)
+// reviews of claims of all kinds in turn, each of which asks for another pool of so many. What differs between two has the same length.
+func reviews(kinds []string, pools int) []review {
+	all := make([]review, distinct)
 	for i := range all {
 		kind := kinds[i%len(kinds)]
 		// The step has no factor in common with the usual numbers of pools, which has claims ask for pools all over.
-		body, err := poolReview(kind, fmt.Sprintf("orders-%05d", i), i*37%pools)
-		if err != nil {
-			return nil, fmt.Errorf("cannot encode a review: %w", err)
-		}
-		all[i] = poolClaim{resource(kind), body}
+		all[i] = review{resource(kind), reviewOf(kind, fmt.Sprintf("orders-%05d", i), askingFor(i*37%pools))}
 	}
-	return all, nil
+	return all
+}
+
+func reviewOf(kind, name string, o opinion) []byte {
+	const namespace = "team-checkout"
+	object := claim(kind, name, namespace, o)
+	fields := json.RawMessage(`{` +
+		`"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/name":{},"f:team":{}}},` +
+		`"f:spec":{".":{},"f:classSelector":{".":{},"f:matchLabels":{".":{},"f:pool":{},"f:region":{}}},` +
+		`"f:engineVersion":{},"f:highlyAvailable":{},"f:storageGB":{},"f:writeConnectionSecretToRef":{".":{},"f:name":{}}}}`)
+	object["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{
+		"manager": "kubectl-create", "operation": "Update", "apiVersion": group + "/" + version,
+		"time": time.Unix(1_700_000_000, 0).UTC().Format(time.RFC3339), "fieldsType": "FieldsV1", "fieldsV1": fields,
+	}}
+	gvk := metav1.GroupVersionKind{Group: group, Version: version, Kind: kind}
+	gvr := metav1.GroupVersionResource{Group: group, Version: version, Resource: plural(kind)}
+	return encoded(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: uuid.NewUUID(), Kind: gvk, RequestKind: &gvk, Resource: gvr, RequestResource: &gvr,
+			Name: name, Namespace: namespace, Operation: admissionv1.Create,
+			UserInfo: authenticationv1.UserInfo{
+				Username: "kubernetes-admin", Groups: []string{"system:masters", "system:authenticated"},
+				Extra: map[string]authenticationv1.ExtraValue{
+					"authentication.kubernetes.io/credential-id": {"X509SHA256=4931186981efe34af9d36fcb64bdcb80fe5dfafccbab9090f6ec5ad71a7eaf89"},
+				},
+			},
+			Object:  runtime.RawExtension{Raw: encoded(object)},
+			DryRun:  new(bool),
+			Options: runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}`)},
+		},
+	})
 }

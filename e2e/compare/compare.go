@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
 )
 
@@ -26,64 +24,31 @@ type Settings struct {
 	Repeated int
 }
 
-// result is what was measured of a contender.
-type result struct {
-	// creates by the number of clients, as in clientsOfCreates.
-	creates [2]creates
-	// outages by the number of replicas, less one.
-	outages [2]outage
-	// chiSquare of the draws.
-	chiSquare float64
-	// dryRuns and retries that had the same class as the create.
-	dryRuns, retries int
-	// unmatched is what the author of a claim reads where no class matches.
-	unmatched string
-}
-
 // Run measures, and returns the table for the document.
 func Run(ctx context.Context, s Settings) (table string, err error) {
 	// The clients share their processors with what they measure: see e2e/bench.
 	defer debug.SetGCPercent(debug.SetGCPercent(2000))
-	dir, err := os.MkdirTemp("", "classbind-compare-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	w := &world{settings: s}
-	err = progress.During(s.Progress, "building classbind and Kyverno (a first time, for ten minutes)", func() (err error) {
-		if w.classbind, err = classbind.Build(ctx, dir); err != nil {
-			return err
-		}
-		w.kyverno, w.kyvernoSource, err = buildKyverno(ctx)
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	if err := progress.During(s.Progress, "starting all that is compared", func() error { return w.start(ctx) }); err != nil {
+	const what = "building and starting all that is compared (a first time, for ten minutes)"
+	if err := progress.During(s.Progress, what, func() error { return w.start(ctx) }); err != nil {
 		return "", err
 	}
-	if err := w.measure(ctx); err != nil {
+	if err := w.measureAll(ctx); err != nil {
 		return "", err
 	}
 	return w.table(ctx)
 }
 
-// measure with one replica of each, and then with two.
-func (w *world) measure(ctx context.Context) error {
-	for i, clients := range clientsOfCreates {
-		if err := w.measureCreates(ctx, i, clients); err != nil {
-			return err
-		}
-	}
-	if err := w.each(ctx, w.measureDraws); err != nil {
+// measureAll with one replica of each, and then with two.
+func (w *world) measureAll(ctx context.Context) error {
+	if err := w.measureCreates(ctx, "one client", 1); err != nil {
 		return err
 	}
-	if err := w.each(ctx, w.measureUnmatched); err != nil {
+	if err := w.measureCreates(ctx, "8 clients", 8); err != nil {
 		return err
 	}
-	if err := w.measureOutages(ctx, 1); err != nil {
+	if err := w.measure(ctx, "the only replica killed"+outage, "outages.go", w.measureOutages); err != nil {
 		return err
 	}
 	for _, s := range w.services {
@@ -91,22 +56,35 @@ func (w *world) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.measureOutages(ctx, 2); err != nil {
-		return err
-	}
-	return w.each(ctx, w.measureRepeats)
-}
-
-// each contender in turn.
-func (w *world) each(ctx context.Context, do func(ctx context.Context, c *contender) error) error {
-	for _, c := range w.contenders {
-		if err := do(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+	for _, m := range []struct {
+		what, file string
+		of         measure
+	}{
+		{"one of two replicas killed" + outage, "outages.go", w.measureOutages},
+		{fmt.Sprintf("chi-square of %d draws, 9 degrees of freedom", w.settings.Draws), "draws.go", w.measureDraws},
+		{fmt.Sprintf("dry runs with the class of the create, of %d", w.settings.Repeated), "draws.go", w.measureRepeats("dry-run", true)},
+		{fmt.Sprintf("claims with the same class when created again, of %d", w.settings.Repeated), "draws.go", w.measureRepeats("again", false)},
+	} {
+		if err := w.measure(ctx, m.what, m.file, m.of); err != nil {
+			return err
 		}
 	}
-	return nil
+	return w.measureUnmatched(ctx)
 }
 
-func (w *world) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(w.settings.Progress, format+"\n", args...)
+// measure of a contender, as a cell of the table.
+type measure func(ctx context.Context, c *contender) (string, error)
+
+// measure all contenders but the baseline in turn, for a row of the table.
+func (w *world) measure(ctx context.Context, what, file string, of measure) error {
+	cells := []string{""}
+	for _, c := range w.contenders {
+		cell, err := of(ctx, c)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", what, c.name, err)
+		}
+		cells = append(cells, cell)
+	}
+	w.row(what, file, cells)
+	return nil
 }

@@ -59,7 +59,11 @@ func buildKyverno(ctx context.Context) (command, source string, err error) {
 // newKyverno applies the manifest in Kyverno's source. Replicas of its admission controller have the flags, the variables and the
 // rights that they have there, but listen on ports of this host, and write no reports.
 func (w *world) newKyverno(ctx context.Context) (*service, error) {
-	if err := w.kubectl(ctx, "", "create", "-f", filepath.Join(w.kyvernoSource, "config", "install-latest-testing.yaml")); err != nil {
+	command, source, err := buildKyverno(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.kubectl(ctx, "", "create", "-f", filepath.Join(source, "config", "install-latest-testing.yaml")); err != nil {
 		return nil, err
 	}
 	out, _, err := w.Kubectl(ctx, nil, "get", "deployment", kyvernoDeployment, "--namespace="+kyvernoNamespace, "--output=json")
@@ -85,7 +89,7 @@ func (w *world) newKyverno(ctx context.Context) (*service, error) {
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.Command(w.kyverno, slices.Concat(container.Args, []string{ //nolint:gosec // It runs what was just built.
+		cmd := exec.Command(command, slices.Concat(container.Args, []string{ //nolint:gosec // It runs what was just built.
 			// Reports of each admission are optional. Nothing here reads them, and they cost more than the admission.
 			"--admissionReports=false",
 			"--kubeconfig=" + kubeconfig, "--serverIP=" + strings.TrimPrefix(s.balancer.URL, "https://"),

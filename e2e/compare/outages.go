@@ -1,8 +1,9 @@
 package compare
 
 import (
+	"cmp"
 	"context"
-	"time"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,33 +14,17 @@ import (
 // perSecond claims are created while a replica is killed.
 const perSecond = 50
 
-// outage is what became of claims while a replica was killed and started again.
-type outage struct {
-	failed, unbound int
-	// lasted from the kill to the last claim that failed.
-	lasted time.Duration
-	// restarted is how long the replica took from the kill until it was ready.
-	restarted time.Duration
-}
+// outage is what a row of outages has.
+const outage = ": creates that failed, claims stored without a class, seconds until the last failure"
 
-// measureOutages with so many replicas, one of which is killed.
-func (w *world) measureOutages(ctx context.Context, replicas int) error {
-	return w.each(ctx, func(ctx context.Context, c *contender) (err error) {
-		if c.server == nil {
-			return nil
-		}
-		o := &c.outages[replicas-1]
-		*o, err = w.restartUnderLoad(ctx, c)
-		w.say("  kill, replicas %d: %s: %d failed until %s, %d without a class, ready after %s",
-			replicas, c.name, o.failed, o.lasted, o.unbound, o.restarted)
-		return err
-	})
-}
-
-func (w *world) restartUnderLoad(ctx context.Context, c *contender) (o outage, err error) {
+// measureOutages kills a replica and starts it again, while claims are created.
+func (w *world) measureOutages(ctx context.Context, c *contender) (string, error) {
+	if c.server == nil {
+		return "no process", nil
+	}
 	claims, err := client.New(w.Config, client.Options{})
 	if err != nil {
-		return o, err
+		return "", err
 	}
 	l := load.Start(ctx, load.Options{
 		Client: claims, Kinds: []schema.GroupVersionKind{{Group: group, Version: version, Kind: c.kind}},
@@ -47,18 +32,12 @@ func (w *world) restartUnderLoad(ctx context.Context, c *contender) (o outage, e
 	})
 	err = l.Next(ctx, perSecond) // claims: a second of a quiet load.
 	l.Mark()
-	begin := time.Now()
 	if err == nil {
 		err = c.server.restart(ctx)
 	}
-	o.restarted = time.Since(begin)
 	if err == nil {
 		err = l.Next(ctx, 2*perSecond)
 	}
 	r, stopErr := l.Stop(ctx)
-	if err == nil {
-		err = stopErr
-	}
-	o.failed, o.unbound, o.lasted = r.Failures, r.Unbound, r.LastFailure()
-	return o, err
+	return fmt.Sprintf("%d, %d, %.1f", r.Failures, r.Unbound, r.LastFailure().Seconds()), cmp.Or(err, stopErr)
 }

@@ -43,12 +43,16 @@ func (w *world) newClassbind(ctx context.Context) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	command, err := classbind.Build(ctx, w.Dir)
+	if err != nil {
+		return nil, err
+	}
 	s, err := w.newService("classbind")
 	if err != nil {
 		return nil, err
 	}
 	s.launch = func(_ int, log *os.File) (*classbind.Process, error) {
-		return classbind.Start(w.classbind, kubeconfigs[0], log, "--webhook-url="+s.balancer.URL)
+		return classbind.Start(command, kubeconfigs[0], log, "--webhook-url="+s.balancer.URL)
 	}
 	s.ready = func(ctx context.Context, p *classbind.Process) error { return p.Ready(ctx) }
 	return s, nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,88 +44,26 @@ func (w *world) table(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	made := fmt.Sprintf("Measured on %s, with %d cores that everything shares: classbind at commit %s, Kyverno %s, Kubernetes %s, %s.\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), bytes.TrimSpace(commit),
-		KyvernoVersion, server.GitVersion, runtime.Version())
-	return begin + made + render(w.settings, w.all()) + end, nil
-}
-
-// row of a table: what is measured, by which file, and the value of a contender.
-type row struct {
-	what, file string
-	value      func(c *contender) string
-}
-
-func rows(s Settings) (rows []row) {
-	for i, clients := range clientsOfCreates {
-		rows = append(rows, row{
-			fmt.Sprintf("create, %s: p50 and p99 in ms", plural(clients, "client")), "creates.go",
-			func(c *contender) string { return c.creates[i].quantiles() },
-		}, row{
-			"p50 as a multiple of the baseline", "creates.go",
-			func(c *contender) string { return fmt.Sprintf("%.2f", c.creates[i].ratio) },
-		})
-	}
-	for i, killed := range []string{"the only replica killed", "one of two replicas killed"} {
-		rows = append(rows, row{
-			killed + ": creates that failed, claims stored without a class, seconds until the last failure", "outages.go",
-			func(c *contender) string {
-				if c.server == nil {
-					return "no process"
-				}
-				o := c.outages[i]
-				return fmt.Sprintf("%d, %d, %.1f", o.failed, o.unbound, o.lasted.Seconds())
-			},
-		})
-	}
-	return append(rows, row{
-		fmt.Sprintf("chi-square of %d draws, 9 degrees of freedom", s.Draws), "draws.go",
-		func(c *contender) string { return fmt.Sprintf("%.1f", c.chiSquare) },
-	}, row{
-		fmt.Sprintf("dry runs with the class of the create, of %d", s.Repeated), "draws.go",
-		func(c *contender) string { return fmt.Sprint(c.dryRuns) },
-	}, row{
-		fmt.Sprintf("claims with the same class when created again, of %d", s.Repeated), "draws.go",
-		func(c *contender) string { return fmt.Sprint(c.retries) },
-	})
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "one " + what
-	}
-	return fmt.Sprint(n, " ", what, "s")
-}
-
-func (c *creates) quantiles() string {
-	return fmt.Sprintf("%.2f, %.1f", c.quantile(.5), c.quantile(.99))
-}
-
-// render the table, and below it what authors read. Of the baseline, which comes first, only creates are measured.
-func render(s Settings, contenders []*contender) string {
 	var text strings.Builder
-	line := func(cells ...string) { text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+	_, _ = fmt.Fprintf(&text, "%sMeasured on %s, with %d cores that everything shares: classbind at commit %s, Kyverno %s, Kubernetes %s, %s.\n\n",
+		begin, time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), bytes.TrimSpace(commit),
+		KyvernoVersion, server.GitVersion, runtime.Version())
 	names := []string{"measured"}
-	for _, c := range contenders {
+	for _, c := range w.all() {
 		names = append(names, c.name)
 	}
-	text.WriteString("\n")
-	line(append(names, "by")...)
-	text.WriteString(strings.Repeat("|---", len(names)+1) + "|\n")
-	for _, r := range rows(s) {
-		cells := []string{r.what}
-		for i, c := range contenders {
-			if i == 0 && r.file != "creates.go" {
-				cells = append(cells, "")
-				continue
-			}
-			cells = append(cells, r.value(c))
-		}
-		line(append(cells, fmt.Sprintf("[`%[1]s`](../e2e/compare/%[1]s)", r.file))...)
-	}
-	text.WriteString("\nWhat the author of a claim reads if no class matches ([`draws.go`](../e2e/compare/draws.go)):\n\n```text\n")
-	for _, c := range contenders[1:] {
-		text.WriteString(c.name + ":\n" + c.unmatched + "\n\n")
-	}
-	return strings.TrimSuffix(text.String(), "\n") + "```\n"
+	text.WriteString(line(append(names, "by")) + strings.Repeat("|---", len(names)+1) + "|\n" + w.rows)
+	text.WriteString("\nWhat the author of a claim reads if no class matches ([`draws.go`](../e2e/compare/draws.go)):\n\n")
+	text.WriteString("```text\n" + strings.TrimSuffix(w.unmatched, "\n") + "```\n" + end)
+	return text.String(), nil
 }
+
+// row of the table: what is measured, by which file, and a cell for each contender.
+func (w *world) row(what, file string, cells []string) {
+	by := fmt.Sprintf("[`%[1]s`](../e2e/compare/%[1]s)", file)
+	row := line(slices.Concat([]string{what}, cells, []string{by}))
+	_, _ = fmt.Fprint(w.settings.Progress, row)
+	w.rows += row
+}
+
+func line(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }

@@ -41,14 +41,13 @@ var (
 // world is a control plane with classes, and all contenders at once. What is compared takes turns.
 type world struct {
 	*controlplane.ControlPlane
-	settings Settings
-	// Commands that were built, and the folder of Kyverno's source.
-	classbind, kyverno, kyvernoSource string
-
+	settings   Settings
 	client     *rest.RESTClient
 	baseline   *contender
 	contenders []*contender
 	services   []*service
+	// rows of the table, and what authors read, as they are measured.
+	rows, unmatched string
 }
 
 // contender gives claims of a kind of its own a class.
@@ -56,7 +55,6 @@ type contender struct {
 	name, kind string
 	// server is nil where no process is asked.
 	server *service
-	result
 }
 
 // start all, and return once each contender gives a claim a class. The caller stops it, also after an error.
@@ -99,7 +97,12 @@ func (w *world) start(ctx context.Context) (err error) {
 	if err := w.create(ctx, forKyverno); err != nil { // Kyverno checks its policies in a webhook.
 		return err
 	}
-	return w.each(ctx, w.await)
+	for _, c := range w.contenders {
+		if err := w.await(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // kinds of class and of claims, all alike.
@@ -157,7 +160,7 @@ func (w *world) await(ctx context.Context, c *contender) error {
 		return why == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("no claim is bound: %w: %w", err, why)
+		return fmt.Errorf("%s: no claim is bound: %w: %w", c.name, err, why)
 	}
 	return nil
 }

@@ -18,23 +18,19 @@ func Quantile[T cmp.Ordered](sorted []T, share float64) T {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Median of values in any order: of an even number, the mean of the two in the middle.
-func Median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
+// MedianOf something of each item: of an even number, the mean of the two in the middle.
+func MedianOf[T any](items []T, value func(T) float64) float64 {
+	var values []float64
+	for _, item := range items {
+		values = append(values, value(item))
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return median(values)
 }
 
-// MedianOf something of each item.
-func MedianOf[T any](items []T, value func(T) float64) float64 {
-	values := make([]float64, len(items))
-	for i, item := range items {
-		values[i] = value(item)
-	}
-	return Median(values)
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // Ratio of something of rounds to that of those beside them, the median.
@@ -43,7 +39,7 @@ func Ratio[T any](of, to []T, value func(T) float64) float64 {
 	for i := range of {
 		ratios[i] = value(of[i]) / value(to[i])
 	}
-	return Median(ratios)
+	return median(ratios)
 }
 
 // Shift of values from those beside them: the mean of the middle half of their differences. It ignores turns in which the machine did
