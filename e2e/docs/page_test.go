@@ -9,12 +9,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/stretchr/testify/require"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -30,7 +30,7 @@ type page struct {
 }
 
 func parse(path string, source []byte) page {
-	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM))
+	markdown := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	return page{path: path, source: source, tree: markdown.Parser().Parse(text.NewReader(source))}
 }
 
@@ -80,16 +80,11 @@ var id = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
 
 // anchors as GitHub makes them of headings.
 func (p page) anchors() map[string]bool {
-	anchors, count := map[string]bool{}, map[string]int{}
+	anchors := map[string]bool{}
 	_ = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if heading, ok := n.(*ast.Heading); ok && entering {
-			anchor := slug(p.plain(heading))
-			if n := count[anchor]; n > 0 {
-				anchors[fmt.Sprintf("%s-%d", anchor, n)] = true
-			} else {
-				anchors[anchor] = true
-			}
-			count[anchor]++
+			anchor, _ := heading.AttributeString("id")
+			anchors[string(anchor.([]byte))] = true
 		}
 		return ast.WalkContinue, nil
 	})
@@ -97,41 +92,4 @@ func (p page) anchors() map[string]bool {
 		anchors[string(found[1])] = true
 	}
 	return anchors
-}
-
-// plain text of a node.
-func (p page) plain(n ast.Node) string {
-	var text strings.Builder
-	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
-			return ast.WalkContinue, nil
-		}
-		switch n := n.(type) {
-		case *ast.Text:
-			text.Write(n.Value(p.source))
-			if n.SoftLineBreak() || n.HardLineBreak() {
-				text.WriteByte(' ')
-			}
-		case *ast.String:
-			text.Write(n.Value)
-		case *ast.AutoLink:
-			text.Write(n.Label(p.source))
-		}
-		return ast.WalkContinue, nil
-	})
-	return text.String()
-}
-
-// slug is the anchor of the first heading with a text.
-func slug(heading string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ':
-			return '-'
-		case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r):
-			return unicode.ToLower(r)
-		default:
-			return -1
-		}
-	}, strings.TrimSpace(heading))
 }

@@ -25,26 +25,18 @@ const (
 	readmeLines = 200
 )
 
-// TestSentences prints those that are too long.
+// TestSentences prints those that are too long, and keeps README a first page.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	pages, _ := pages(t)
 	for _, p := range pages {
+		if lines := bytes.Count(p.source, []byte("\n")); p.path == "README.md" && lines > readmeLines {
+			t.Errorf("README.md has %d lines: say in it what a first page says, and the rest in docs", lines)
+		}
 		for _, s := range p.sentences() {
 			if s.words > longest {
 				t.Errorf("%s:%d: %d words: %s", p.path, s.line, s.words, s.text)
 			}
-		}
-	}
-}
-
-// TestLength keeps README a first page.
-func TestLength(t *testing.T) {
-	t.Parallel()
-	pages, _ := pages(t)
-	for _, p := range pages {
-		if p.path == "README.md" {
-			assert.LessOrEqual(t, bytes.Count(p.source, []byte("\n")), readmeLines, "We should say in README what a first page says, and the rest in docs.")
 		}
 	}
 }
@@ -96,9 +88,10 @@ func TestHelp(t *testing.T) {
 		args := commands[0]
 		commands = commands[1:]
 		text := help(args...)
-		for _, s := range paragraphs(text) {
+		prose := indented.ReplaceAllString(flags.ReplaceAllString(text, "\n"), "\n")
+		for _, s := range parse("", []byte(prose)).sentences() {
 			if s.words > longest {
-				t.Errorf("classbind %s --help: line %d: %d words: %s", strings.Join(args, " "), s.line, s.words, s.text)
+				t.Errorf("classbind %s --help: %d words: %s", strings.Join(args, " "), s.words, s.text)
 			}
 		}
 		for _, name := range subcommands(text) {
@@ -123,43 +116,11 @@ func subcommands(help string) (names []string) {
 }
 
 var (
-	// flag is the first line of what help says of one.
-	flag = regexp.MustCompile(`^\s+(?:-\w, )?--[\w-]+`)
-	// afterFlag is where its text begins.
-	afterFlag = regexp.MustCompile(`^\s+(?:-\w, )?--[\w-]+(?: \S+)?\s{2,}`)
+	// flags of a help begin the text that each has.
+	flags = regexp.MustCompile(`(?m)^ +(?:-\w, )?--[\w-]+(?: \S+)?  +`)
+	// indented lines of a help are no prose.
+	indented = regexp.MustCompile(`(?m)^  .*$`)
 )
-
-// paragraphs of a plain text, and the flags in it, each as a paragraph of its own. Indented lines are no prose.
-func paragraphs(text string) (sentences []sentence) {
-	var prose []string
-	n, first, inFlag := 0, 0, false
-	end := func() {
-		sentences = append(sentences, split(first, prose)...)
-		prose = nil
-	}
-	for line := range strings.Lines(text) {
-		n++
-		switch {
-		case strings.TrimSpace(line) == "":
-			end()
-			inFlag = false
-			continue
-		case flag.MatchString(line):
-			end()
-			inFlag = true
-			line = afterFlag.ReplaceAllString(line, "")
-		case !inFlag && strings.HasPrefix(line, "  "):
-			end()
-			continue
-		}
-		if prose == nil {
-			first = n
-		}
-		prose = append(prose, strings.Fields(line)...)
-	}
-	end()
-	return sentences
-}
 
 // sentence of a block that begins at a line.
 type sentence struct {
@@ -200,7 +161,12 @@ func (p page) prose(n ast.Node) string {
 		}
 		switch n := n.(type) {
 		case *ast.CodeSpan:
-			text.WriteString("`" + strings.ReplaceAll(p.plain(n), " ", string(space)) + "`")
+			text.WriteByte('`')
+			for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+				code := strings.Join(strings.Fields(string(c.(*ast.Text).Value(p.source))), string(space))
+				text.WriteString(code)
+			}
+			text.WriteByte('`')
 			return ast.WalkSkipChildren, nil
 		case *ast.Image:
 			return ast.WalkSkipChildren, nil
