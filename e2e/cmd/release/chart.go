@@ -49,11 +49,11 @@ func (b *builder) chart(ctx context.Context) error {
 		{"README.md", "`\"dev\"`", "`\"" + b.version + "\"`"},
 	} {
 		file := files["classbind/"+change.file]
-		if strings.Count(string(file.Content), change.from) != 1 {
-			return fmt.Errorf("cannot pack the chart: %s must have %q once", change.file, change.from)
+		text, err := replaced(string(file.Content), change.from, change.to)
+		if err != nil {
+			return fmt.Errorf("cannot pack the chart: %s: %w", change.file, err)
 		}
-		file.Content = []byte(strings.Replace(string(file.Content), change.from, change.to, 1))
-		files["classbind/"+change.file] = file
+		files["classbind/"+change.file] = image.File{Mode: file.Mode, Content: []byte(text)}
 	}
 	archive, err := b.targz(files)
 	b.files["classbind-"+version+".tgz"] = archive

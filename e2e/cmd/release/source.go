@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -69,22 +68,14 @@ func (p project) source(ctx context.Context, version string) (source, error) {
 
 // checkTree refuses a folder that is not what a commit says, because nobody could build it again.
 func (p project) checkTree(ctx context.Context) error {
-	top, err := p.git(ctx, "rev-parse", "--show-toplevel")
+	// The source in an archive, unpacked in the repository of somebody else, is below its root.
+	below, err := p.git(ctx, "rev-parse", "--show-prefix")
+	if err == nil && below != "" {
+		err = fmt.Errorf("it is the folder %s of a repository", below)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot tell which commit this is: %w: make the release in a clone of the repository; "+
 			"make build VERSION=… builds the binary without git", err)
-	}
-	root, err := filepath.EvalSymlinks(p.root)
-	if err != nil {
-		return err
-	}
-	if top, err = filepath.EvalSymlinks(filepath.FromSlash(top)); err != nil {
-		return err
-	}
-	// The source in an archive, unpacked in the repository of somebody else.
-	if top != root {
-		return fmt.Errorf("cannot tell which commit this is: git's repository is %s, and not %s: "+
-			"make the release in a clone of the repository; make build VERSION=… builds the binary without git", top, root)
 	}
 	changed, err := p.git(ctx, "status", "--porcelain")
 	if err != nil {
