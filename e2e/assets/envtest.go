@@ -30,7 +30,7 @@ var errNoDownload = errors.New("cannot download them")
 
 // stored returns the folder of binaries of the same minor version that envtest has stored.
 func (s source) stored(ctx context.Context) (dir string, ok bool) {
-	dir, err := goOutput(ctx, "", "run", setupEnvtest, "use", "--installed-only", "--print=path", s.minor())
+	dir, err := goOutput(ctx, "", "run", setupEnvtest, "use", "--installed-only", "--print=path", s.anyPatch())
 	return dir, err == nil && complete(dir) == nil
 }
 
@@ -51,9 +51,8 @@ func (s source) download(ctx context.Context, progress io.Writer) (dir string, e
 	if err := reach(ctx, index); err != nil {
 		return "", fmt.Errorf("%w: %w", errNoDownload, err)
 	}
-	_, _ = fmt.Fprintf(progress, "downloading %s of Kubernetes %s, as %s lists them\n", strings.Join(binaries, ", "), s.minor(), index)
-	out, err := s.run(ctx, progress, func(int) string { return "downloading" },
-		"run", setupEnvtest, "use", "--print=path", "--index="+index, s.minor())
+	what := fmt.Sprintf("downloading %s of Kubernetes %s, as %s lists them", strings.Join(binaries, ", "), s.anyPatch(), index)
+	dir, err = s.run(ctx, progress, what, "run", setupEnvtest, "use", "--print=path", "--index="+index, s.anyPatch())
 	switch {
 	case err == nil:
 	case strings.Contains(err.Error(), "checksum mismatch"):
@@ -62,7 +61,6 @@ func (s source) download(ctx context.Context, progress io.Writer) (dir string, e
 	default:
 		return "", fmt.Errorf("%w: %w", errNoDownload, err)
 	}
-	dir = strings.TrimSpace(out)
 	if err := complete(dir); err != nil {
 		return "", fmt.Errorf("%w: %w", errNoDownload, err)
 	}
@@ -89,9 +87,8 @@ func reach(ctx context.Context, index string) error {
 	return nil
 }
 
-// minor is the version as setup-envtest takes it, such as 1.37.x: any patch of it will do.
-func (s source) minor() string {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(s.version, "v"), ".")
-	minor, _, _ := strings.Cut(rest, ".")
+// anyPatch is the version as setup-envtest takes it, such as 1.37.x.
+func (s source) anyPatch() string {
+	major, minor := s.minor()
 	return major + "." + minor + ".x"
 }
