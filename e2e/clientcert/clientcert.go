@@ -3,19 +3,22 @@
 package clientcert
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Name that the certificate is for.
@@ -42,41 +45,36 @@ func (f Files) Certificate() (tls.Certificate, error) {
 
 // Issue a certificate of the CA for another name.
 func (f Files) Issue(name string) (tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(f.CA(), filepath.Join(string(f), "ca.key"))
+	ca, err := tls.LoadX509KeyPair(f.CA(), filepath.Join(string(f), "ca.key"))
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot read the CA of clients: %w", err)
 	}
-	ca := &signed{certificate: pair.Leaf, key: pair.PrivateKey.(*ecdsa.PrivateKey)}
-	leaf, err := ca.sign(clientTemplate(name))
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{leaf.certificate.Raw}, PrivateKey: leaf.key, Leaf: leaf.certificate}, nil
+	return issue(ca.Leaf, ca.PrivateKey, name)
 }
 
 // Write a new CA and a certificate into a folder, which an API server finds at the path seen, and presents to a webhook as the kubeconfig's
 // users are named: a Service's <name>.<namespace>.svc, the host:port of a URL, or * for all.
 func Write(dir, seen, webhook string) (Files, error) {
 	files := Files(dir)
-	ca, err := (*signed)(nil).sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "classbind-clients"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("cannot make a key: %w", err)
+	}
+	ca, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "classbind-clients", NotBefore: time.Now().Add(-time.Hour)}, caKey)
+	if err != nil {
+		return "", fmt.Errorf("cannot make a CA: %w", err)
+	}
+	client, err := issue(ca, caKey, Name)
 	if err != nil {
 		return "", err
-	}
-	client, err := ca.sign(clientTemplate(Name))
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("cannot make the folder of client certificates: %w", err)
 	}
 	calls := fmt.Sprintf(kubeconfig, webhook, filepath.Join(seen, "client.crt"), filepath.Join(seen, "client.key"))
 	return files, errors.Join(
-		ca.write(dir, "ca"),
-		client.write(dir, "client"),
-		write(files.AdmissionConfig(), fmt.Sprintf(admission, filepath.Join(seen, "webhooks.kubeconfig"))),
-		write(filepath.Join(dir, "webhooks.kubeconfig"), calls),
+		os.MkdirAll(dir, 0o700),
+		files.write("ca", ca, caKey),
+		files.write("client", client.Leaf, client.PrivateKey),
+		os.WriteFile(files.AdmissionConfig(), fmt.Appendf(nil, admission, filepath.Join(seen, "webhooks.kubeconfig")), 0o600),
+		os.WriteFile(filepath.Join(dir, "webhooks.kubeconfig"), []byte(calls), 0o600),
 	)
 }
 
@@ -99,55 +97,33 @@ users:
   user: {client-certificate: %q, client-key: %q}
 `
 
-func clientTemplate(name string) *x509.Certificate {
-	return &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-}
-
-// signed is a certificate with its key.
-type signed struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-// sign a template with a new key; nil signs itself.
-func (s *signed) sign(template *x509.Certificate) (*signed, error) {
+// issue a certificate with a new key.
+func issue(ca *x509.Certificate, caKey crypto.PrivateKey, name string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a key: %w", err)
+		return tls.Certificate{}, fmt.Errorf("cannot make a key: %w", err)
 	}
 	now := time.Now()
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.AddDate(1, 0, 0)
-	if s == nil {
-		s = &signed{template, key}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.certificate, key.Public(), s.key)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+	}, ca, key.Public(), caKey)
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign a certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("cannot sign a certificate: %w", err)
 	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the certificate that was signed: %w", err)
-	}
-	return &signed{certificate, key}, nil
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-func (s *signed) write(dir, name string) error {
-	key, err := x509.MarshalPKCS8PrivateKey(s.key)
+func (f Files) write(name string, certificate *x509.Certificate, key crypto.PrivateKey) error {
+	encoded, err := certutil.EncodeCertificates(certificate)
 	if err != nil {
-		return fmt.Errorf("cannot encode a key: %w", err)
+		return err
 	}
-	return errors.Join(
-		write(filepath.Join(dir, name+".crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw}))),
-		write(filepath.Join(dir, name+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))),
-	)
-}
-
-func write(path, text string) error {
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("cannot write a file of client certificates: %w", err)
+	encodedKey, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
 	}
-	return nil
+	path := filepath.Join(string(f), name)
+	return errors.Join(os.WriteFile(path+".crt", encoded, 0o600), os.WriteFile(path+".key", encodedKey, 0o600))
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/tsdb"
@@ -108,13 +106,9 @@ func critical(t *testing.T, now time.Time, series map[string]samples) (firing []
 	}
 	require.NoError(t, appender.Commit())
 
-	text, err := rules(component)
-	require.NoError(t, err)
-	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation)
-	require.Empty(t, errs)
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute})
 	asked := 0
-	for _, g := range groups.Groups {
+	for _, g := range rules(t) {
 		for _, r := range g.Rules {
 			if r.Labels["severity"] != "critical" {
 				continue

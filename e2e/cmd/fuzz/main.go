@@ -41,7 +41,7 @@ func (f *fuzzing) run(ctx context.Context, only string) error {
 	}
 	defer os.RemoveAll(f.costs) //nolint:errcheck // It is among the temporary ones.
 
-	all, err := f.find(wanted)
+	all, err := f.find(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -85,30 +85,21 @@ type fuzzing struct {
 	costs string
 }
 
-var declared = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
-
 // find the wanted targets by folder, in the files that are named for having some.
-func (f *fuzzing) find(wanted *regexp.Regexp) (map[string][]string, error) {
-	all := map[string][]string{}
-	err := filepath.WalkDir(f.module, func(path string, entry os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "bin" || entry.Name() == "e2e" || strings.HasPrefix(entry.Name(), ".")):
-			return filepath.SkipDir
-		case !strings.HasSuffix(path, "_fuzz_test.go"):
-			return nil
-		}
-		text, err := os.ReadFile(path) //nolint:gosec // It is one of ours.
-		for _, found := range declared.FindAllSubmatch(text, -1) {
-			if name := string(found[1]); wanted.MatchString(name) {
-				all[filepath.Dir(path)] = append(all[filepath.Dir(path)], name)
-			}
-		}
-		return err
-	})
+func (f *fuzzing) find(ctx context.Context, wanted *regexp.Regexp) (map[string][]string, error) {
+	grep := exec.CommandContext(ctx, "git", "grep", "--untracked", "-E", `^func Fuzz\w+\(f \*testing\.F\)`, "--", "*_fuzz_test.go")
+	grep.Dir = f.module
+	out, err := grep.Output()
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for fuzz targets: %w", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) { // PATH:func NAME(f *testing.F) {
+		path, declared, _ := strings.Cut(line, ":func ")
+		name, _, _ := strings.Cut(declared, "(")
+		if folder := filepath.Join(f.module, filepath.Dir(path)); wanted.MatchString(name) {
+			all[folder] = append(all[folder], name)
+		}
 	}
 	return all, nil
 }
