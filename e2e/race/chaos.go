@@ -22,24 +22,14 @@ const (
 
 // longestWait for the next default after one that was admitted and not stored. A
 // replica that was started meanwhile counts the window from then.
-func (l *lane) longestWait() time.Duration { return 2 * l.timing.Window }
+func (l *lane) longestWait() time.Duration { return 2 * l.scenario.Timing.Window }
 
 // nextName is of the class of a kind that is to be default where no other became it.
 const nextName = "next"
 
-// setUpChaos adds to setUp what its rounds need.
-func (l *lane) setUpChaos(ctx context.Context) error {
-	for _, claimKind := range l.kinds.claimKinds() {
-		if err := l.create(ctx, Class{l.kinds.servingOnly(claimKind), nextName}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // chaosRound is a round under the same names as that before, with classes that
 // come and go while they are written. At its end every claim kind has a default.
-func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) error {
+func (l *lane) chaosRound(ctx context.Context, writers int) error {
 	writes := l.chaosWrites(writers)
 	var disturbances errgroup.Group
 	for range 2 {
@@ -52,20 +42,20 @@ func (l *lane) chaosRound(ctx context.Context, number, writers int, r *report) e
 	if err := disturbances.Wait(); err != nil {
 		return err
 	}
-	if _, err := l.settle(ctx, number, answers, r); err != nil {
+	if _, err := l.settle(ctx, answers); err != nil {
 		return err
 	}
-	answers, err := l.nextDefaults(ctx, number, r)
+	answers, err := l.nextDefaults(ctx)
 	if err != nil {
 		return err
 	}
-	defaults, err := l.settle(ctx, number, answers, r)
+	defaults, err := l.settle(ctx, answers)
 	if err != nil {
 		return err
 	}
 	for _, claimKind := range l.kinds.claimKinds() {
 		if !l.hasDefault(claimKind) {
-			r.violation("%s, round %d: the default that was accepted for %q is not there", l.group, number, claimKind)
+			l.violation("the default that was accepted for %q is not there", claimKind)
 		}
 	}
 	for _, c := range defaults {
@@ -108,11 +98,18 @@ func (l *lane) replace(ctx context.Context, c Class) error {
 func (l *lane) hasDefault(claimKind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.judge.Defaults(claimKind)) > 0
+	for _, uses := range l.judge.uses {
+		for seat := range uses {
+			if seat.of == claimKind {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // nextDefaults gives a default to every claim kind that has none.
-func (l *lane) nextDefaults(ctx context.Context, number int, r *report) ([]answer, error) {
+func (l *lane) nextDefaults(ctx context.Context) ([]answer, error) {
 	answers := make([][]answer, len(l.kinds.claimKinds()))
 	var all errgroup.Group
 	for i, claimKind := range l.kinds.claimKinds() {
@@ -120,7 +117,7 @@ func (l *lane) nextDefaults(ctx context.Context, number int, r *report) ([]answe
 			continue
 		}
 		all.Go(func() (err error) {
-			answers[i], err = l.nextDefault(ctx, claimKind, number, r)
+			answers[i], err = l.nextDefault(ctx, claimKind)
 			return err
 		})
 	}
@@ -132,7 +129,7 @@ func (l *lane) nextDefaults(ctx context.Context, number int, r *report) ([]answe
 
 // nextDefault tries until the claim kind has a default, which is to be accepted
 // within the window after the last write that the guard may have admitted.
-func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r *report) ([]answer, error) {
+func (l *lane) nextDefault(ctx context.Context, claimKind string) ([]answer, error) {
 	class := Class{l.kinds.servingOnly(claimKind), nextName}
 	start := time.Now()
 	var answers []answer
@@ -145,10 +142,9 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r 
 		took := time.Since(since)
 		switch outcomeOf(a.err, a.class, nil) {
 		case Accepted:
-			r.count(func() { r.waits, r.longest = r.waits+1, max(r.longest, took) })
+			l.count(func() { l.waits, l.longest = l.waits+1, max(l.longest, took) })
 			if took > l.longestWait()+slack {
-				r.violation("%s, round %d: the next default for %q was accepted %s after the last write that may have been admitted",
-					l.group, number, claimKind, took)
+				l.violation("the next default for %q was accepted %s after the last write that may have been admitted", claimKind, took)
 			}
 			return answers, nil
 		case NamedTime:
@@ -157,12 +153,12 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r 
 				return nil, err
 			}
 		default: // What nobody answered for in the burst may have been stored after it.
-			if err := l.replay(ctx, number, r); err != nil || l.hasDefault(claimKind) {
+			if err := l.replay(ctx); err != nil || l.hasDefault(claimKind) {
 				return answers, err
 			}
 		}
 		if time.Since(start) > stuck {
-			r.violation("%s, round %d: %q gets no default", l.group, number, claimKind)
+			l.violation("%q gets no default", claimKind)
 			return nil, fmt.Errorf("%s: %q is stuck: %w", l.group, claimKind, a.err)
 		}
 		pause(ctx, tryAgain)
@@ -171,23 +167,8 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string, number int, r 
 
 // pause until the time has passed or the context ends.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// killing has one replica after the other killed and started again, at random
-// moments, with pauses up to the longest, until the context ends.
-func killing(ctx context.Context, f *Fleet, longest time.Duration, r *report) error {
-	for ctx.Err() == nil {
-		r.count(func() { r.kills++ })
-		if err := anyOf(f.replicas).kill(ctx); err != nil {
-			return err
-		}
-		pauseUpTo(ctx, longest)
-	}
-	return nil
 }

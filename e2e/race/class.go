@@ -19,6 +19,11 @@ const (
 	weightAnnotation  = "resourceclass.crossplane.io/weight"
 )
 
+// Class is named as the guard's messages name it.
+type Class struct{ Kind, Name string }
+
+func (c Class) String() string { return c.Kind + "/" + c.Name }
+
 // api is any of the API servers.
 func (l *lane) api() dynamic.Interface {
 	return anyOf(l.cluster.dynamic)
@@ -34,6 +39,9 @@ func (l *lane) object(c Class, annotations map[string]string) *unstructured.Unst
 	object.SetGroupVersionKind(l.resource(c.Kind).GroupVersion().WithKind(c.Kind))
 	object.SetName(c.Name)
 	object.SetAnnotations(annotations)
+	if l.scenario.Partitions {
+		object.SetLabels(map[string]string{partitionLabel: anyOf(partitions)})
+	}
 	return object
 }
 
@@ -57,7 +65,7 @@ func (l *lane) create(ctx context.Context, c Class) error {
 		_, err := l.classes(c.Kind).Create(ctx, l.object(c, nil), metav1.CreateOptions{})
 		return err
 	})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("cannot create %s: %w", c, err)
 	}
 	return nil
@@ -75,17 +83,13 @@ func (l *lane) delete(ctx context.Context, c Class) error {
 // undefault a class, if it is there.
 func (l *lane) undefault(ctx context.Context, c Class) error {
 	err := plainly(ctx, func() error {
-		_, err := l.annotate(ctx, c, defaultAnnotation, "null")
+		_, err := annotate(ctx, l.classes(c.Kind), c.Name, defaultAnnotation, "null")
 		return err
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot make %s not default: %w", c, err)
 	}
 	return nil
-}
-
-func (l *lane) annotate(ctx context.Context, c Class, key, value string) (*unstructured.Unstructured, error) {
-	return annotate(ctx, l.classes(c.Kind), c.Name, key, value)
 }
 
 // annotate an object as kubectl does; the value is JSON.

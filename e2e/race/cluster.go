@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/e2e/classbind"
@@ -25,7 +24,6 @@ type Cluster struct {
 	progress io.Writer
 	// Of each API server.
 	dynamic     []dynamic.Interface
-	metadata    []metadata.Interface
 	kubeconfigs []string // of classbind's ServiceAccount
 	kubernetes  kubernetes.Interface
 }
@@ -38,35 +36,18 @@ func NewCluster(ctx context.Context, apiServers int, requestTimeout time.Duratio
 	}
 	c := &Cluster{progress: to}
 	err := progress.During(to, "starting etcd and API servers", func() (err error) {
-		if c.ControlPlane, err = controlplane.Start(ctx, o); err != nil {
-			return err
+		if c.ControlPlane, err = controlplane.Start(ctx, o); err == nil {
+			err = c.setUp(ctx)
 		}
-		if err = c.setUp(ctx); err != nil {
-			return errors.Join(err, c.Stop())
-		}
-		return nil
+		return err
 	})
+	if err != nil && c.ControlPlane != nil {
+		err = errors.Join(err, c.Stop())
+	}
 	return c, err
 }
 
-// impatient is the same cluster with clients that do not try again by themselves what is answered with 429.
-func (c *Cluster) impatient() (*Cluster, error) {
-	same := *c
-	same.dynamic = nil
-	for _, config := range c.Configs {
-		config = rest.CopyConfig(config)
-		config.WarningHandlerWithContext = rest.NoWarnings{}
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutRetry{next} })
-		d, err := dynamic.NewForConfig(config)
-		if err != nil {
-			return nil, fmt.Errorf("cannot make a client: %w", err)
-		}
-		same.dynamic = append(same.dynamic, d)
-	}
-	return &same, nil
-}
-
-// withoutRetry takes away the header by which clients try again.
+// withoutRetry takes away the header by which clients try again by themselves what is answered with 429.
 type withoutRetry struct{ http.RoundTripper }
 
 func (w withoutRetry) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -88,15 +69,12 @@ func (c *Cluster) setUp(ctx context.Context) (err error) {
 	for _, config := range c.Configs {
 		config = rest.CopyConfig(config)
 		config.WarningHandlerWithContext = rest.NoWarnings{}
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutRetry{next} })
 		d, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return fmt.Errorf("cannot make a client: %w", err)
 		}
-		m, err := metadata.NewForConfig(config)
-		if err != nil {
-			return fmt.Errorf("cannot make a client: %w", err)
-		}
-		c.dynamic, c.metadata = append(c.dynamic, d), append(c.metadata, m)
+		c.dynamic = append(c.dynamic, d)
 	}
 	c.kubernetes, err = kubernetes.NewForConfig(c.Config)
 	return err

@@ -7,8 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/progress"
@@ -24,28 +25,20 @@ func (c Commands) Build(ctx context.Context, dir string, t Timing, to io.Writer)
 		if c[skew] != "" {
 			continue
 		}
-		what := "building classbind"
-		if skew != 0 {
-			what = fmt.Sprintf("%s with a clock that is off by %s", what, skew)
-		}
-		if err := progress.During(to, what, func() error { return c.build(ctx, dir, skew) }); err != nil {
+		what := fmt.Sprintf("building classbind, whose clock is ahead by %s", skew)
+		err := progress.During(to, what, func() error {
+			place, err := os.MkdirTemp(dir, "command-")
+			if err != nil {
+				return fmt.Errorf("cannot build classbind: %w", err)
+			}
+			c[skew], err = classbind.BuildSkewed(ctx, place, skew)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (c Commands) build(ctx context.Context, dir string, skew time.Duration) error {
-	place, err := os.MkdirTemp(dir, "command-")
-	if err != nil {
-		return fmt.Errorf("cannot build classbind: %w", err)
-	}
-	if skew == 0 {
-		c[skew], err = classbind.Build(ctx, place)
-	} else {
-		c[skew], err = classbind.BuildSkewed(ctx, place, skew)
-	}
-	return err
 }
 
 // Fleet is replicas of classbind behind a balancer.
@@ -68,22 +61,16 @@ func (c *Cluster) Deploy(ctx context.Context, replicas int, t Timing, commands C
 	if f.logs, err = os.MkdirTemp("", "classbind-race-"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot keep logs: %w", err), f.balancer.Close())
 	}
-	for i := range replicas {
-		r := f.replica(i, commands)
-		if r.log, err = os.Create(filepath.Join(f.logs, r.name+".log")); err != nil {
-			f.failed = true
-			return nil, errors.Join(err, f.Stop())
-		}
-		f.replicas = append(f.replicas, r)
-	}
 	err = progress.During(c.progress, fmt.Sprintf("starting %d replicas", replicas), func() error {
-		errs := make([]error, replicas)
-		var all sync.WaitGroup
-		for i, r := range f.replicas {
-			all.Go(func() { errs[i] = r.start(ctx) })
+		var all errgroup.Group
+		for i := range replicas {
+			r, err := f.replica(i, commands)
+			if err != nil {
+				return errors.Join(err, all.Wait())
+			}
+			all.Go(func() error { return r.start(ctx) })
 		}
-		all.Wait()
-		return errors.Join(errs...)
+		return all.Wait()
 	})
 	if err != nil {
 		f.failed = true
@@ -92,29 +79,30 @@ func (c *Cluster) Deploy(ctx context.Context, replicas int, t Timing, commands C
 	return f, nil
 }
 
-func (f *Fleet) replica(i int, commands Commands) *replica {
-	server := i % len(f.cluster.Configs)
-	r := &replica{
-		fleet: f, name: fmt.Sprint("replica-", i+1),
-		command: commands[f.timing.skew(i)], skew: f.timing.skew(i),
+// replica that is to be started.
+func (f *Fleet) replica(i int, commands Commands) (r *replica, err error) {
+	server, skew := i%len(f.cluster.Configs), f.timing.skew(i)
+	r = &replica{
+		fleet: f, name: fmt.Sprint("replica-", i+1), command: commands[skew], skew: skew,
 		server: f.cluster.Configs[server], kubeconfig: f.cluster.kubeconfigs[server],
 		flags: []string{"--webhook-url=" + f.balancer.URL},
 	}
 	if f.timing.Window > 0 {
 		r.flags = append(r.flags, "--in-flight-window="+f.timing.Window.String())
 	}
-	return r
+	if r.log, err = os.Create(filepath.Join(f.logs, r.name+".log")); err == nil {
+		f.replicas = append(f.replicas, r)
+	}
+	return r, err
 }
 
 // Stop all replicas. Their logs are kept if anything was not as it should be.
 func (f *Fleet) Stop() error {
-	errs := make([]error, len(f.replicas))
-	var all sync.WaitGroup
-	for i, r := range f.replicas {
-		all.Go(func() { errs[i] = r.stop() })
+	var all errgroup.Group
+	for _, r := range f.replicas {
+		all.Go(r.stop)
 	}
-	all.Wait()
-	err := errors.Join(append(errs, f.balancer.Close())...)
+	err := errors.Join(all.Wait(), f.balancer.Close())
 	if f.failed || err != nil {
 		_, _ = fmt.Fprintf(f.cluster.progress, "the replicas' logs are in %s\n", f.logs)
 		return err
@@ -122,12 +110,12 @@ func (f *Fleet) Stop() error {
 	return os.RemoveAll(f.logs)
 }
 
-// calls of the webhook that each replica has answered.
+// calls of the webhook that each replica has answered, after a kill anew.
 func (f *Fleet) calls(ctx context.Context) ([]int, error) {
 	all := make([]int, len(f.replicas))
 	for i, r := range f.replicas {
 		var err error
-		if all[i], err = r.calls(ctx); err != nil {
+		if all[i], err = r.process.Calls(ctx, f.path); err != nil {
 			return nil, err
 		}
 	}

@@ -25,7 +25,7 @@ func (l *lane) definitions() string {
 // registrations of the lane's kinds, with the role that a vendor adds.
 func (l *lane) registrations() string {
 	manifest, spec := classbind.Vendor(l.group), "{}"
-	if l.partitioned {
+	if l.scenario.Partitions {
 		spec = fmt.Sprintf("{classes: {partition: {claim: \"''\", class: \"class.metadata.labels.?%s.orValue('')\"}}}", partitionLabel)
 	}
 	for _, name := range l.kinds.claimKinds() {

@@ -6,34 +6,28 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // lane is a place to race: kinds that have nothing to do with those of other lanes.
 type lane struct {
+	*report
+
 	cluster *Cluster
 	group   string
 	kinds   Kinds
-	timing  Timing
-	chaos   bool
-	forger  bool
-	// partitioned says that a label is the partition of a class.
-	partitioned bool
-	// overtakes says that writers of one round may write one class.
-	overtakes bool
-
 	// arena has claims fight for capacity; nil, classes race to be default.
 	arena *arena
+	// number of the round.
+	number int
 
 	mu    sync.Mutex
-	judge *Judge
+	judge *auditor[Class]
 	// note what a watch shows, with mu held.
-	note func(kind string, version uint64, there bool, object metav1.Object)
+	note func(kind string, version uint64, there bool, object *unstructured.Unstructured)
 	seen map[string]uint64 // by class kind, the last resourceVersion that the watch showed
 	err  error             // of a watch
-	// changed is closed, and another, once seen or err has.
-	changed chan struct{}
 
 	// maybeAdmitted is, by claim kind, when the last write ended that the guard may have admitted.
 	maybeAdmitted map[string]time.Time
@@ -41,21 +35,32 @@ type lane struct {
 	behind []Class
 }
 
-func newLane(c *Cluster, s Scenario, number int) *lane {
+func newLane(c *Cluster, r *report, i int) *lane {
+	s := r.scenario
 	group := s.Name + ".test"
 	if len(s.Lanes) > 1 {
-		group = fmt.Sprintf("lane-%d.%s", number+1, group)
+		group = fmt.Sprintf("lane-%d.%s", i+1, group)
 	}
 	l := &lane{
-		cluster: c, group: group, kinds: s.Lanes[number], timing: s.Timing, chaos: s.Chaos, forger: s.Forger,
-		partitioned: s.Partitions, overtakes: s.Partitions || s.Twins,
-		judge: NewJudge(s.Lanes[number]), seen: map[string]uint64{}, changed: make(chan struct{}), maybeAdmitted: map[string]time.Time{},
+		report: r, cluster: c, group: group, kinds: s.Lanes[i],
+		judge: newAuditor[Class](1, 0), seen: map[string]uint64{}, maybeAdmitted: map[string]time.Time{},
 	}
 	l.note = l.noteDefault
 	if s.Capacity {
 		l.arena = newArena(l)
 	}
 	return l
+}
+
+// violation in this round of the lane.
+func (l *lane) violation(format string, args ...any) {
+	l.report.violation(fmt.Sprintf("%s, round %d: ", l.group, l.number)+format, args...)
+}
+
+// worst that can happen.
+func (l *lane) worst(format string, args ...any) {
+	l.count(func() { l.result.Worst++ })
+	l.violation(l.scenario.Worst()+": "+format, args...)
 }
 
 func (l *lane) resource(kind string) schema.GroupVersionResource {

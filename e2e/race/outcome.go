@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,44 +15,25 @@ import (
 	"github.com/classbind/classbind/api/v1beta1"
 )
 
-// Outcome of a write that is to make a class default, or to have a claim use more of one.
-type Outcome int
+// Outcome of a write that is to make a class default, or to have a claim use more of one, as it is reported.
+type Outcome string
 
-// The outcomes, in the order in which they are reported.
+// The outcomes.
 const (
-	// Accepted by all.
-	Accepted Outcome = iota
-	// NamedDefault is a refusal by the guard that names a default.
-	NamedDefault
-	// NamedTime is a refusal by the guard that says when to try again.
-	NamedTime
-	// NamedNothing is a refusal by the guard that leaves the writer alone with it.
-	NamedNothing
-	// Full is the refusal of a claim for which its class has no room.
-	Full
-	// MaybeFull is the same, for now: reservations are in the way.
-	MaybeFull
-	// NoClass is a claim that is stored without one.
-	NoClass
-	// RefusedByOther is a refusal by the second webhook, of what the guard had admitted.
-	RefusedByOther
+	Accepted       Outcome = "accepted"
+	NamedDefault   Outcome = "refused naming the default"
+	NamedTime      Outcome = "refused with a time to retry"
+	NamedNothing   Outcome = "refused without a way out"
+	Full           Outcome = "refused by a full class"
+	MaybeFull      Outcome = "told to try again by a full class"
+	NoClass        Outcome = "stored without a class"
+	RefusedByOther Outcome = "refused by the second webhook after the guard"
 	// Overtaken by another write of the same class: it is there, is gone, or has changed.
-	Overtaken
+	Overtaken Outcome = "overtaken"
 	// Unanswered, as far as the writer can tell: a replica was killed, or time ran out.
-	Unanswered
-	// Unexpected is anything else.
-	Unexpected
-
-	outcomes
+	Unanswered Outcome = "without an answer of the webhook"
+	Unexpected Outcome = "refused for no known reason"
 )
-
-func (o Outcome) String() string {
-	return [outcomes]string{
-		"accepted", "refused naming the default", "refused with a time to retry", "refused without a way out",
-		"refused by a full class", "told to try again by a full class", "stored without a class",
-		"refused by the second webhook after the guard", "overtaken", "without an answer of the webhook", "refused for no known reason",
-	}[o]
-}
 
 // inChaosOnly says that nothing but a fault around the guard explains it.
 func (o Outcome) inChaosOnly() bool {
@@ -102,23 +85,13 @@ func outcomeOf(err error, class Class, defaults map[Class]bool) Outcome {
 }
 
 // tally counts outcomes.
-type tally [outcomes]int
+type tally map[Outcome]int
 
-func (t tally) total() int {
-	total := 0
-	for _, n := range t {
-		total += n
+// total of the writes, and the outcomes that there were.
+func (t tally) total() (total int, what string) {
+	for _, o := range slices.Sorted(maps.Keys(t)) {
+		total += t[o]
+		what += fmt.Sprintf(", %d %s", t[o], o)
 	}
-	return total
-}
-
-// String has what there was of.
-func (t tally) String() string {
-	var parts []string
-	for o, n := range t {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, Outcome(o)))
-		}
-	}
-	return fmt.Sprintf("%d writes: %s", t.total(), strings.Join(parts, ", "))
+	return total, fmt.Sprintf("%d writes%s", total, what)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/progress"
@@ -22,30 +23,30 @@ import (
 func (f *Fleet) Race(ctx context.Context, s Scenario, rounds, writers int) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx) // of the watches
 	defer cancel()
-	r := &report{progress: f.cluster.progress, scenario: s.Name, chaos: s.Chaos, of: rounds, start: time.Now(), capacity: s.Capacity}
+	r := &report{progress: f.cluster.progress, scenario: s, of: rounds, start: time.Now(), tally: tally{}}
 	f.path = v1beta1.GuardPath
 	if s.Capacity {
 		f.path = webhook.CheckPattern
 	}
 	var lanes []*lane
 	for i := range s.Lanes {
-		lanes = append(lanes, newLane(f.cluster, s, i))
+		lanes = append(lanes, newLane(f.cluster, r, i))
 	}
 	err := progress.During(f.cluster.progress, s.Name+": registering kinds, until all are guarded", func() error {
 		if s.Capacity {
 			return f.prepareArenas(ctx, lanes)
 		}
-		return f.prepare(ctx, s, lanes, writers)
+		return f.prepare(ctx, lanes, writers)
 	})
 	if err == nil {
-		err = f.race(ctx, s, lanes, rounds, writers, r)
+		err = f.race(ctx, lanes, writers, r)
 	}
 	f.failed = f.failed || err != nil && ctx.Err() == nil || r.result.Violations > 0
 	return r.result, err
 }
 
 // prepare registers the lanes' kinds, begins to watch them, and waits until they are guarded.
-func (f *Fleet) prepare(ctx context.Context, s Scenario, lanes []*lane, writers int) error {
+func (f *Fleet) prepare(ctx context.Context, lanes []*lane, writers int) error {
 	var manifest strings.Builder
 	for _, l := range lanes {
 		manifest.WriteString(l.definitions())
@@ -54,28 +55,28 @@ func (f *Fleet) prepare(ctx context.Context, s Scenario, lanes []*lane, writers 
 	if _, _, err := f.cluster.Kubectl(ctx, strings.NewReader(manifest.String()), "apply", "-f", "-"); err != nil {
 		return err
 	}
+	guarded := "--for=condition=" + v1beta1.ConditionGuarded
+	if _, _, err := f.cluster.Kubectl(ctx, nil, "wait", guarded, "classkinds", "--all", "--timeout=90s"); err != nil {
+		return err
+	}
 	for _, l := range lanes {
 		if err := l.awaitGuard(ctx, len(f.replicas)); err != nil {
 			return err
 		}
-		if err := l.watch(ctx); err != nil {
+		classes := map[string]dynamic.ResourceInterface{}
+		for _, kind := range l.kinds.names() {
+			classes[kind] = l.classes(kind)
+		}
+		if err := l.watch(ctx, classes); err != nil {
 			return err
 		}
-		if err := l.setUp(ctx, writers); err != nil {
-			return err
-		}
-		if l.chaos {
-			if err := l.setUpChaos(ctx); err != nil {
+		for _, c := range l.standing(writers) {
+			if err := l.create(ctx, c); err != nil {
 				return err
 			}
 		}
-		if s.Partitions {
-			if err := l.setUpPartitions(ctx); err != nil {
-				return err
-			}
-		}
-		if s.Twins {
-			if err := l.setUpTwins(ctx); err != nil {
+		if l.scenario.Partitions {
+			if err := l.awaitPartitions(ctx); err != nil {
 				return err
 			}
 		}
@@ -84,14 +85,14 @@ func (f *Fleet) prepare(ctx context.Context, s Scenario, lanes []*lane, writers 
 }
 
 // race all rounds, and say in a line what came of them.
-func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, rounds, writers int, r *report) error {
+func (f *Fleet) race(parent context.Context, lanes []*lane, writers int, r *report) error {
 	before, err := f.calls(parent)
 	if err != nil {
 		return err
 	}
 	racing, stopDisturbing := context.WithCancel(parent)
 	defer stopDisturbing()
-	disturbances, err := f.disturb(racing, scenario, lanes, r)
+	disturbances, err := f.disturb(racing, lanes, r)
 	if err != nil {
 		return err
 	}
@@ -103,18 +104,18 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 	for _, l := range lanes {
 		all.Go(func() error {
 			round := l.round
-			switch {
-			case scenario.Capacity:
+			switch s := r.scenario; {
+			case s.Capacity:
 				round = l.arena.round
-			case r.chaos:
+			case s.Chaos:
 				round = l.chaosRound
-			case scenario.Twins:
+			case s.Twins:
 				round = l.twinsRound
-			case scenario.Partitions:
+			case s.Partitions:
 				round = l.partitionsRound
 			}
-			for n := int(number.Add(1)); n <= rounds; n = int(number.Add(1)) {
-				if err := round(ctx, n, writers, r); err != nil {
+			for l.number = int(number.Add(1)); l.number <= r.of; l.number = int(number.Add(1)) {
+				if err := round(ctx, writers); err != nil {
 					return err
 				}
 				r.count(func() { r.result.Rounds++ })
@@ -128,9 +129,9 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 	if err = errors.Join(err, disturbances.Wait()); err != nil {
 		return err
 	}
-	if scenario.Capacity {
-		for _, l := range lanes {
-			if err := l.arena.settle(parent, rounds, r); err != nil {
+	for _, l := range lanes {
+		if l.arena != nil {
+			if err := l.arena.settle(parent); err != nil {
 				return err
 			}
 		}
@@ -147,29 +148,37 @@ func (f *Fleet) race(parent context.Context, scenario Scenario, lanes []*lane, r
 }
 
 // disturb the lanes with the scenario's chaos and forgers, until the context ends.
-func (f *Fleet) disturb(ctx context.Context, scenario Scenario, lanes []*lane, r *report) (*errgroup.Group, error) {
+func (f *Fleet) disturb(ctx context.Context, lanes []*lane, r *report) (*errgroup.Group, error) {
 	var all errgroup.Group
-	if scenario.Chaos {
-		sabotage, longest := f.cluster.sabotage, 2*time.Second
-		if scenario.Capacity {
-			sabotage, longest = f.cluster.obstruct, arenaPause
-			for _, l := range lanes {
+	if r.scenario.Chaos {
+		longest := 2 * time.Second
+		for _, l := range lanes {
+			if l.arena != nil {
+				longest = arenaPause
 				all.Go(func() error { return l.arena.administer(ctx) })
 			}
 		}
-		stop, err := sabotage(ctx, lanes)
+		stop, err := f.cluster.sabotage(ctx, lanes)
 		if err != nil {
 			return nil, err
 		}
-		all.Go(func() error { return killing(ctx, f, longest, r) })
 		all.Go(func() error {
-			<-ctx.Done()
-			return stop()
+			defer stop()
+			for ; ctx.Err() == nil; pauseUpTo(ctx, longest) {
+				r.count(func() { r.kills++ })
+				if err := anyOf(f.replicas).kill(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
-	if scenario.Forger {
+	if r.scenario.Forger {
 		for range forgers {
-			all.Go(func() error { return f.forge(ctx, lanes, r) })
+			all.Go(func() error {
+				f.forge(ctx, lanes, r)
+				return nil
+			})
 		}
 	}
 	return &all, nil

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -34,8 +33,6 @@ type replica struct {
 	log           *os.File
 
 	process *classbind.Process
-	// answered are the webhook's calls that the processes killed so far had answered.
-	answered int
 }
 
 // start the replica, and hand connections to it once it is ready, as a Service would. Of two hosts with different clocks, the one that is
@@ -73,22 +70,13 @@ func trusted(ctx context.Context, address string, ca []byte, skew time.Duration)
 		RootCAs: roots, MinVersion: tls.VersionTLS12,
 		Time: func() time.Time { return time.Now().Add(skew) },
 	}}
-	shakeHands := func(ctx context.Context) error {
+	return eventually(ctx, "shake hands with "+address, func() error {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return err
 		}
 		return conn.Close()
-	}
-	why := errors.New("it did not answer")
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		why = shakeHands(ctx)
-		return why == nil, nil
 	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, why)
-	}
-	return nil
 }
 
 func (r *replica) address() string { return strings.TrimPrefix(r.process.URL, "https://") }
@@ -96,25 +84,14 @@ func (r *replica) address() string { return strings.TrimPrefix(r.process.URL, "h
 // kill the replica in the middle of whatever it does, and start it again, which goes on if the context ends meanwhile.
 func (r *replica) kill(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	n, err := r.process.Calls(ctx, r.fleet.path)
-	if err != nil {
-		return err
-	}
-	r.answered += n
 	r.process.Kill()
 	r.fleet.balancer.Remove(r.address())
-	err = r.start(ctx)
+	err := r.start(ctx)
 	for try := 1; err != nil && try < 5; try++ { // Its port was free a moment ago, and may have been taken since.
 		r.process.Kill()
 		err = r.start(ctx)
 	}
 	return err
-}
-
-// calls of the webhook that the replica has answered.
-func (r *replica) calls(ctx context.Context) (int, error) {
-	n, err := r.process.Calls(ctx, r.fleet.path)
-	return r.answered + n, err
 }
 
 func (r *replica) stop() error {

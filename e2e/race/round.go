@@ -20,47 +20,51 @@ func (l *lane) updatable(i int) Class {
 	return Class{l.kind(i), fmt.Sprint("u-", i)}
 }
 
-// setUp makes what every round needs: the fences, and for half of the writers a class to update.
-func (l *lane) setUp(ctx context.Context, writers int) error {
-	for kind := range l.kinds {
-		if err := l.create(ctx, Class{kind, fenceName}); err != nil {
-			return err
-		}
+// standing are the classes that are there all along: the fences, for half of the writers a class to update, and the next defaults.
+func (l *lane) standing(writers int) (all []Class) {
+	for _, kind := range l.kinds.names() {
+		all = append(all, Class{kind, fenceName})
 	}
 	for i := range writers / 2 {
-		if err := l.create(ctx, l.updatable(i)); err != nil {
-			return err
+		all = append(all, l.updatable(i))
+	}
+	if l.scenario.Chaos {
+		for _, claimKind := range l.kinds.claimKinds() {
+			all = append(all, Class{l.kinds.servingOnly(claimKind), nextName})
 		}
 	}
-	return nil
+	if l.scenario.Twins {
+		all = append(all, twin, held, next)
+	}
+	return all
 }
 
 // round of writers that create a class as default or update one to be it.
-func (l *lane) round(ctx context.Context, number, writers int, r *report) error {
+func (l *lane) round(ctx context.Context, writers int) error {
 	var writes []write
 	for i := range writers / 2 {
 		do := patched
-		if (number+i)%2 == 0 {
+		if (l.number+i)%2 == 0 {
 			do = updated
 		}
 		writes = append(writes, write{l.updatable(i), do})
 	}
 	for i := range writers - writers/2 {
-		kind := l.kind(number + i)
-		writes = append(writes, write{Class{kind, fmt.Sprintf("r%d-%d", number, i)}, created})
+		kind := l.kind(l.number + i)
+		writes = append(writes, write{Class{kind, fmt.Sprintf("r%d-%d", l.number, i)}, created})
 	}
-	return l.raceRound(ctx, number, writes, r)
+	return l.raceRound(ctx, writes)
 }
 
 // raceRound has all writes done at once, and ends with no default. The classes that it creates are deleted after the next round.
-func (l *lane) raceRound(ctx context.Context, number int, writes []write, r *report) error {
+func (l *lane) raceRound(ctx context.Context, writes []write) error {
 	answers := l.burst(ctx, writes)
-	defaults, err := l.settle(ctx, number, answers, r)
+	defaults, err := l.settle(ctx, answers)
 	if err != nil {
 		return err
 	}
-	if len(defaults) == 0 && !l.forger { // Who holds the seat for as long as a window.
-		r.violation("%s, round %d: nothing became default", l.group, number)
+	if len(defaults) == 0 && !l.scenario.Forger { // Who holds the seat for as long as a window.
+		l.violation("nothing became default")
 	}
 	for _, c := range defaults {
 		if err := l.undefault(ctx, c); err != nil {
@@ -93,40 +97,37 @@ func (l *lane) burst(ctx context.Context, writes []write) []answer {
 }
 
 // settle judges all that happened up to now, and the answers to this round's writes, and returns what is default.
-func (l *lane) settle(ctx context.Context, number int, answers []answer, r *report) ([]Class, error) {
-	if err := l.replay(ctx, number, r); err != nil {
+func (l *lane) settle(ctx context.Context, answers []answer) ([]Class, error) {
+	if err := l.replay(ctx); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	been := l.judge.Been()
 	for _, a := range answers {
-		o := outcomeOf(a.err, a.class, been)
-		r.count(func() { r.tally[o]++ })
-		if o == NamedNothing || o == Unexpected || o.inChaosOnly() && !l.chaos && !l.forger && (o != Overtaken || !l.overtakes) {
-			r.violation("%s, round %d: %s was %s: %v", l.group, number, a.class, o, a.err)
+		o := outcomeOf(a.err, a.class, l.judge.been)
+		l.count(func() { l.tally[o]++ })
+		overtaken := o == Overtaken && (l.scenario.Partitions || l.scenario.Twins) // Writers of one round may write one class.
+		if o == NamedNothing || o == Unexpected || o.inChaosOnly() && !overtaken && !l.scenario.Chaos && !l.scenario.Forger {
+			l.violation("%s was %s: %v", a.class, o, a.err)
 		}
 	}
-	all := map[Class]bool{}
-	for _, claimKind := range l.kinds.claimKinds() {
-		for _, c := range l.judge.Defaults(claimKind) {
-			all[c] = true
-		}
+	l.judge.been = map[Class]bool{}
+	for c := range l.judge.uses {
+		l.judge.been[c] = true
 	}
-	return slices.Collect(maps.Keys(all)), nil
+	return slices.Collect(maps.Keys(l.judge.uses)), nil
 }
 
 // replay all that happened up to now.
-func (l *lane) replay(ctx context.Context, number int, r *report) error {
+func (l *lane) replay(ctx context.Context) error {
 	version, err := l.fence(ctx, l.kinds.names(), l.classes)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, d := range l.judge.Until(version) {
-		r.double("%s, round %d: %s became a second default for %q, partition %q, beside %s at resourceVersion %d",
-			l.group, number, d.Class, d.ClaimKind, d.Partition, d.Other, d.Version)
+	for _, e := range l.judge.until(version) {
+		l.worst("%s became a second default for %q, partition %q, at resourceVersion %d", e.user, e.account.of, e.account.part, e.version)
 	}
 	return nil
 }

@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 const (
@@ -22,49 +21,36 @@ const (
 	sabotagePatience = 400 * time.Millisecond
 )
 
-// saboteur is the second webhook. It refuses a third of the writes that the guard has admitted, and holds up others.
+// sabotage what is written to the lanes until it is stopped: a second webhook refuses a third of it, and holds up a part of the rest for as
+// long as an API server lets it.
 //
 // The API server asks all validating webhooks at once and waits for all, so a refusal that comes after the guard's answer is one that waits
-// for it: the saboteur watches the Leases for the class's uid.
-type saboteur struct {
-	lanes    map[string]*lane // by API group
-	request  time.Duration    // the API servers' longest
-	admitted *admitted
-}
-
-// sabotage what is written to the lanes, until it is stopped and the context ends. stop reports whether all went well.
-func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func() error, err error) {
-	s := &saboteur{lanes: map[string]*lane{}}
-	for _, l := range lanes {
-		s.lanes[l.group], s.request = l, l.timing.Request
-	}
-	if s.admitted, err = c.watchAdmitted(ctx); err != nil {
-		return nil, err
-	}
-	becomesDefault := fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
+// for it: where classes become default, the saboteur watches the Leases for the class's uid.
+func (c *Cluster) sabotage(ctx context.Context, lanes []*lane) (stop func(), err error) {
+	condition := fmt.Sprintf(`has(object.metadata.annotations) && %[1]q in object.metadata.annotations && `+
 		`object.metadata.annotations[%[1]q] == "true"`, defaultAnnotation)
-	end, err := c.askToo(ctx, lanes, becomesDefault, s.review)
-	if err != nil {
-		return nil, err
+	if lanes[0].arena != nil {
+		condition = "has(object.spec)"
 	}
-	return func() error {
-		end()
-		return s.admitted.error()
-	}, nil
-}
-
-// reviewer answers the reviews of API servers.
-type reviewer func(context.Context, *review) *admissionv1.AdmissionResponse
-
-type review = admissionv1.AdmissionRequest
-
-// askToo has the API servers ask a second webhook about what is written to the lanes, where that meets a CEL expression, until it ends.
-func (c *Cluster) askToo(ctx context.Context, lanes []*lane, condition string, review reviewer) (end func(), err error) {
+	of := map[string]*lane{}
 	var groups []string
 	for _, l := range lanes {
-		groups = append(groups, l.group)
+		of[l.group], groups = l, append(groups, l.group)
 	}
-	server := httptest.NewTLSServer(review)
+	leases := c.watchAdmitted(ctx)
+	review := func(ctx context.Context, r admission.Request) admission.Response {
+		l := of[r.Kind.Group]
+		refuse, hold := oneIn(3), oneIn(4) && r.Name != nextName // That one is timed.
+		switch {
+		case !refuse && !hold, l.arena == nil && !leases.awaitGuard(ctx, &r, len(l.kinds[r.Kind.Kind])):
+		case refuse:
+			return admission.Denied("a third of what was admitted is refused")
+		default:
+			pauseUpTo(ctx, l.scenario.Timing.Request) // Others see it in flight for as long as the API server lets it be.
+		}
+		return admission.Allowed("")
+	}
+	server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(review)})
 	webhooks := c.kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err = webhooks.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: saboteurName},
@@ -94,42 +80,9 @@ func (c *Cluster) askToo(ctx context.Context, lanes []*lane, condition string, r
 	}, nil
 }
 
-// ServeHTTP is called by the API servers.
-func (do reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	review := &admissionv1.AdmissionReview{}
-	if err := json.NewDecoder(r.Body).Decode(review); err != nil || review.Request == nil {
-		http.Error(w, "this is no AdmissionReview", http.StatusBadRequest)
-		return
-	}
-	response := do(r.Context(), review.Request)
-	response.UID = review.Request.UID
-	review.Request, review.Response = nil, response
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
-}
-
-func (s *saboteur) review(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	allowed := &admissionv1.AdmissionResponse{Allowed: true}
-	refuse, hold := oneIn(3), oneIn(4) && request.Name != nextName // That one is timed.
-	if !refuse && !hold || !s.awaitGuard(ctx, request) {
-		return allowed
-	}
-	if refuse {
-		return refusal()
-	}
-	pauseUpTo(ctx, s.request) // Others see it in flight for as long as the API server lets it be.
-	return allowed
-}
-
-func refusal() *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{
-		Result: &metav1.Status{Code: http.StatusForbidden, Message: "a third of what was admitted is refused"},
-	}
-}
-
-// awaitGuard waits until the guard has written the Lease of every claim kind for
-// this request: for this class, and after the version that is to be updated.
-func (s *saboteur) awaitGuard(ctx context.Context, request *admissionv1.AdmissionRequest) bool {
+// awaitGuard waits until the guard has written the Leases of so many claim kinds for this request: for this class, and after the version
+// that is to be updated.
+func (a admitted) awaitGuard(ctx context.Context, request *admission.Request, claimKinds int) bool {
 	object, old := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{}
 	if json.Unmarshal(request.Object.Raw, object) != nil {
 		return false
@@ -144,8 +97,13 @@ func (s *saboteur) awaitGuard(ctx context.Context, request *admissionv1.Admissio
 			return false
 		}
 	}
-	claimKinds := len(s.lanes[request.Kind.Group].kinds[request.Kind.Kind])
 	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, sabotagePatience, true, func(context.Context) (bool, error) {
-		return s.admitted.after(base, string(object.UID)) == claimKinds, nil
+		written := 0
+		for _, uid := range a.holders(base) {
+			if uid == string(object.UID) {
+				written++
+			}
+		}
+		return written == claimKinds, nil
 	}) == nil
 }

@@ -1,6 +1,7 @@
 package race
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -25,6 +26,14 @@ type Scenario struct {
 	Capacity bool
 	// Timing that it needs.
 	Timing Timing
+}
+
+// Worst that may happen.
+func (s Scenario) Worst() string {
+	if s.Capacity {
+		return "over capacity"
+	}
+	return "double defaults"
 }
 
 // Timing of a cluster and its replicas. The zero value is as they are by default.
@@ -59,25 +68,20 @@ func Scenarios() []Scenario {
 		{Name: "partitions", Lanes: []Kinds{threeForTwo}, Partitions: true},
 		{Name: "skew", Lanes: []Kinds{threeForTwo}, Timing: Timing{Skews: []time.Duration{-30 * time.Second, 0, 30 * time.Second}}},
 		{Name: "twins", Lanes: []Kinds{threeForTwo}, Twins: true},
-		{
-			Name: "forger", Lanes: slices.Repeat([]Kinds{threeForTwo}, 2), Forger: true,
-			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
-		},
-		{
-			Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 8), Chaos: true,
-			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
-		},
-		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second}},
-		{
-			Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 4), Capacity: true, Chaos: true,
-			Timing: Timing{Request: 2 * time.Second, Window: 4 * time.Second},
-		},
+		{Name: "forger", Lanes: slices.Repeat([]Kinds{threeForTwo}, 2), Forger: true, Timing: short},
+		{Name: "chaos", Lanes: slices.Repeat([]Kinds{threeForTwo}, 8), Chaos: true, Timing: short},
+		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: short},
+		{Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 4), Capacity: true, Chaos: true, Timing: short},
 	}
 }
 
+// short timing, with which rounds that wait for a window do not take long.
+var short = Timing{Request: 2 * time.Second, Window: 4 * time.Second}
+
 // ShortScenarios are those for a test. All have the same timing, in which clocks differ and a window is over as soon as it may be.
 func ShortScenarios() []Scenario {
-	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second, Skews: []time.Duration{0, time.Second}}
+	t := short
+	t.Skews = []time.Duration{0, time.Second}
 	return []Scenario{
 		{Name: "race", Lanes: []Kinds{threeForTwo, threeForOne}, Timing: t},
 		{Name: "partitions", Lanes: []Kinds{threeForTwo}, Partitions: true, Timing: t},
@@ -89,10 +93,9 @@ func ShortScenarios() []Scenario {
 
 // ShortCapacityScenarios are those for a test of capacities.
 func ShortCapacityScenarios() []Scenario {
-	t := Timing{Request: 2 * time.Second, Window: 4 * time.Second}
 	return []Scenario{
-		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: t},
-		{Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 2), Capacity: true, Chaos: true, Timing: t},
+		{Name: "capacity", Lanes: []Kinds{pools}, Capacity: true, Timing: short},
+		{Name: "capacity-chaos", Lanes: slices.Repeat([]Kinds{pools}, 2), Capacity: true, Chaos: true, Timing: short},
 	}
 }
 
@@ -105,21 +108,11 @@ func (t Timing) skew(replica int) time.Duration {
 }
 
 // names of the class kinds, sorted.
-func (k Kinds) names() []string {
-	names := make([]string, 0, len(k))
-	for name := range k {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (k Kinds) names() []string { return slices.Sorted(maps.Keys(k)) }
 
 // claimKinds that they serve, sorted.
 func (k Kinds) claimKinds() []string {
-	var all []string
-	for _, claimKinds := range k {
-		all = append(all, claimKinds...)
-	}
+	all := slices.Concat(slices.Collect(maps.Values(k))...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

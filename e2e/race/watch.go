@@ -5,28 +5,31 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// watch the classes from now on, and have the judge observe them, until the context ends.
-func (l *lane) watch(ctx context.Context) error {
-	for i, kind := range l.kinds.names() {
-		resource := l.cluster.metadata[i%len(l.cluster.metadata)].Resource(l.resource(kind))
-		list, err := resource.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("cannot list classes of %q: %w", kind, err)
+// watch what resources have from now on, by kind, and have it noted, until the context ends.
+func (l *lane) watch(ctx context.Context, resources map[string]dynamic.ResourceInterface) error {
+	for kind, resource := range resources {
+		list := &unstructured.UnstructuredList{}
+		if err := eventually(ctx, "list "+kind, func() (err error) {
+			list, err = resource.List(ctx, metav1.ListOptions{})
+			return err
+		}); err != nil {
+			return err
 		}
-		if err := Follow(ctx, list.ResourceVersion, resource.Watch, func(e watch.Event) { l.observe(kind, e) }); err != nil {
-			return fmt.Errorf("cannot watch classes of %q: %w", kind, err)
+		if err := Follow(ctx, list.GetResourceVersion(), resource.Watch, func(e watch.Event) { l.observe(kind, e) }); err != nil {
+			return fmt.Errorf("cannot watch %q: %w", kind, err)
 		}
 	}
 	return nil
@@ -52,8 +55,8 @@ func Follow(
 func (l *lane) observe(kind string, e watch.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	object, err := meta.Accessor(e.Object)
-	if e.Type == watch.Error || err != nil {
+	object, is := e.Object.(*unstructured.Unstructured)
+	if e.Type == watch.Error || !is {
 		l.err = fmt.Errorf("cannot go on watching %q: %w", kind, apierrors.FromObject(e.Object))
 	} else if version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64); err != nil {
 		l.err = fmt.Errorf("cannot order what happens: %w", err)
@@ -61,16 +64,17 @@ func (l *lane) observe(kind string, e watch.Event) {
 		l.seen[kind] = version
 		l.note(kind, version, e.Type != watch.Deleted, object)
 	}
-	close(l.changed)
-	l.changed = make(chan struct{})
 }
 
-func (l *lane) noteDefault(kind string, version uint64, there bool, object metav1.Object) {
-	l.judge.Observe(Event{
-		Version: version, Class: Class{kind, object.GetName()},
-		Default:   there && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultAnnotation] == "true",
-		Partition: object.GetLabels()[partitionLabel],
-	})
+func (l *lane) noteDefault(kind string, version uint64, there bool, object *unstructured.Unstructured) {
+	c := change[Class]{version: version, user: Class{kind, object.GetName()}}
+	if there && object.GetDeletionTimestamp() == nil && object.GetAnnotations()[defaultAnnotation] == "true" {
+		c.uses = map[account]int64{}
+		for _, claimKind := range l.kinds[kind] {
+			c.uses[account{claimKind, object.GetLabels()[partitionLabel]}] = 1
+		}
+	}
+	l.judge.observe(c)
 }
 
 // fenceName is of the class of each kind that only the fence writes to.
@@ -110,17 +114,13 @@ func (l *lane) fence(ctx context.Context, kinds []string, objects func(kind stri
 
 // await the class kind's watch.
 func (l *lane) await(ctx context.Context, kind string, version uint64) error {
-	for {
+	err := wait.PollUntilContextCancel(ctx, 2*time.Millisecond, true, func(context.Context) (bool, error) {
 		l.mu.Lock()
-		seen, err, changed := l.seen[kind], l.err, l.changed
-		l.mu.Unlock()
-		if err != nil || seen >= version {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("cannot see all that happened to classes of %q: %w", kind, ctx.Err())
-		}
+		defer l.mu.Unlock()
+		return l.seen[kind] >= version, l.err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see all that happened to classes of %q: %w", kind, err)
 	}
+	return nil
 }

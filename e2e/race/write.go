@@ -26,7 +26,7 @@ func created(ctx context.Context, l *lane, c Class) error {
 
 // patched to be default: where the class has changed meanwhile, the API server tries again, webhooks included.
 func patched(ctx context.Context, l *lane, c Class) error {
-	_, err := l.annotate(ctx, c, defaultAnnotation, `"true"`)
+	_, err := annotate(ctx, l.classes(c.Kind), c.Name, defaultAnnotation, `"true"`)
 	return err
 }
 
@@ -52,7 +52,7 @@ func recreated(ctx context.Context, l *lane, c Class) error {
 // late does it while what was admitted earlier may still be in flight.
 func late(do way) way {
 	return func(ctx context.Context, l *lane, c Class) error {
-		pauseUpTo(ctx, l.timing.Request)
+		pauseUpTo(ctx, l.scenario.Timing.Request)
 		return do(ctx, l, c)
 	}
 }

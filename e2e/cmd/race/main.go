@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/classbind/classbind/e2e/command"
 	"github.com/classbind/classbind/e2e/race"
 )
 
@@ -22,67 +24,56 @@ import (
 type settings struct{ rounds, replicas, apiServers, writers int }
 
 func main() {
+	klog.SetLogger(logr.Discard()) // What fails is an error here, too; what is interrupted is no news.
+	ctrl.SetLogger(logr.Discard())
 	s := settings{}
 	pflag.IntVar(&s.rounds, "rounds", 2000, "`number` of rounds of each scenario")
 	pflag.IntVar(&s.replicas, "replicas", 3, "`number` of replicas of classbind")
 	pflag.IntVar(&s.apiServers, "api-servers", 2, "`number` of API servers on one etcd")
 	pflag.IntVar(&s.writers, "writers", 16, "`number` of classes, or of claims, that are written at once")
 	pflag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defaults, capacities, err := run(ctx, s, pflag.Args())
-	if ctx.Err() != nil {
-		err = errors.New("interrupted; everything is stopped")
-	}
-	stop()
-	if violations := defaults.Violations + capacities.Violations; err == nil && violations > 0 {
-		err = fmt.Errorf("%d violations, %d of them double defaults and %d over capacity", violations, defaults.Doubles, capacities.Over)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-	}
-	if defaults.Rounds > 0 || capacities.Rounds == 0 {
-		fmt.Printf("double defaults: %d in %d rounds (%d classes, %d replicas, %d API servers)\n",
-			defaults.Doubles, defaults.Rounds, s.writers, s.replicas, s.apiServers)
-	}
-	if capacities.Rounds > 0 {
-		fmt.Printf("over capacity: %d in %d rounds (%d writers, %d replicas, %d API servers)\n",
-			capacities.Over, capacities.Rounds, s.writers, s.replicas, s.apiServers)
-	}
-	if err != nil {
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, s, pflag.Args()) })
 }
 
-// run the scenarios of these names, or all, for defaults and for capacities.
-func run(ctx context.Context, s settings, names []string) (defaults, capacities race.Result, err error) {
+// run the scenarios of these names, or all, and print what came of them in the end.
+func run(ctx context.Context, s settings, names []string) (err error) {
 	if min(s.rounds, s.replicas, s.apiServers, s.writers-1) < 1 {
-		return defaults, capacities, errors.New("--rounds, --replicas and --api-servers must be at least 1, and --writers at least 2")
+		return errors.New("--rounds, --replicas and --api-servers must be at least 1, and --writers at least 2")
 	}
-	scenarios, err := chosen(names)
-	if err != nil {
-		return defaults, capacities, err
+	all := race.Scenarios()
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(s race.Scenario) bool { return s.Name == name }) {
+			return fmt.Errorf("there is no scenario %q", name)
+		}
 	}
 	dir, err := os.MkdirTemp("", "classbind-race-")
 	if err != nil {
-		return defaults, capacities, err
+		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	commands := race.Commands{}
-	for _, scenario := range scenarios {
-		total := &defaults
-		if scenario.Capacity {
-			total = &capacities
+	commands, violations, totals := race.Commands{}, 0, map[string]race.Result{}
+	defer func() {
+		_ = os.RemoveAll(dir)
+		for what, total := range totals {
+			fmt.Printf("%s: %d in %d rounds (%d writers, %d replicas, %d API servers)\n",
+				what, total.Worst, total.Rounds, s.writers, s.replicas, s.apiServers)
+		}
+		if err == nil && violations > 0 {
+			err = fmt.Errorf("%d violations", violations)
+		}
+	}()
+	for _, scenario := range all {
+		if len(names) > 0 && !slices.Contains(names, scenario.Name) {
+			continue
 		}
 		result, err := one(ctx, scenario, s, dir, commands)
-		total.Rounds += result.Rounds
-		total.Doubles += result.Doubles
-		total.Over += result.Over
-		total.Violations += result.Violations
+		total := totals[scenario.Worst()]
+		totals[scenario.Worst()] = race.Result{Rounds: total.Rounds + result.Rounds, Worst: total.Worst + result.Worst}
+		violations += result.Violations
 		if err != nil {
-			return defaults, capacities, err
+			return err
 		}
 	}
-	return defaults, capacities, nil
+	return nil
 }
 
 // one scenario, on a cluster of its own. What it needs of commands is built in dir.
@@ -101,21 +92,4 @@ func one(ctx context.Context, s race.Scenario, o settings, dir string, commands 
 	}
 	defer func() { err = errors.Join(err, fleet.Stop()) }()
 	return fleet.Race(ctx, s, o.rounds, o.writers)
-}
-
-// chosen are the scenarios of these names, or all.
-func chosen(names []string) ([]race.Scenario, error) {
-	all := race.Scenarios()
-	if len(names) == 0 {
-		return all, nil
-	}
-	var scenarios []race.Scenario
-	for _, name := range names {
-		i := slices.IndexFunc(all, func(s race.Scenario) bool { return s.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no scenario %q", name)
-		}
-		scenarios = append(scenarios, all[i])
-	}
-	return scenarios, nil
 }
