@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +18,7 @@ import (
 	"github.com/classbind/classbind/e2e/classbind"
 )
 
-// startDoNothing starts a webhook server that answers all claims as classbind answers one, and waits until it accepts connections.
+// startDoNothing starts a webhook server that answers all claims as classbind answers one, and waits until it does.
 func (r *run) startDoNothing(ctx context.Context) error {
 	command := filepath.Join(r.Dir, "donothing")
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", command, "github.com/classbind/classbind/e2e/cmd/donothing").CombinedOutput() //nolint:gosec // What it builds is ours.
@@ -62,11 +60,8 @@ func (r *run) startDoNothing(ctx context.Context) error {
 	ready, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return p.Await(ready, func(ctx context.Context) error {
-		c, err := (&tls.Dialer{Config: r.doNothing.tls}).DialContext(ctx, "tcp", strings.TrimPrefix(p.URL, "https://"))
-		if err != nil {
-			return err
-		}
-		return c.Close()
+		_, err := r.doNothing.ask(ctx, 0)
+		return err
 	})
 }
 

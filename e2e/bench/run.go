@@ -103,7 +103,8 @@ func (r *run) startClassbind(ctx context.Context) error {
 	ready, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := p.Ready(ready); err != nil {
-		return err
+		log, _ := os.ReadFile(filepath.Join(r.Dir, "classbind.log"))
+		return fmt.Errorf("%w; the end of its log:\n%s", err, log[max(0, len(log)-2000):])
 	}
 	if err := r.kubectl(ctx, "", "wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=60s"); err != nil {
 		return err
@@ -147,7 +148,7 @@ func (r *run) kubectl(ctx context.Context, in string, args ...string) error {
 	return err
 }
 
-// stop everything that runs. The ends of the logs are in an error.
+// stop everything that runs.
 func (r *run) stop() error {
 	if r.ControlPlane == nil {
 		return nil
@@ -156,13 +157,5 @@ func (r *run) stop() error {
 	for _, p := range r.processes {
 		errs = append(errs, p.Stop())
 	}
-	err := errors.Join(errs...)
-	if err != nil {
-		logs, _ := filepath.Glob(filepath.Join(r.Dir, "*.log"))
-		for _, name := range logs {
-			log, _ := os.ReadFile(name) //nolint:gosec // It is one of ours.
-			err = fmt.Errorf("%w; the end of %s:\n%s", err, filepath.Base(name), log[max(0, len(log)-2000):])
-		}
-	}
-	return errors.Join(err, r.Stop())
+	return errors.Join(append(errs, r.Stop())...)
 }

@@ -19,15 +19,8 @@ import (
 
 // About is what an image says of itself. One binary and one About make one image, bit by bit.
 type About struct {
-	Created time.Time         // also of every file; the zero value is 1970
+	Created time.Time         // also of every file
 	Labels  map[string]string // org.opencontainers.image.*: of the config, of the manifest and of an index
-}
-
-func (a About) created() v1.Time {
-	if a.Created.IsZero() {
-		return v1.Time{Time: time.Unix(0, 0).UTC()}
-	}
-	return v1.Time{Time: a.Created.UTC()}
 }
 
 // New returns the image of a binary, for the platform that it is built for.
@@ -92,7 +85,7 @@ func imageOf(binary string, platform v1.Platform, about About) (v1.Image, error)
 	if err != nil {
 		return nil, err
 	}
-	created := about.created()
+	created := v1.Time{Time: about.Created.UTC()}
 	var files bytes.Buffer
 	if err := Tar(&files, map[string]File{"classbind": {0o755, content}}, created.Time); err != nil {
 		return nil, err

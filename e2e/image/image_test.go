@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +36,7 @@ func TestPack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			image, err := New(tc.binary, About{})
+			image, err := New(tc.binary, About{Created: time.Unix(0, 0)})
 			if err == nil {
 				_, err = Archive(tc.ref, image)
 			}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"time"
 
 	"github.com/classbind/classbind/e2e/command"
 	"github.com/classbind/classbind/e2e/image"
@@ -23,7 +24,7 @@ func main() {
 		if *output == "" || flag.NArg() != 2 {
 			return errors.New("usage: image --output FILE REF BINARY")
 		}
-		content, err := image.New(flag.Arg(1), image.About{})
+		content, err := image.New(flag.Arg(1), image.About{Created: time.Unix(0, 0)})
 		if err != nil {
 			return err
 		}
