@@ -49,18 +49,6 @@ func (b *Balancer) Cut() {
 	}
 }
 
-// opened has a connection counted among those that are open, until closed is called.
-func (b *Balancer) opened(c net.Conn) (closed func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open[c] = true
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.open, c)
-	}
-}
-
 // Add a backend, host:port, to those that new connections go to in turn. One that does not accept its connection is passed over.
 func (b *Balancer) Add(backend string) {
 	b.mu.Lock()
@@ -87,7 +75,14 @@ func (b *Balancer) serve() {
 
 func (b *Balancer) handOn(client net.Conn) {
 	defer func() { _ = client.Close() }()
-	defer b.opened(client)()
+	b.mu.Lock()
+	b.open[client] = true
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.open, client)
+	}()
 	for _, backend := range b.turn() {
 		server, err := net.Dial("tcp", backend)
 		if err != nil {

@@ -166,50 +166,30 @@ func Get(ctx context.Context, url string) ([]byte, error) {
 
 // Calls of the webhook at a path that the replica has counted.
 func (p *Process) Calls(ctx context.Context, path string) (int, error) {
-	return p.sum(ctx, requests, path)
+	return p.sum(ctx, "requests_total", path)
 }
 
 // Answered are all Calls once none is under way: the webhook answers first, and counts then.
 func (p *Process) Answered(ctx context.Context, path string) (int, error) {
-	for {
-		open, err := p.sum(ctx, underWay, path)
-		if err != nil {
-			return 0, err
-		}
-		if open == 0 {
-			return p.Calls(ctx, path)
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
-
-var (
-	requests = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_total\{code="\d+",webhook="([^"]+)"\} (\d+)$`)
-	underWay = regexp.MustCompile(`(?m)^controller_runtime_webhook_requests_in_flight\{webhook="([^"]+)"\} (\d+)$`)
-)
-
-// sum of a metric for a path.
-func (p *Process) sum(ctx context.Context, metric *regexp.Regexp, path string) (int, error) {
-	body, err := p.Metrics(ctx)
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		underWay, err := p.sum(ctx, "requests_in_flight", path)
+		return underWay == 0, err
+	})
 	if err != nil {
 		return 0, err
 	}
-	total := 0
-	for _, match := range metric.FindAllSubmatch(body, -1) {
-		if string(match[1]) != path {
-			continue
-		}
-		n, err := strconv.Atoi(string(match[2]))
-		if err != nil {
-			return 0, fmt.Errorf("cannot read classbind's metrics: %w", err)
-		}
+	return p.Calls(ctx, path)
+}
+
+// sum of a metric of webhooks for a path.
+func (p *Process) sum(ctx context.Context, metric, path string) (total int, err error) {
+	body, err := p.Metrics(ctx)
+	of := regexp.MustCompile(`(?m)^controller_runtime_webhook_` + metric + `\{(?:code="\d+",)?webhook="` + regexp.QuoteMeta(path) + `"\} (\d+)$`)
+	for _, match := range of.FindAllSubmatch(body, -1) {
+		n, _ := strconv.Atoi(string(match[1])) // It is made of digits.
 		total += n
 	}
-	return total, nil
+	return total, err
 }
 
 // Ended is closed once the process has ended, by itself or not.

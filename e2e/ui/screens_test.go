@@ -82,13 +82,16 @@ func sampled(t *testing.T) *world {
 	w := newWorld(t)
 	w.install(t)
 	w.serve(t)
-	w.sample(t, "crossplane")
+	sample := filepath.Join(w.deploy, "samples", "crossplane")
+	w.kubectl(t, "", "apply", "-k", filepath.Join(sample, "crds"))
+	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
+	w.kubectl(t, "", "apply", "-k", sample)
 	w.kubectl(t, later, "apply", "-f", "-")
 	for _, kind := range []string{databases, "mysqlinstances.database.crossplane.io", "redisclusters.cache.crossplane.io"} {
 		w.kubectl(t, "", "wait", "--for=condition=Ready", "claimkind/"+kind)
 	}
 	w.kubectl(t, "", "wait", "--for=jsonpath={.status.classes}=7", "claimkind/"+databases)
-	w.kubectl(t, "", "apply", "-f", filepath.Join(w.deploy, "samples", "crossplane", "claims.yaml"))
+	w.kubectl(t, "", "apply", "-f", filepath.Join(sample, "claims.yaml"))
 	w.kubectl(t, orders(180), "apply", "-f", "-")
 	for _, name := range []string{"reports", "billing", "search"} {
 		w.kubectl(t, database(name, "stack: "+name+", region: us-east-1"), "apply", "-f", "-")

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -84,21 +83,13 @@ func (w *world) serve(t *testing.T) {
 	require.NoError(t, p.Ready(ctx))
 }
 
+// kubectl as the admin, until it succeeds: what needs a kind that is not served yet is applied again.
 func (w *world) kubectl(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, _, err := w.Kubectl(t.Context(), strings.NewReader(stdin), args...)
 		require.NoError(c, err)
 	}, patience, time.Second)
-}
-
-// sample of the folder deploy/samples. What needs a kind that is not served yet is applied again.
-func (w *world) sample(t *testing.T, name string) {
-	t.Helper()
-	crds := filepath.Join(w.deploy, "samples", name, "crds")
-	w.kubectl(t, "", "apply", "-k", crds)
-	w.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all")
-	w.kubectl(t, "", "apply", "-k", filepath.Join(w.deploy, "samples", name))
 }
 
 var printed = regexp.MustCompile(`^http://\S+/\?token=\S+$`)

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +16,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/e2e/classbind"
@@ -99,11 +97,6 @@ func step(text string) {
 	fmt.Printf("==> %s (%.1f s)\n", text, time.Since(started).Seconds())
 }
 
-func kubectl(ctx context.Context, plane *controlplane.ControlPlane, args ...string) error {
-	_, _, err := plane.Kubectl(ctx, nil, args...)
-	return err
-}
-
 // policyKind is the claim kind of the samples to which the API server itself gives the default
 // class, and policyPause how long it takes to notice: it looks for policies every second.
 const (
@@ -121,7 +114,7 @@ func show(ctx context.Context, plane *controlplane.ControlPlane, samples string)
 		{"wait", "--for=condition=Ready", "claimkinds,classkinds", "--all", "--timeout=30s"},
 		{"wait", "--for=condition=DefaultedByPolicy", "claimkinds", policyKind, "--timeout=30s"},
 	} {
-		if err := kubectl(ctx, plane, args...); err != nil {
+		if _, _, err := plane.Kubectl(ctx, nil, args...); err != nil {
 			return err
 		}
 	}
@@ -137,24 +130,16 @@ func show(ctx context.Context, plane *controlplane.ControlPlane, samples string)
 }
 
 func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file string) error {
-	f, err := os.Open(file) //nolint:gosec // It is one of our samples.
+	text, err := os.ReadFile(file) //nolint:gosec // It is one of our samples.
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
-	documents := yaml.NewYAMLOrJSONDecoder(bufio.NewReader(f), 4096)
-	for {
-		claim := &unstructured.Unstructured{}
-		if err := documents.Decode(claim); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		claim, stored := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &claim.Object); err != nil {
 			return fmt.Errorf("cannot read %q: %w", file, err)
 		}
-		manifest, err := claim.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		_, warnings, err := plane.Kubectl(ctx, bytes.NewReader(manifest), "apply", "-f", "-")
+		_, warnings, err := plane.Kubectl(ctx, strings.NewReader(document), "apply", "-f", "-")
 		if err != nil {
 			return err
 		}
@@ -166,7 +151,6 @@ func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file st
 		if err != nil {
 			return err
 		}
-		stored := &unstructured.Unstructured{}
 		if err := stored.UnmarshalJSON([]byte(out)); err != nil {
 			return err
 		}
@@ -186,6 +170,7 @@ func createClaims(ctx context.Context, plane *controlplane.ControlPlane, file st
 			fmt.Printf("  %s", line)
 		}
 	}
+	return nil
 }
 
 func classRef(claim *unstructured.Unstructured) string {
