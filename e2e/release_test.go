@@ -532,7 +532,7 @@ func TestFirstMinute(t *testing.T) {
 	}
 	demo := exec.CommandContext(t.Context(), "make", "demo")
 	demo.Dir = clone
-	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.37.1", files, assetstest.Checksum)+"/index.yaml")
+	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.37.1", files)+"/index.yaml")
 	demo.Env = append(demo.Env, goFolders(t)...)
 	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"} {
 		demo.Env = append(demo.Env, name+"="+t.TempDir())

@@ -17,8 +17,8 @@ import (
 )
 
 // Index serves an index of envtest at /index.yaml of the URL that it returns, and the archive that it lists: of one version, with files
-// that can be executed, by name. The checksum is that which the index has. /garbage.yaml is no index.
-func Index(t *testing.T, version string, binaries map[string]string, checksum func(archive []byte) string) (url string) {
+// that can be executed, by name.
+func Index(t *testing.T, version string, binaries map[string]string) (url string) {
 	t.Helper()
 	var archive bytes.Buffer
 	zipped := gzip.NewWriter(&archive)
@@ -31,21 +31,15 @@ func Index(t *testing.T, version string, binaries map[string]string, checksum fu
 	}
 	require.NoError(t, files.Close())
 	require.NoError(t, zipped.Close())
+	sum := sha512.Sum512(archive.Bytes())
 	name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, "releases:\n  %s:\n    %s:\n      hash: %s\n      selfLink: %s/%s\n",
-			version, name, checksum(archive.Bytes()), server.URL, name)
+			version, name, hex.EncodeToString(sum[:]), server.URL, name)
 	})
 	mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive.Bytes()) })
-	mux.HandleFunc("/garbage.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) })
 	return server.URL
-}
-
-// Checksum that belongs to the archive.
-func Checksum(archive []byte) string {
-	sum := sha512.Sum512(archive)
-	return hex.EncodeToString(sum[:])
 }
