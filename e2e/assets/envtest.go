@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -42,9 +41,6 @@ func (s source) download(ctx context.Context, progress io.Writer) (dir string, e
 		index = defaultIndex
 	case indexOff:
 		return "", fmt.Errorf("%w: $%s is %q", errNoDownload, envIndex, index)
-	}
-	if u, err := url.Parse(index); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return "", fmt.Errorf("$%s is %q: must be the URL of an index of envtest's releases, or %s", envIndex, index, indexOff)
 	}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()

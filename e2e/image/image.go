@@ -46,9 +46,6 @@ func Index(about About, images ...v1.Image) (v1.ImageIndex, error) {
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()}})
 	}
-	if len(about.Labels) == 0 {
-		return index, nil
-	}
 	return mutate.Annotations(index, about.Labels).(v1.ImageIndex), nil
 }
 
@@ -109,8 +106,8 @@ func imageOf(binary string, platform v1.Platform, about About) (v1.Image, error)
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, created
 	config.Config = v1.Config{User: "65532:65532", Entrypoint: []string{"/classbind"}, Labels: about.Labels}
 	image, err = mutate.ConfigFile(image, config)
-	if err != nil || len(about.Labels) == 0 {
-		return image, err
+	if err != nil {
+		return nil, err
 	}
 	return mutate.Annotations(image, about.Labels).(v1.Image), nil
 }

@@ -20,10 +20,6 @@ const (
 	stuck = time.Minute
 )
 
-// longestWait for the next default after one that was admitted and not stored. A
-// replica that was started meanwhile counts the window from then.
-func (l *lane) longestWait() time.Duration { return 2 * l.scenario.Timing.Window }
-
 // nextName is of the class of a kind that is to be default where no other became it.
 const nextName = "next"
 
@@ -143,7 +139,7 @@ func (l *lane) nextDefault(ctx context.Context, claimKind string) ([]answer, err
 		switch outcomeOf(a.err, a.class, nil) {
 		case Accepted:
 			l.count(func() { l.waits, l.longest = l.waits+1, max(l.longest, took) })
-			if took > l.longestWait()+slack {
+			if took > 2*l.scenario.Timing.Window+slack { // A replica that was started meanwhile counts the window from then.
 				l.violation("the next default for %q was accepted %s after the last write that may have been admitted", claimKind, took)
 			}
 			return answers, nil

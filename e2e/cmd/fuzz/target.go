@@ -29,30 +29,30 @@ func (p *tested) command(ctx context.Context, name string, arguments ...string) 
 }
 
 // fuzz a target, and measure the worst inputs again without instrumentation.
-func (p *tested) fuzz(ctx context.Context, target string) (executions int64, err error) {
+func (p *tested) fuzz(ctx context.Context, target string) error {
 	fmt.Printf("==> %s\n", target)
 	begin := time.Now()
 	costs := filepath.Join(p.costs, target)
 	if err := os.Mkdir(costs, 0o700); err != nil {
-		return 0, fmt.Errorf("cannot make a folder for the costs: %w", err)
+		return fmt.Errorf("cannot make a folder for the costs: %w", err)
 	}
 	c := p.command(ctx, p.instrumented, "-test.run=^$", "-test.fuzz=^"+target+"$", "-test.fuzztime="+p.time,
 		"-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+p.kept)
 	c.Env = append(c.Env, cost.Directory+"="+costs)
 	output, err := c.StdoutPipe()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	c.Stderr = c.Stdout // Package testing tells there of its progress.
 	if err := c.Start(); err != nil {
-		return 0, fmt.Errorf("cannot start: %w", err)
+		return fmt.Errorf("cannot start: %w", err)
 	}
 	executions, late := follow(output, os.Stdout)
 	if err := c.Wait(); err != nil && !late {
-		return executions, errors.Join(ctx.Err(), fmt.Errorf("%s: %w", target, err))
+		return errors.Join(ctx.Err(), fmt.Errorf("%s: %w", target, err))
 	}
 	fmt.Printf("%s: %d executions, %.0f a second\n", target, executions, float64(executions)/time.Since(begin).Seconds())
-	return executions, p.measure(ctx, target, costs)
+	return p.measure(ctx, target, costs)
 }
 
 var (
