@@ -20,19 +20,11 @@ import (
 
 // Archive returns an OCI archive, an OCI layout in a tar file, of one image, a
 // v1.Image or a v1.ImageIndex, which whoever loads it finds under the name ref.
-func Archive(ref string, image mutate.Appendable) ([]byte, error) {
+func Archive(ref string, image mutate.Appendable) (archive []byte, err error) {
 	tag, err := name.NewTag(ref, name.StrictValidation)
 	if err != nil {
 		return nil, fmt.Errorf("cannot name the image %q: %w; it needs a registry and a tag, as in localhost/classbind:dev", ref, err)
 	}
-	archive, err := archiveOf(tag, image)
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the archive of %q: %w", ref, err)
-	}
-	return archive, nil
-}
-
-func archiveOf(tag name.Tag, image mutate.Appendable) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "classbind-image-")
 	if err != nil {
 		return nil, err

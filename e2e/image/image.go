@@ -23,19 +23,6 @@ type About struct {
 	Labels  map[string]string // org.opencontainers.image.*: of the config, of the manifest and of an index
 }
 
-// New returns the image of a binary, for the platform that it is built for.
-func New(binary string, about About) (v1.Image, error) {
-	platform, err := platformOf(binary)
-	if err != nil {
-		return nil, fmt.Errorf("cannot pack %q: %w", binary, err)
-	}
-	image, err := imageOf(binary, platform, about)
-	if err != nil {
-		return nil, fmt.Errorf("cannot pack %q: %w", binary, err)
-	}
-	return image, nil
-}
-
 // Index returns the image of several platforms.
 func Index(about About, images ...v1.Image) (v1.ImageIndex, error) {
 	index := v1.ImageIndex(empty.Index)
@@ -76,8 +63,17 @@ func platformOf(binary string) (v1.Platform, error) {
 	return platform, nil
 }
 
-// imageOf the binary is what the Dockerfile says.
-func imageOf(binary string, platform v1.Platform, about About) (v1.Image, error) {
+// New returns the image of a binary, for the platform that it is built for, as the Dockerfile says.
+func New(binary string, about About) (image v1.Image, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot pack %q: %w", binary, err)
+		}
+	}()
+	platform, err := platformOf(binary)
+	if err != nil {
+		return nil, err
+	}
 	content, err := os.ReadFile(binary) //nolint:gosec // The user names the file.
 	if err != nil {
 		return nil, err
@@ -93,7 +89,7 @@ func imageOf(binary string, platform v1.Platform, about About) (v1.Image, error)
 	if err != nil {
 		return nil, err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image = mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: created}})
 	if err != nil {
 		return nil, err
