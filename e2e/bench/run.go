@@ -130,7 +130,7 @@ func (r *run) startClassbind(ctx context.Context) error {
 
 // logged starts a process whose log is a file: the process writes it itself.
 func (r *run) logged(name string, start func(log *os.File) (*classbind.Process, error)) (*classbind.Process, error) {
-	log, err := os.Create(filepath.Join(r.Dir, name+".log"))
+	log, err := os.Create(filepath.Join(r.Dir, name+".log")) //nolint:gosec // The folder is ours.
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep a log: %w", err)
 	}

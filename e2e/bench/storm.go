@@ -60,7 +60,8 @@ func (r *run) measureStorm(ctx context.Context) (err error) {
 	}
 	quiet := &contender{name: "no changes", drive: steady}
 	elsewhere, here := in("changes of kinds that others watch", r.freeKindNames()), in("changes of the claims' classes", r.classKindNames())
-	what := fmt.Sprintf("storm: %d reviews a second while classes change, %d a second, of which the API server learns from etcd", r.claims, r.changes)
+	what := fmt.Sprintf("storm: %d reviews a second while classes change, %d a second, of which the API server learns from etcd",
+		r.claims, r.changes)
 	if err := r.compare(watching, what, quiet, elsewhere, here); err != nil {
 		return err
 	}

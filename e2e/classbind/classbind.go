@@ -184,7 +184,8 @@ func (p *Process) Answered(ctx context.Context, path string) (int, error) {
 // sum of a metric of webhooks for a path.
 func (p *Process) sum(ctx context.Context, metric, path string) (total int, err error) {
 	body, err := p.Metrics(ctx)
-	of := regexp.MustCompile(`(?m)^controller_runtime_webhook_` + metric + `\{(?:code="\d+",)?webhook="` + regexp.QuoteMeta(path) + `"\} (\d+)$`)
+	labels := `\{(?:code="\d+",)?webhook="` + regexp.QuoteMeta(path) + `"\}`
+	of := regexp.MustCompile(`(?m)^controller_runtime_webhook_` + metric + labels + ` (\d+)$`)
 	for _, match := range of.FindAllSubmatch(body, -1) {
 		n, _ := strconv.Atoi(string(match[1])) // It is made of digits.
 		total += n

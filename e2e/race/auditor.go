@@ -31,8 +31,8 @@ type excess[U comparable] struct {
 }
 
 // auditor replays what happened to default classes, which use seats, or to claims, which use classes, in the order in which it did. A LIST
-// after a race would miss what was gone by then; the watches of several kinds are not in step with each other. But all kinds are in one etcd,
-// so their resourceVersions are one order.
+// after a race would miss what was gone by then; the watches of several kinds are not in step with each other. But all kinds are in one
+// etcd, so their resourceVersions are one order.
 type auditor[U comparable] struct {
 	// limit of accounts that no change says to hold anything.
 	limit int64
@@ -55,15 +55,16 @@ type capacity struct {
 
 func newAuditor[U comparable](limit int64, grace time.Duration) *auditor[U] {
 	return &auditor[U]{
-		limit: limit, grace: grace, uses: map[U]map[account]int64{}, used: map[account]int64{}, held: map[account][]capacity{}, been: map[U]bool{},
+		limit: limit, grace: grace,
+		uses: map[U]map[account]int64{}, used: map[account]int64{}, held: map[account][]capacity{}, been: map[U]bool{},
 	}
 }
 
 // observe a change; those of one kind are in order.
 func (a *auditor[U]) observe(c change[U]) { a.pending = append(a.pending, c) }
 
-// until replays all changes up to a resourceVersion, up to which all have been observed. It returns where users came to use too much. To use
-// less is always right.
+// until replays all changes up to a resourceVersion, up to which all have been observed. It returns where users came to use too much. To
+// use less is always right.
 func (a *auditor[U]) until(version uint64) (all []excess[U]) {
 	slices.SortStableFunc(a.pending, func(a, b change[U]) int { return cmp.Compare(a.version, b.version) })
 	for len(a.pending) > 0 && a.pending[0].version <= version {

@@ -50,7 +50,8 @@ type arena struct {
 }
 
 func newArena(l *lane) *arena {
-	a := &arena{lane: l, auditor: newAuditor[Claim](capacityOfNamespace, l.scenario.Timing.Window+slack), ledgers: map[string]v1beta1.LedgerSpec{}}
+	grace := l.scenario.Timing.Window + slack
+	a := &arena{lane: l, auditor: newAuditor[Claim](capacityOfNamespace, grace), ledgers: map[string]v1beta1.LedgerSpec{}}
 	for i := range poolsOfArena {
 		a.pools = append(a.pools, fmt.Sprint("pool-", i))
 	}
