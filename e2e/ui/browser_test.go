@@ -165,9 +165,11 @@ func (b *tab) accessible(screen string) {
 		ID, Impact, Help string
 		Nodes            []struct{ HTML, FailureSummary string }
 	}
+	script, err := axe()
+	require.NoError(b.t, err)
 	for _, scheme := range []string{"light", "dark"} {
 		b.scheme(scheme)
-		b.run(chromedp.Evaluate[chromedp.Void](axe(b.t)))
+		b.run(chromedp.Evaluate[chromedp.Void](script))
 		found := eval[[]violation](b, "axe.run().then((r) => r.violations)")
 		checked := eval[int](b, "axe.run().then((r) => r.passes.length)")
 		assert.Greater(b.t, checked, 10, "axe-core should have looked at the page.")
@@ -180,21 +182,8 @@ func (b *tab) accessible(screen string) {
 	b.scheme("light")
 }
 
-var (
-	axeOnce sync.Once
-	axeText string
-	errAxe  error
-)
-
 // axe is the script, which npm gets once for each version.
-func axe(t *testing.T) string {
-	t.Helper()
-	axeOnce.Do(func() { axeText, errAxe = getAxe(t.Context()) })
-	require.NoError(t, errAxe)
-	return axeText
-}
-
-func getAxe(ctx context.Context) (string, error) {
+var axe = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -207,7 +196,7 @@ func getAxe(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Everybody may read it.
 		return "", err
 	}
-	pack := exec.CommandContext(ctx, "npm", "pack", "--json", "axe-core@"+axeVersion)
+	pack := exec.Command("npm", "pack", "--json", "axe-core@"+axeVersion)
 	pack.Dir = dir
 	out, err := pack.Output()
 	if err != nil {
@@ -220,11 +209,11 @@ func getAxe(ctx context.Context) (string, error) {
 	if packed[0].Integrity != axeIntegrity {
 		return "", fmt.Errorf("axe-core %s is not what it was: %s", axeVersion, packed[0].Integrity)
 	}
-	unpack := exec.CommandContext(ctx, "tar", "-xzf", packed[0].Filename, "package/axe.min.js") //nolint:gosec // npm has named it.
+	unpack := exec.Command("tar", "-xzf", packed[0].Filename, "package/axe.min.js") //nolint:gosec // npm has named it.
 	unpack.Dir = dir
 	if out, err := unpack.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot unpack axe-core: %w: %s", err, out)
 	}
 	text, err := os.ReadFile(script) //nolint:gosec // It is in our cache.
 	return string(text), err
-}
+})
