@@ -37,7 +37,7 @@ type run struct {
 	clientset *kubernetes.Clientset
 	// client of all of the kinds of this package.
 	client *rest.RESTClient
-	// processes to stop, the last first.
+	// processes to stop.
 	processes            []*classbind.Process
 	classbind, doNothing *target
 	ca                   []byte // of the do-nothing webhook

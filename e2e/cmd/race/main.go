@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -53,7 +54,8 @@ func run(ctx context.Context, s settings, names []string) (err error) {
 	commands, violations, totals := race.Commands{}, 0, map[string]race.Result{}
 	defer func() {
 		_ = os.RemoveAll(dir)
-		for what, total := range totals {
+		for _, what := range slices.Sorted(maps.Keys(totals)) {
+			total := totals[what]
 			fmt.Printf("%s: %d in %d rounds (%d writers, %d replicas, %d API servers)\n",
 				what, total.Worst, total.Rounds, s.writers, s.replicas, s.apiServers)
 		}
