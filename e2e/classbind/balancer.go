@@ -28,11 +28,8 @@ func NewBalancer() (*Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w", err)
-	}
-	b := &Balancer{URL: "https://localhost:" + port, listener: l, open: map[net.Conn]bool{}}
+	port := l.Addr().(*net.TCPAddr).Port
+	b := &Balancer{URL: fmt.Sprintf("https://localhost:%d", port), listener: l, open: map[net.Conn]bool{}}
 	go b.serve()
 	return b, nil
 }
