@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -12,13 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -47,37 +42,32 @@ type preset struct {
 	prepare func(*testing.T, *world)
 }
 
-func presets() []preset {
-	return []preset{
-		{name: "argo-cd", project: "argoproj/argo-cd"},
-		{name: "cert-manager", project: "cert-manager/cert-manager"},
-		{name: "cloudnative-pg", project: "cloudnative-pg/cloudnative-pg"},
-		{name: "cluster-api", project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
-			w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
-		}},
-		{name: "cluster-api-ipam", project: "kubernetes-sigs/cluster-api"},
-		{name: "crossplane-compositions", project: "crossplane/crossplane"},
-		{name: "crossplane-packages", project: "crossplane/crossplane"},
-		{name: "crossplane-v1", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
-		{name: "crossplane-v2", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
-		{name: "external-secrets", project: "external-secrets/external-secrets"},
-		{name: "flux", project: "fluxcd/notification-controller"},
-		{name: "gateway-api", project: "kubernetes-sigs/gateway-api"},
-		{name: "ingress"},
-		{name: "jobset", project: "kubernetes-sigs/jobset", needs: []string{"kueue-queues"}},
-		{name: "karpenter", project: "kubernetes-sigs/karpenter"},
-		{name: "kserve", project: "kserve/kserve"},
-		{name: "kubeflow-trainer", project: "kubeflow/trainer"},
-		{name: "kubevirt"},
-		{name: "kueue", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
-		{name: "kueue-queues", project: "kubernetes-sigs/kueue"},
-		{name: "object-storage", project: "kubernetes-sigs/container-object-storage-interface"},
-		{name: "persistent-volumes"},
-		{name: "service-fabrik", project: "cloudfoundry/service-fabrik-broker"},
-		{name: "tekton", project: "tektoncd/pipeline"},
-		{name: "velero"},
-		{name: "volume-snapshots", project: "kubernetes-csi/external-snapshotter"},
-	}
+// presetsWith are those of which a test needs to know more than the name.
+var presetsWith = map[string]preset{
+	"argo-cd":        {project: "argoproj/argo-cd"},
+	"cert-manager":   {project: "cert-manager/cert-manager"},
+	"cloudnative-pg": {project: "cloudnative-pg/cloudnative-pg"},
+	"cluster-api": {project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
+		w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
+	}},
+	"cluster-api-ipam":        {project: "kubernetes-sigs/cluster-api"},
+	"crossplane-compositions": {project: "crossplane/crossplane"},
+	"crossplane-packages":     {project: "crossplane/crossplane"},
+	"crossplane-v1":           {project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
+	"crossplane-v2":           {project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
+	"external-secrets":        {project: "external-secrets/external-secrets"},
+	"flux":                    {project: "fluxcd/notification-controller"},
+	"gateway-api":             {project: "kubernetes-sigs/gateway-api"},
+	"jobset":                  {project: "kubernetes-sigs/jobset", needs: []string{"kueue-queues"}},
+	"karpenter":               {project: "kubernetes-sigs/karpenter"},
+	"kserve":                  {project: "kserve/kserve"},
+	"kubeflow-trainer":        {project: "kubeflow/trainer"},
+	"kueue":                   {project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
+	"kueue-queues":            {project: "kubernetes-sigs/kueue"},
+	"object-storage":          {project: "kubernetes-sigs/container-object-storage-interface"},
+	"service-fabrik":          {project: "cloudfoundry/service-fabrik-broker"},
+	"tekton":                  {project: "tektoncd/pipeline"},
+	"volume-snapshots":        {project: "kubernetes-csi/external-snapshotter"},
 }
 
 // shortPreset is tried in short mode, too: its kinds need no CRDs.
@@ -99,176 +89,37 @@ var presetChecks = []struct {
 	{"diff", (*trial).differs},
 }
 
-// hasNoClaims reports whether the preset has what others need, and no claims of its own.
-func (p preset) hasNoClaims(t *testing.T, w *world) bool {
-	return len(some[v1beta1.ClaimKind](t, w.rendered(t, filepath.Join(w.deploy, "kinds", p.name)), "ClaimKind")) == 0
-}
-
 // TestPresets tries every preset with the CRDs of its project, each by itself: presets may
 // share class kinds. The table in the documents has the result.
 func TestPresets(t *testing.T) {
-	t.Parallel()
-	w, _ := servedWorld(t, controlplane.Options{})
+	var w *world
+	if testing.Short() {
+		w = sharedWorld(t)
+	} else {
+		t.Parallel()
+		w, _ = servedWorld(t, controlplane.Options{})
+	}
 	source := newCRDSource(t)
 	var table []string
-	for _, p := range presets() {
-		if testing.Short() && p.name != shortPreset {
+	for _, name := range kustomizations(t, "kinds") {
+		if testing.Short() && name != shortPreset {
 			continue
 		}
-		if p.hasNoClaims(t, w) {
-			continue // Others need it, and try it.
-		}
+		p := presetsWith[name]
+		p.name = name
 		t.Run(p.name, func(t *testing.T) {
+			if len(some[v1beta1.ClaimKind](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClaimKind")) == 0 {
+				t.Skip("Others need it, and try it.")
+			}
 			i := w.installPreset(t, p, source)
 			for _, k := range i.claimKinds {
 				t.Run(k.Name, func(t *testing.T) { table = append(table, i.try(t, k)) })
 			}
 		})
 	}
-	if testing.Short() {
-		return
-	}
-	for _, pair := range w.sharing(t) {
-		t.Run(pair[0].name+"With"+pair[1].name, func(t *testing.T) { w.composes(t, pair, source) })
-	}
-	if !t.Failed() {
+	if !testing.Short() && !t.Failed() {
 		comparePresets(t, table)
 	}
-}
-
-// sharing are all pairs of presets that let classbind read the same kinds: as classes, or as what expressions look at.
-func (w *world) sharing(t *testing.T) (pairs [][2]preset) {
-	reads := func(p preset) (kinds []string) {
-		for _, name := range append(p.needs, p.name) {
-			for _, role := range some[rbacv1.ClusterRole](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClusterRole") {
-				for _, rule := range role.Rules {
-					for _, resource := range rule.Resources {
-						kinds = append(kinds, resource+"."+rule.APIGroups[0])
-					}
-				}
-			}
-		}
-		return kinds
-	}
-	for n, p := range presets() {
-		read := reads(p)
-		for _, other := range presets()[n+1:] {
-			isNeeded := slices.Contains(p.needs, other.name) || slices.Contains(other.needs, p.name)
-			if !isNeeded && slices.ContainsFunc(reads(other), func(kind string) bool { return slices.Contains(read, kind) }) {
-				pairs = append(pairs, [2]preset{p, other})
-			}
-		}
-	}
-	require.NotEmpty(t, pairs)
-	return pairs
-}
-
-// composes applies two presets in either order, removes either, and sees the other bind claims as before.
-func (w *world) composes(t *testing.T, pair [2]preset, source *crdSource) {
-	for order := range 4 {
-		first, removed := order%2, order/2
-		t.Run(pair[first].name+"FirstWithout"+pair[removed].name, func(t *testing.T) {
-			var installed [2]*installedPreset
-			installed[first] = w.installPreset(t, pair[first], source)
-			installed[1-first] = w.installPreset(t, pair[1-first], source)
-			var trials [2][]*trial
-			for n, i := range installed {
-				for _, k := range i.claimKinds {
-					x := i.newTrial(t, k)
-					x.awaitCalls(t)
-					trials[n] = append(trials[n], x)
-				}
-			}
-			w.kubectl(t, "delete", "-k", installed[removed].folder)
-			for _, x := range trials[removed] {
-				x.awaitUnbound(t)
-			}
-			for _, x := range trials[1-removed] {
-				claim, class := x.bindable(t, "left")
-				require.NoError(t, x.Create(t.Context(), claim, client.DryRunAll))
-				require.Equal(t, x.referenceTo(class), x.reference(t, claim), "We should go on without the other.")
-			}
-		})
-	}
-}
-
-// TestRegister registers the kinds of the presets by what the command prints from their CRDs alone. What a label or an
-// annotation names is in no schema, and neither is the namespace of the classes.
-func TestRegister(t *testing.T) {
-	long(t)
-	t.Parallel()
-	notInPods(t, "It needs the kubeconfig of an admin.")
-	w, _ := servedWorld(t, controlplane.Options{})
-	source := newCRDSource(t)
-	registered, guessed := 0, 0
-	for _, p := range presets() {
-		if p.hasNoClaims(t, w) {
-			continue
-		}
-		p.prepare = nil // The webhook of Cluster API, which refuses claims before classbind is called, is in no CRD.
-		i := w.preparePreset(t, p, source)
-		for _, k := range i.claimKinds {
-			if k.Spec.Reference.Path == "" || len(k.Spec.Classes.Namespaces.Names) > 0 {
-				continue
-			}
-			registered++
-			t.Run(k.Name, func(t *testing.T) {
-				guesses := i.registers(t, k)
-				t.Log(guesses)
-				guessed += len(guesses)
-			})
-		}
-	}
-	assert.GreaterOrEqual(t, registered, 30)
-	t.Logf("%d kinds registered, %d guesses", registered, guessed)
-}
-
-// registers a claim kind of a preset by what the command prints for it, and binds a claim. It returns the comments about guesses.
-func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses []string) {
-	args := []string{"register", "--kubeconfig=" + i.plane.Kubeconfig, k.Resource()}
-	for _, listed := range k.Spec.Classes.Kinds {
-		args = append(args, listed.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(i.classKinds)) {
-		if c := i.classKinds[name]; c.Serves(&k) && !slices.Contains(args, name) {
-			args = append(args, name)
-		}
-	}
-	printed, stderr, exit := i.classbind(t, args...)
-	require.Zero(t, exit, stderr)
-	file := filepath.Join(t.TempDir(), "kinds.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(printed), 0o600))
-	i.kubectl(t, "apply", "-f", file)
-	t.Cleanup(func() {
-		_, _, err := i.Kubectl(context.Background(), nil, "delete", "-f", file)
-		assert.NoError(t, err)
-	})
-	objects := documents(t, printed)
-	alone := *i
-	alone.claimKinds = some[v1beta1.ClaimKind](t, objects, "ClaimKind")
-	require.Len(t, alone.claimKinds, 1, printed)
-	alone.classKinds = map[string]v1beta1.ClassKind{}
-	for _, c := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
-		alone.classKinds[c.Name] = c
-	}
-	alone.awaitServed(t)
-	alone.newTrial(t, alone.claimKinds[0]).awaitCalls(t)
-	for line := range strings.Lines(printed) {
-		if strings.HasPrefix(line, "#") && strings.Contains(line, "A guess:") {
-			guesses = append(guesses, strings.TrimSpace(line))
-		}
-	}
-	return guesses
-}
-
-// TestPresetsAreAll proves that no folder is without a test.
-func TestPresetsAreAll(t *testing.T) {
-	t.Parallel()
-	var tested []string
-	for _, p := range presets() {
-		tested = append(tested, p.name)
-	}
-	assert.ElementsMatch(t, kustomizations(t, "kinds"), tested, "We should test every preset.")
 }
 
 // kustomizations are the names of the folders in one of deploy.
@@ -313,20 +164,6 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 	}
 }
 
-func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	i := &installedPreset{
-		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
-		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
-	}
-	for _, name := range append(p.needs, p.name) {
-		folder := filepath.Join(w.deploy, "kinds", name)
-		i.folders = append(i.folders, folder)
-		i.installCRDs(t, w.rendered(t, folder), source)
-	}
-	i.readExample(t)
-	return i
-}
-
 // applyClasses of the example until the test ends. They are guarded for the claim kinds, of which a replica must have heard.
 func (i *installedPreset) applyClasses(t *testing.T) {
 	for _, classes := range i.classes {
@@ -344,7 +181,15 @@ func (i *installedPreset) applyClasses(t *testing.T) {
 }
 
 func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	i := w.preparePreset(t, p, source)
+	i := &installedPreset{
+		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
+		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
+	}
+	for _, name := range append(p.needs, p.name) {
+		i.folders = append(i.folders, filepath.Join(w.deploy, "kinds", name))
+		i.installCRDs(t, w.rendered(t, i.folders[len(i.folders)-1]), source)
+	}
+	i.readExample(t)
 	for _, folder := range i.folders {
 		w.kubectl(t, "apply", "-k", folder)
 		t.Cleanup(func() {
@@ -500,117 +345,6 @@ func sourceOf(row string) string {
 	}
 	first, _, _ := strings.Cut(version, " ")
 	return first
-}
-
-const (
-	registrationsAtOnce = 60
-	// maxLookups of two kinds that are not there, in lookupTime: each is looked up again every quarter of a minute,
-	// by every part that needs it.
-	maxLookups = 12
-	lookupTime = 20 * time.Second
-)
-
-// TestPresetsAtOnce registers all presets, the samples and made-up kinds at once, and two kinds
-// that are not there. It is not parallel, because it measures.
-func TestPresetsAtOnce(t *testing.T) {
-	long(t)
-	w, _ := servedWorld(t, controlplane.Options{Audit: true})
-	source := newCRDSource(t)
-
-	var crds, others []string
-	registrations := map[string]*unstructured.Unstructured{}
-	add := func(objects []*unstructured.Unstructured) {
-		for _, object := range objects {
-			switch object.GetKind() {
-			case "ClaimKind", "ClassKind":
-				key := object.GetKind() + "/" + object.GetName()
-				require.NotContains(t, registrations, key, "We should apply no registration over another.")
-				registrations[key] = object
-			case "ClusterRole":
-				others = append(others, manifestOf(t, object))
-			}
-		}
-	}
-	for _, p := range presets() {
-		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
-		add(objects)
-		var names []string
-		for _, k := range some[v1beta1.ClaimKind](t, objects, "ClaimKind") {
-			names = append(names, k.Resource())
-		}
-		for _, k := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
-			names = append(names, k.Name)
-		}
-		for _, name := range names {
-			if found, ok := source.find(t, name, p.project); ok {
-				crds = append(crds, found.manifest)
-			}
-		}
-	}
-	samples := filepath.Join(w.deploy, "samples", "crossplane")
-	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
-	add(w.rendered(t, samples))
-	slices.Sort(crds)
-	_, _, err := w.Kubectl(t.Context(), strings.NewReader(strings.Join(slices.Compact(crds), "---\n")), "apply", "--server-side", "-f", "-")
-	require.NoError(t, err)
-	others = append(others, vendor("made-up.test"), vendor("absent.test"))
-	for n := 0; len(registrations) < registrationsAtOnce; n++ {
-		claims, classes := fmt.Sprintf("claims%02d.made-up.test", n), fmt.Sprintf("classes%02d.made-up.test", n)
-		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
-		add(documents(t, claimKind(claims, "{}")+serving(classes, claims)))
-	}
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
-	w.apply(t, strings.Join(others, "---\n"))
-
-	manifests := claimKind("claims.absent.test", "{}") + serving("classes.absent.test", "claims.absent.test")
-	for _, object := range registrations {
-		manifests += "---\n" + manifestOf(t, object)
-	}
-	start := time.Now()
-	w.apply(t, manifests)
-	applied := time.Since(start)
-	for _, object := range registrations {
-		var k client.Object = &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
-		if object.GetKind() == "ClassKind" {
-			k = &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
-		}
-		w.awaitReady(t, k)
-	}
-	t.Logf("%d registrations: applied in %s, served after %s", len(registrations), applied, time.Since(start))
-	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
-	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
-	w.absent(t, "absent.test")
-}
-
-// absent kinds of a group, one for claims and one for classes, cost nothing: they have no
-// webhook, are not watched, and are looked up now and then.
-func (w *world) absent(t *testing.T, group string) {
-	eventually(t, func(c *attempt) {
-		mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
-		require.NoError(c, w.List(t.Context(), &mutating))
-		require.NoError(c, w.List(t.Context(), &validating))
-		for _, list := range []any{mutating, validating} {
-			text := must(json.Marshal(list))(c)
-			require.Contains(c, string(text), "gateway.networking.k8s.io", "We should have the webhooks of the others.")
-			assert.NotContains(t, string(text), group, "We should have no webhook.")
-		}
-	})
-	before := len(w.requests(t, group))
-	assert.Never(t, func() bool { return len(w.requests(t, group)) > before+maxLookups }, lookupTime, time.Second, "We should look them up now and then.")
-	t.Logf("Requests: %d before all others were served, %d in %s after it", before, len(w.requests(t, group))-before, lookupTime)
-	for _, request := range w.requests(t, group) {
-		assert.Equal(t, "get /apis/"+group, request, "We should neither list nor watch.")
-	}
-}
-
-func (w *world) requests(t *testing.T, group string) (requests []string) {
-	for _, e := range w.audited(t) {
-		path, _, _ := strings.Cut(e.RequestURI, "?")
-		if e.User.Username == classbind.User && strings.HasPrefix(path, "/apis/"+group) {
-			requests = append(requests, e.Verb+" "+path)
-		}
-	}
-	return requests
 }
 
 // TestKinds prints each preset, and builds its kustomization: both are ways to apply it.
@@ -825,16 +559,6 @@ func (x *trial) awaitCalls(t *testing.T) {
 		probe := claim.DeepCopy()
 		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
 		require.Equal(c, x.referenceTo(class), x.reference(c, probe))
-	})
-}
-
-// awaitUnbound waits until claims are created as their authors wrote them.
-func (x *trial) awaitUnbound(t *testing.T) {
-	claim, class := x.bindable(t, "unbound")
-	eventually(t, func(c *attempt) {
-		probe := claim.DeepCopy()
-		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
-		require.NotEqual(c, x.referenceTo(class), x.reference(c, probe))
 	})
 }
 
