@@ -198,6 +198,13 @@ func TestUnavailable(t *testing.T) {
 		others(t, "down")
 		w.apply(t, claimKind("claims.broken.test", "{claims: {when: 'claim ++'}}")) // We should stop no registration, either.
 		policies(t, "down", "connection refused")
+		metrics := w.kubectl(t, "get", "--raw", "/metrics")
+		for _, asked := range []string{ // They are what the alerts ask for.
+			`apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="claims.strict.test.bind.classbind.io"`,
+			`apiserver_admission_webhook_fail_open_count{name="claims.lenient.test.bind.classbind.io"`,
+		} {
+			assert.Contains(t, metrics, asked)
+		}
 		w.createMany(t, outage, late)
 		for _, claim := range w.claimsOf(t, outage) {
 			require.Empty(t, classOf(&claim), "We should be down.")

@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +17,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -122,13 +116,7 @@ func TestManifests(t *testing.T) {
 
 	for _, installation := range installations {
 		t.Run("Render/"+installation, func(t *testing.T) {
-			choices := [][]string{nil, components}
-			for _, c := range components {
-				if !testing.Short() {
-					choices = append(choices, []string{c})
-				}
-			}
-			for _, chosen := range choices {
+			for _, chosen := range [][]string{nil, components} {
 				_, stderr, err := w.Kubectl(t.Context(), nil, "apply", "--dry-run=server", "--validate=strict", "-k", w.overlay(t, installation, chosen...))
 				require.NoError(t, err, "%v", chosen)
 				assert.Empty(t, stderr, "We should get no warning with %v.", chosen)
@@ -142,16 +130,13 @@ func TestManifests(t *testing.T) {
 			assert.Regexp(t, `^\S+ \S+ +\S+ \S+ Warning: Sorting order is set both in 'kustomization.yaml'.*\n$`, stderr, "We should get the one warning that docs/install.md explains: kubectl's own order has webhooks last.")
 		})
 		t.Run("Fit/"+installation, func(t *testing.T) {
-			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy")))
 			fit(t, w.rendered(t, w.overlay(t, installation, "monitoring", "network-policy", "client-certificates")))
 		})
-		t.Run("PodSecurity/"+installation, func(t *testing.T) { w.podSecurity(t, installation) })
 	}
+	t.Run("PodSecurity", w.podSecurity)
 	t.Run("Autoscaled", func(t *testing.T) {
-		for _, installation := range installations {
-			deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, installation, "horizontal-pod-autoscaler")), "Deployment")[0]
-			assert.Nil(t, deployment.Spec.Replicas, "We should leave the number of replicas to the autoscaler.")
-		}
+		deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, selfSigned, "horizontal-pod-autoscaler")), "Deployment")[0]
+		assert.Nil(t, deployment.Spec.Replicas, "We should leave the number of replicas to the autoscaler.")
 	})
 	t.Run("Rights", w.rights)
 	t.Run("ApplyAgain", w.applyAgain)
@@ -251,26 +236,19 @@ func fit(t *testing.T, objects []*unstructured.Unstructured) {
 }
 
 func scraped(t *testing.T, objects []*unstructured.Unstructured, ca string) {
-	for _, object := range objects {
-		if object.GetKind() != "ServiceMonitor" {
-			continue
-		}
-		endpoints, _, err := unstructured.NestedSlice(object.Object, "spec", "endpoints")
-		require.NoError(t, err)
-		assert.Equal(t, []any{map[string]any{ //nolint:gosec // A path, not a token.
-			"port": "metrics", "scheme": "https", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-			"tlsConfig": map[string]any{
-				"serverName": "classbind." + classbind.Namespace + ".svc",
-				"ca":         map[string]any{"secret": map[string]any{"name": ca, "key": "ca.crt"}},
-			},
-		}}, endpoints)
-		return
-	}
-	t.Error("We should have a ServiceMonitor.")
+	monitor := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ServiceMonitor" })
+	require.GreaterOrEqual(t, monitor, 0, "We should have a ServiceMonitor.")
+	assert.Equal(t, []any{map[string]any{ //nolint:gosec // A path, not a token.
+		"port": "metrics", "scheme": "https", "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+		"tlsConfig": map[string]any{
+			"serverName": "classbind." + classbind.Namespace + ".svc",
+			"ca":         map[string]any{"secret": map[string]any{"name": ca, "key": "ca.crt"}},
+		},
+	}}, at(objects[monitor], "spec", "endpoints"))
 }
 
-func (w *world) podSecurity(t *testing.T, installation string) {
-	deployment := all[appsv1.Deployment](t, w.rendered(t, w.overlay(t, installation)), "Deployment")[0]
+func (w *world) podSecurity(t *testing.T) {
+	deployment := all[appsv1.Deployment](t, w.rendered(t, w.deploy), "Deployment")[0]
 	admit := func(change func(*corev1.PodSpec)) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "classbind-", Namespace: classbind.Namespace}}
 		deployment.Spec.Template.Spec.DeepCopyInto(&pod.Spec)
@@ -388,206 +366,44 @@ func (w *world) rulesOf(t *testing.T, user, namespace string) map[string]string 
 	return rules
 }
 
-// applyAgain applies what is applied, while a replica keeps the entries, and
-// then has the alerts judged by what it and the API server count when it is gone.
+// applyAgain applies what is applied, while a replica keeps the entries.
 func (w *world) applyAgain(t *testing.T) {
-	replica := w.serve(t)
-	w.register(t, "again.test", `{claims: {when: "namespace.metadata.name != ''"}, choice: {strategy: LeastClaims}, whenUnmatched: BindLater}`, class("again.test", "Class", "only", "annotations: {classbind.io/capacity: '5'}, "))
-	w.register(t, "hard.again.test", "{reference: {path: .spec.classRef}}", class("hard.again.test", "Class", "only", ""))
-	w.apply(t, classKind("classes.hard.again.test", "{claimKinds: [{name: claims.hard.again.test}], capacity: {enforcement: Hard}}"))
-	w.resources(t, "Claim ignored.ignored.test Namespaced")
-	w.apply(t, claimKind("ignored.ignored.test", "{admission: {failurePolicy: Ignore}, classes: {use: {subject: Namespace}}}")+classKind("classes.again.test", "{claimKinds: [{name: claims.again.test}, {name: ignored.ignored.test}], capacity: {}}"))
-	w.awaitClaims(t, "ignored.ignored.test")
+	w.serve(t)
+	w.register(t, "again.test", "{}", class("again.test", "Class", "only", ""))
+	w.awaitGuard(t, "again.test", "Class", "classes.again.test")
 	kept := func() string {
 		claims, classes := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		role := &rbacv1.ClusterRole{}
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.LastConfiguration}, claims))
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: v1beta1.ClassConfiguration}, classes))
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "classbind-classes"}, role))
-		text := must(yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules}))(t)
-		return string(text)
+		return string(must(yaml.Marshal([]any{claims.Webhooks, classes.Webhooks, role.Rules}))(t))
 	}
-	require.Eventually(t, func() bool { return strings.Contains(kept(), "classes.again.test"+v1beta1.GuardSuffix) }, patience, 20*time.Millisecond)
 	entries := kept()
-	require.Contains(t, entries, "claims.again.test"+v1beta1.BindSuffix)
 	require.Contains(t, entries, "- again.test\n", "We should see the vendor's rule in the aggregated role.")
-
-	for _, installation := range installations {
-		dir := w.overlay(t, installation, components...)
-		objects := w.rendered(t, dir)
-		versions := func() map[string]string {
-			v := map[string]string{}
-			for _, object := range objects {
-				stored := object.DeepCopy()
-				require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), stored))
-				v[object.GetKind()+" "+object.GetName()] = stored.GetResourceVersion()
-			}
-			return v
+	dir := w.overlay(t, selfSigned, components...)
+	objects := w.rendered(t, dir)
+	versions := func() map[string]string {
+		v := map[string]string{}
+		for _, object := range objects {
+			stored := object.DeepCopy()
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), stored))
+			v[object.GetKind()+" "+object.GetName()] = stored.GetResourceVersion()
 		}
-		ways := []struct{ flag, says string }{{"--server-side=false", "unchanged"}, {"--server-side", "serverside-applied"}, {"--server-side=false", "unchanged"}}
-		if installation != selfSigned { // Few objects differ.
-			ways = ways[:1]
-		}
-		for _, way := range ways {
-			w.kubectl(t, "apply", way.flag, "-k", dir)
-			before := versions()
-			for line := range strings.Lines(w.kubectl(t, "apply", way.flag, "-k", dir)) {
-				// kubectl always sends the selector of a PodDisruptionBudget; the version tells that nothing comes of it.
-				if !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
-					assert.Equal(t, way.says, line[strings.LastIndex(line, " ")+1:len(line)-1], "We should change nothing a second time: %s", line)
-				}
-			}
-			assert.Equal(t, before, versions(), "We should write nothing a second time, with %s.", way.flag)
-			assert.Equal(t, entries, kept(), "We should leave alone what others wrote, with %s.", way.flag)
-		}
+		return v
 	}
-	t.Run("Alerts", func(t *testing.T) { w.alerts(t, replica) })
-}
-
-type series struct {
-	name   string
-	labels map[string]string
-	value  float64
-}
-
-// alerts proves that every metric in an alert or a panel is one that is exposed, with the labels that it asks for. Of an API server's it
-// has to be one that counts calls that fail, so the replica is killed.
-func (w *world) alerts(t *testing.T, r *replica) {
-	w.created(t, claim("ignored.test", "not-allowed"), client.DryRunAll)
-	const only = "apiVersion=hard.again.test/v1 kind=Class name=only"
-	eventually(t, func(c *attempt) { // No ledger is open yet, so it is refused once the API server asks.
-		require.Error(c, w.Create(t.Context(), naming("hard.again.test", "default", rand.Text(), only)))
-	})
-	metrics := must(r.Metrics(t.Context()))(t)
-	exposed := decode(t, bytes.NewReader(metrics))
-	clientset := must(kubernetes.NewForConfig(w.config))(t)
-	apiServer := func() []series {
-		body := must(clientset.RESTClient().Get().AbsPath("/metrics").Stream(t.Context()))(t)
-		defer func() { _ = body.Close() }()
-		return decode(t, body)
-	}
-	before := apiServer()
-	r.Kill()
-	w.refuses(t, claim("again.test", "refused"), "failed calling webhook")
-	w.created(t, claim("ignored.test", "unasked"))
-	for _, s := range apiServer() {
-		if !slices.ContainsFunc(before, func(b series) bool { return b.name == s.name && b.value == s.value && maps.Equal(b.labels, s.labels) }) {
-			exposed = append(exposed, s)
-		}
-	}
-
-	for _, q := range w.monitored(t) {
-		selectors := vectorSelector.FindAllStringSubmatch(q.expr, -1)
-		require.NotEmpty(t, selectors, q.of)
-		for _, selector := range selectors {
-			known := map[string]string{"namespace": classbind.Namespace, "job": "classbind", "pod": "any"}
-			found := selector[1] == "up" && matches(selector[2], known)
-			for _, s := range exposed {
-				if s.name != selector[1] {
-					continue
-				}
-				s.labels["namespace"], s.labels["job"] = known["namespace"], known["job"]
-				if matches(selector[2], s.labels) {
-					found = true
-					maps.Copy(known, s.labels)
-				}
-			}
-			assert.True(t, found, "We should find what %s asks for: %s", q.of, selector[0])
-			for _, used := range usedLabel.FindAllStringSubmatch(q.expr+q.text, -1) {
-				for label := range strings.SplitSeq(used[1]+used[2]+used[3], ",") {
-					assert.Contains(t, known, strings.TrimSpace(label), "We should have %s use labels that there are.", q.of)
-				}
+	for flag, said := range map[string]string{"--server-side=false": "unchanged", "--server-side": "serverside-applied"} {
+		w.kubectl(t, "apply", flag, "-k", dir)
+		before := versions()
+		for line := range strings.Lines(w.kubectl(t, "apply", flag, "-k", dir)) {
+			// kubectl always sends the selector of a PodDisruptionBudget; the version tells that nothing comes of it.
+			if !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
+				assert.Equal(t, said, line[strings.LastIndex(line, " ")+1:len(line)-1], "We should change nothing a second time: %s", line)
 			}
 		}
+		assert.Equal(t, before, versions(), "We should write nothing a second time, with %s.", flag)
+		assert.Equal(t, entries, kept(), "We should leave alone what others wrote, with %s.", flag)
 	}
-}
-
-type query struct{ of, expr, text string }
-
-func (w *world) monitored(t *testing.T) (queries []query) {
-	var rule struct {
-		Spec struct {
-			Groups []struct {
-				Rules []struct {
-					Alert, Expr         string
-					Labels, Annotations map[string]string
-				}
-			}
-		}
-	}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr, LegendFormat string }
-		}
-	}
-	for _, object := range w.rendered(t, w.overlay(t, selfSigned, "monitoring")) {
-		switch {
-		case object.GetKind() == "PrometheusRule":
-			text := must(object.MarshalJSON())(t)
-			require.NoError(t, json.Unmarshal(text, &rule))
-		case object.GetLabels()["grafana_dashboard"] == "1":
-			text, _, err := unstructured.NestedString(object.Object, "data", "classbind.json")
-			require.NoError(t, err)
-			require.NoError(t, json.Unmarshal([]byte(text), &dashboard))
-		}
-	}
-	require.NotEmpty(t, rule.Spec.Groups)
-	for _, alert := range rule.Spec.Groups[0].Rules {
-		assert.Contains(t, []string{"critical", "warning"}, alert.Labels["severity"], alert.Alert)
-		assert.NotEmpty(t, alert.Annotations["summary"], alert.Alert)
-		assert.NotEmpty(t, alert.Annotations["description"], alert.Alert)
-		queries = append(queries, query{alert.Alert, alert.Expr, fmt.Sprint(alert.Annotations)})
-	}
-	require.NotEmpty(t, dashboard.Panels)
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			expr := strings.ReplaceAll(target.Expr, "$claim_kind", ".*") // as the dashboard has it for all
-			queries = append(queries, query{"the panel " + panel.Title, expr, target.LegendFormat})
-		}
-	}
-	return queries
-}
-
-// Not all of PromQL, but all that the alerts and the dashboard have of it.
-var (
-	vectorSelector = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
-	labelMatcher   = regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`)
-	usedLabel      = regexp.MustCompile(`\bby \(([^)]*)\) \(|\$labels\.(\w+)|\{\{(\w+)\}\}`)
-)
-
-func matches(selector string, labels map[string]string) bool {
-	for _, m := range labelMatcher.FindAllStringSubmatch(selector, -1) {
-		value, operator, operand := labels[m[1]], m[2], m[3]
-		equal := value == operand
-		if strings.HasSuffix(operator, "~") {
-			equal = regexp.MustCompile("^(?:" + operand + ")$").MatchString(value)
-		}
-		if equal == strings.HasPrefix(operator, "!") {
-			return false
-		}
-	}
-	return true
-}
-
-func decode(t *testing.T, body io.Reader) []series {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families := must(parser.TextToMetricFamilies(body))(t)
-	var all []series
-	for name, family := range families {
-		for _, metric := range family.GetMetric() {
-			s := series{name: name, labels: map[string]string{}, value: metric.GetCounter().GetValue() + metric.GetGauge().GetValue()}
-			for _, l := range metric.GetLabel() {
-				s.labels[l.GetName()] = l.GetValue()
-			}
-			if family.GetType() == dto.MetricType_HISTOGRAM {
-				s.name += "_bucket"
-				s.labels["le"] = "+Inf"
-			}
-			all = append(all, s)
-		}
-	}
-	return all
 }
 
 // TestFlows has the API server say in which flow it puts what classbind asks, and whom it lets use classbind's PriorityClass.

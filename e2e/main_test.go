@@ -217,15 +217,18 @@ func theSharedWorld(t *testing.T) *world {
 // sharedReplica is of a test that counts for which claims of a kind the API server has called the one replica.
 func sharedReplica(t *testing.T) (w *world, asked func(claimKind string) int) {
 	notInPods(t, "It reads the metrics of the one replica.")
-	return sharedWorld(t), func(claimKind string) (n int) {
-		metrics := must(sharing.replica.Metrics(t.Context()))(t)
-		counter := regexp.MustCompile(`(?m)^classbind_decisions_total\{claim_kind="` + regexp.QuoteMeta(claimKind) + `",.*\} (\d+)$`)
-		for _, found := range counter.FindAllSubmatch(metrics, -1) {
-			count := must(strconv.Atoi(string(found[1])))(t)
-			n += count
-		}
-		return n
+	return sharedWorld(t), func(claimKind string) int {
+		return sharing.count(t, `decisions_total\{claim_kind="`+regexp.QuoteMeta(claimKind)+`",.*\}`)
 	}
+}
+
+// count adds up the counters of the replica that match.
+func (s *shared) count(t *testing.T, pattern string) (n int) {
+	metrics := must(s.replica.Metrics(t.Context()))(t)
+	for _, found := range regexp.MustCompile(`(?m)^classbind_`+pattern+` (\d+)$`).FindAllSubmatch(metrics, -1) {
+		n += must(strconv.Atoi(string(found[1])))(t)
+	}
+	return n
 }
 
 func (s *shared) end(failed bool) error {
