@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,8 @@ import (
 //
 // A comment above a block says otherwise:
 //
-//   - <!-- test: world=NAME -->: a new session begins here. As the first comment of a page, before any block, it is for
-//     the page. NAME is none (no cluster), empty (a control plane without classbind), installed (the default), or
-//     crossplane (with deploy/samples/crossplane, as make run leaves it).
+//   - <!-- test: world=NAME -->: a new session begins at the next block. NAME is none (no cluster), empty (a control plane without
+//     classbind), installed (the default), or crossplane (with deploy/samples/crossplane, as make run leaves it).
 //   - <!-- test: fails -->: the last command must fail, and no other.
 //   - <!-- test: make -->: all commands are make, and make knows their targets.
 //   - <!-- test: pods -->: TestDocsInPods runs it, in a cluster with pods.
@@ -112,12 +112,7 @@ func docPages(t *testing.T) (pages []*docPage) {
 	for _, path := range paths {
 		text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
 		require.NoError(t, err)
-		p, err := readPage(path, string(text))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if len(p.blocks) > 0 {
+		if p := must(readPage(path, string(text)))(t); len(p.blocks) > 0 {
 			pages = append(pages, p)
 		}
 	}
@@ -222,64 +217,6 @@ func TestDocsSession(t *testing.T) {
 	p.run(t, "")
 }
 
-func TestDocsFaults(t *testing.T) {
-	t.Parallel()
-	notInPods(t, "It needs a copy of the repository.")
-	for name, tc := range map[string]struct {
-		reason string
-		step   docStep
-		want   string
-		end    bool
-	}{
-		"Fails":       {"We should end at a command that fails.", docStep{command: "false\ntrue\n"}, "the command fails", true},
-		"Pipe":        {"We should see a command fail within a pipe.", docStep{command: "false | cat\n"}, "the command fails", true},
-		"Unset":       {"We should see a variable that is not set.", docStep{command: "echo $nothing\n"}, "the command fails", true},
-		"Late":        {"We should not wait for ever.", docStep{command: "sleep 60\n"}, "the command takes more than 2s", true},
-		"Other":       {"We should compare what is printed, and go on.", docStep{command: "printf 'a\\nb\\nc\\n'\n", compared: true, want: "a\nx\nc\n"}, "a\nx\nc\n\nThe command prints:\na\nb\nc\n", false},
-		"Error":       {"We should compare standard error, too.", docStep{command: "echo a >&2\n", compared: true, want: "\n"}, "The command prints:\na\n", false},
-		"Works":       {"We should see that nothing fails.", docStep{command: "true\n", fails: true}, "the last command does not fail", true},
-		"FailsEarly":  {"We should have the last command alone fail.", docStep{command: "false\nfalse\n", fails: true}, "a command before the last fails", true},
-		"NotTheLast":  {"We should have the last command fail.", docStep{command: "false\ntrue\n", fails: true}, "the last command does not fail", true},
-		"OutOfFolder": {"We should report a file that cannot be written.", docStep{file: "README.md/a.yaml", content: "a: b\n"}, "the command fails", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newDocSession(t, docsNone)
-			s.patience = patience
-			if name == "Late" {
-				s.patience = 2 * time.Second
-			}
-			err := s.run(&tc.step)
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Equal(t, tc.end, errors.Is(err, errDocEnd), tc.reason)
-		})
-	}
-}
-
-// TestReadPageRefuses what nobody would run. TestDocsSession reads a page that is right.
-func TestReadPageRefuses(t *testing.T) {
-	t.Parallel()
-	const fence = "```"
-	block := func(language, text string) string { return fence + language + "\n" + text + fence + "\n" }
-	for name, tc := range map[string]struct{ reason, text, err string }{
-		"OpenFence":       {reason: "We should report a block that does not end.", text: "\n" + fence + "sh\ntrue\n", err: "p.md:2: the block does not end"},
-		"UnknownWorld":    {reason: "We should report an unknown world.", text: "<!-- test: world=moon -->\n" + block("sh", ""), err: `p.md:1: the world "moon" is unknown: it must be one of none, empty, installed, crossplane`},
-		"UnknownComment":  {reason: "We should report an unknown comment.", text: "<!-- test: skip -->\n" + block("sh", ""), err: `p.md:1: "skip" is unknown: it must be world=, fails, pods, make or the name of a test`},
-		"UnknownLanguage": {reason: "We should report a block that nobody would run.", text: block("bash", ""), err: `p.md:1: the language "bash" is unknown`},
-		"NoLanguage":      {reason: "We should have every block say what it is.", text: block("", ""), err: `p.md:1: the language "" is unknown`},
-		"TwoRunners":      {reason: "We should have one runner a block.", text: "<!-- test: pods -->\n<!-- test: make -->\n" + block("sh", ""), err: "p.md:2: the block is run by pods already"},
-		"NoBlock":         {reason: "We should report a comment above text.", text: "<!-- test: fails -->\nText.\n" + block("sh", ""), err: "p.md:1: the comment stands above no block"},
-		"Malformed":       {reason: "We should report a comment within a line.", text: "A <!-- test: fails -->\n" + block("sh", ""), err: "p.md:1: the comment is malformed"},
-		"Inapt":           {reason: "We should report a comment that says nothing of a block.", text: "<!-- test: fails -->\n" + block("yaml", ""), err: "p.md:2: the comment is for a block of commands"},
-		"NoCommand":       {reason: "We should have output follow a command.", text: block("console", "a\n"), err: "p.md:1: a console block must begin with a command"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readPage("p.md", tc.text)
-			require.ErrorContains(t, err, tc.err, tc.reason)
-		})
-	}
-}
-
 type docPage struct {
 	path   string
 	blocks []docBlock
@@ -295,8 +232,6 @@ type docBlock struct {
 	by    string
 	fails bool
 }
-
-func (b *docBlock) isCommand() bool { return b.language == "sh" || b.language == "console" }
 
 func (b *docBlock) line(n int) string {
 	path, first, _ := strings.Cut(b.at, ":")
@@ -324,90 +259,67 @@ var (
 
 // readPage finds the blocks of a page, and what its comments say of them.
 func readPage(path, text string) (*docPage, error) {
-	p := &docPage{path: path}
-	var errs []error
-	fault := func(n int, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s:%d: %s", path, n+1, fmt.Sprintf(format, args...)))
-	}
-	world, next, comments, pending := docsInstalled, docBlock{}, 0, -1
+	p, next, pending := &docPage{path: path}, docBlock{}, false
 	lines := strings.Split(text, "\n")
 	for n := 0; n < len(lines); n++ {
+		fault := func(text string) error { return fmt.Errorf("%s:%d: %s", path, n+1, text) }
 		line := lines[n]
-		if found := docComment.FindStringSubmatch(line); found != nil {
-			pageWorld, err := next.mark(found[1])
-			if err != nil {
-				fault(n, "%v", err)
-			}
-			if comments++; comments == 1 && pageWorld != "" && len(p.blocks) == 0 {
-				world, next.world = pageWorld, ""
-				continue
-			}
-			pending = n
-			continue
-		}
-		if strings.Contains(line, "<!-- test") || strings.Contains(line, "<!--test") {
-			fault(n, "the comment is malformed: it must be a line of its own, <!-- test: WHAT -->")
-		}
 		found := docFence.FindStringSubmatch(line)
-		if found == nil {
-			if strings.TrimSpace(line) != "" && pending >= 0 {
-				fault(pending, "the comment stands above no block")
-				next, pending = docBlock{}, -1
+		switch comment := docComment.FindStringSubmatch(line); {
+		case comment != nil:
+			if err := next.mark(comment[1]); err != nil {
+				return nil, fault(err.Error())
 			}
+			pending = pending || !strings.HasPrefix(comment[1], "world=") // That of a page stands above text.
+			continue
+		case strings.Contains(line, "<!-- test"), strings.Contains(line, "<!--test"):
+			return nil, fault("the comment is malformed: it must be a line of its own, <!-- test: WHAT -->")
+		case found == nil && pending && strings.TrimSpace(line) != "":
+			return nil, fault("the comment above stands above no block")
+		case found == nil:
 			continue
 		}
 		b := next
-		next, pending = docBlock{}, -1
+		next, pending = docBlock{}, false
 		b.at, b.language = fmt.Sprintf("%s:%d", path, n+2), found[3]
-		end := n + 1
-		for ; end < len(lines) && strings.TrimSpace(lines[end]) != found[2]; end++ {
-			b.lines = append(b.lines, strings.TrimPrefix(lines[end], found[1]))
+		if len(p.blocks) == 0 {
+			b.world = cmp.Or(b.world, docsInstalled)
 		}
-		if end == len(lines) {
-			fault(n, "the block does not end")
+		for n++; n < len(lines) && strings.TrimSpace(lines[n]) != found[2]; n++ {
+			b.lines = append(b.lines, strings.TrimPrefix(lines[n], found[1]))
+		}
+		if n == len(lines) {
+			return nil, fmt.Errorf("%s: the block does not end", b.at)
 		}
 		if err := b.check(); err != nil {
-			fault(n, "%v", err)
-		}
-		if len(p.blocks) == 0 && b.world == "" {
-			b.world = world
+			return nil, fmt.Errorf("%s: %w", b.at, err)
 		}
 		p.blocks = append(p.blocks, b)
-		n = end
 	}
-	if pending >= 0 {
-		fault(pending, "the comment stands above no block")
-	}
-	return p, errors.Join(errs...)
+	return p, nil
 }
 
-// mark the block with what a comment says. It returns the world in it, which may be the page's.
-func (b *docBlock) mark(comment string) (world string, err error) {
-	name, value, _ := strings.Cut(comment, "=")
+// mark the block with what a comment says.
+func (b *docBlock) mark(comment string) error {
+	world, isWorld := strings.CutPrefix(comment, "world=")
 	switch {
-	case name == "world":
-		if !slices.Contains(docWorlds, value) {
-			return "", fmt.Errorf("the world %q is unknown: it must be one of %s", value, strings.Join(docWorlds, ", "))
-		}
-		b.world = value
-		return value, nil
+	case isWorld && slices.Contains(docWorlds, world):
+		b.world = world
 	case comment == "fails":
 		b.fails = true
-	case b.by != "":
-		return "", fmt.Errorf("the block is run by %s already", b.by)
-	case comment == "pods", comment == "make", docTest.MatchString(comment):
+	case b.by == "" && (comment == "pods" || comment == "make" || docTest.MatchString(comment)):
 		b.by = comment
 	default:
-		return "", fmt.Errorf("%q is unknown: it must be world=, fails, pods, make or the name of a test", comment)
+		return fmt.Errorf("%q must be world= and one of %s, fails, pods, make or the name of a test, and one of the last three alone", comment, strings.Join(docWorlds, ", "))
 	}
-	return "", nil
+	return nil
 }
 
 func (b *docBlock) check() error {
 	switch {
 	case !slices.Contains(docLanguages, b.language):
 		return fmt.Errorf("the language %q is unknown: it must be one of %s", b.language, strings.Join(docLanguages, ", "))
-	case !b.isCommand() && b.fails:
+	case b.fails && b.language != "sh" && b.language != "console":
 		return errors.New("the comment is for a block of commands")
 	case b.language == "console" && (len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ")):
 		return errors.New("a console block must begin with a command: $ COMMAND")
@@ -505,12 +417,11 @@ type docSession struct {
 	world *world
 	image string // $IMAGE, in pods.
 
-	to       io.Writer
-	done     chan bool // It is closed when the shell ends.
-	shell    *exec.Cmd
-	steps    int
-	patience time.Duration
-	served   *httptest.Server
+	to     io.Writer
+	done   chan bool // It is closed when the shell ends.
+	shell  *exec.Cmd
+	steps  int
+	served *httptest.Server
 }
 
 func newDocSession(t *testing.T, kind string) *docSession {
@@ -549,7 +460,7 @@ func (w *world) docSession(t *testing.T) *docSession {
 
 // docSessionWith a kubeconfig. Without one, there is no cluster.
 func docSessionWith(t *testing.T, kubeconfig string) *docSession {
-	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
+	s := &docSession{dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
 	if kubeconfig == "" {
 		kubeconfig = filepath.Join(s.dir, "none.kubeconfig")
 	}
@@ -690,7 +601,7 @@ func (s *docSession) run(step *docStep) error {
 	ok, late := false, false
 	select {
 	case ok = <-s.done:
-	case <-time.After(s.patience):
+	case <-time.After(docPatience):
 		late = true
 	}
 	out, err := os.ReadFile(script + ".out") //nolint:gosec // The folder is the test's own.
@@ -699,7 +610,7 @@ func (s *docSession) run(step *docStep) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
 	case late:
-		return fmt.Errorf("%s: the command takes more than %s; %w:%s", step.at, s.patience, errDocEnd, ran)
+		return fmt.Errorf("%s: the command takes more than %s; %w:%s", step.at, docPatience, errDocEnd, ran)
 	case !ok:
 		return fmt.Errorf("%s: the command fails; %w:%s", step.at, errDocEnd, ran)
 	}
