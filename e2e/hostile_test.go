@@ -68,22 +68,17 @@ func attacks() []attack {
 		{"Nothing", "We should serve honest claims on this machine when nobody attacks.", func(*besieged, *testing.T) {}, nil},
 		{"EmptyTerms", "We should refuse a selector of terms that say nothing, at little cost.", claimAgain(4, 50*time.Millisecond, all, []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}, ""), []int{invalid}},
 		{"PoisonedClaims", "We should bind waiting claims beside poisoned ones, whoever leads.", (*besieged).poisonedClaims, nil},
-		{"ForgedUpdates", "We should have no second default by a forged update of the class in flight.", (*besieged).forgedUpdates, []int{ok, unavailable}},
 		{"ForgedCreations", "We should bear forged creations of default classes.", (*besieged).forgedCreations, []int{ok, unavailable}},
 		{"ForgedClaims", "We should bear forged creations of claims.", (*besieged).forgedClaims, []int{ok, unavailable}},
 		{"IdleConnections", "We should bear connections on which nothing comes, or little.", (*besieged).idleConnections, nil},
 		{"BigBodies", "We should bear reviews that fill the memory.", (*besieged).bigBodies, []int{ok, malformed, tooLarge, unavailable}},
-		{"Garbage", "We should bear what is no review.", (*besieged).garbage, []int{malformed, missing, method, media, header}},
 		{"LongAnnotation", "We should refuse an annotation of a hundred thousand terms, at little cost.", claimAgain(4, 100*time.Millisecond, admit, []string{""}, selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a")), []int{invalid}},
 		{"LargeSelector", "We should refuse a selector of megabytes, at little cost.", claimAgain(5, 2*time.Second, admit, []string{expressions(values(220_000), 1)}, ""), []int{invalid}},
 		{"LiveReads", "We should read live in turns.", (*besieged).liveReads, []int{created, forbidden, failed}},
 		{"WaitingClaims", "We should bound the memory of claims that wait.", (*besieged).waitingClaims, nil},
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
-		{"UnmatchedSelector", "We should refuse a long selector that matches nothing, and put it into no URL.", (*besieged).unmatchedSelector, []int{forbidden, invalid}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""), []int{created}},
 		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid, tooMany}},
-		{"CostlyClasses", "We should judge a class when it changes, at little cost.", (*besieged).costlyClasses, []int{ok, created, forbidden, conflict}},
-		{"MovedClasses", "We should let the honest tenant set a default while another moves his through any number of partitions.", (*besieged).movedClasses, []int{ok, created, failed, unavailable}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
 	}
 }
@@ -423,8 +418,8 @@ func besiege(t *testing.T) *besieged {
 func (b *besieged) install(t *testing.T) {
 	var crds []string
 	for scope, kinds := range map[string]string{
-		"Namespaced": "Local Part FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim SeatClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim PartClaim",
-		"Cluster":    "Red Blue Ghost First Second Shared Zoned Alpha Beta Gamma",
+		"Namespaced": "Local FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim",
+		"Cluster":    "Ghost First Second Shared Zoned Alpha Beta Gamma",
 	} {
 		for kind := range strings.FieldsSeq(kinds) {
 			crds = append(crds, kind+" "+hostileResource(kind)+" "+scope)
@@ -501,17 +496,16 @@ func (b *besieged) register(t *testing.T) {
 	}
 	bound := resources(slices.Collect(maps.Keys(boundKinds))...)
 	served := map[string][]string{
-		"Zoned": {"FitClaim", "DenyFitClaim"}, "Part": {"PartClaim"}, "Red": {"SeatClaim"}, "Blue": {"SeatClaim"}, "Ghost": {"GhostClaim"},
+		"Zoned": {"FitClaim", "DenyFitClaim"}, "Ghost": {"GhostClaim"},
 		"First": {"FirstClaim"}, "Second": {"SecondClaim"}, "Shared": {"FirstClaim", "SecondClaim"},
 	}
-	manifest := classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(bound, "}, {name: "))) +
-		claimKind(hostileResource("PartClaim"), `{classes: {partition: {claim: "''", class: class.metadata.labels.part}}}`)
-	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"SeatClaim": "{}", "GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
+	manifest := ""
+	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
 		for kind, spec := range kinds {
 			manifest += claimKind(hostileResource(kind), spec)
 		}
 	}
-	for _, kind := range offered {
+	for _, kind := range append(offered, "Local") {
 		manifest += serving(hostileResource(kind), bound...)
 	}
 	for kind, claims := range served {
@@ -522,11 +516,9 @@ func (b *besieged) register(t *testing.T) {
 	for _, kind := range append(bound, resources("FitClaim", "DenyFitClaim")...) {
 		b.awaitClaims(t, kind)
 	}
-	for _, kind := range []string{"Red", "Blue", "Ghost", "First", "Second", "Shared"} {
+	for _, kind := range []string{"Ghost", "First", "Second", "Shared"} {
 		b.awaitGuard(t, hostileGroup, kind, hostileResource(kind))
 	}
-	b.awaitGuardOf(t, hostileResource("Part"), fmt.Sprintf("apiVersion: %s/v1\nkind: Part\nmetadata: {namespace: %s, name: probe, "+
-		"annotations: {resourceclass.crossplane.io/weight: x}}\n", hostileGroup, tenantA))
 	b.awaitClasses(t, hostileResource("Local"), manyClasses/10+5)
 }
 
