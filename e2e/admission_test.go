@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -470,66 +468,45 @@ func (w *world) awaitOrder(t *testing.T, claimKind string, order v1beta1.Order) 
 	}, "We should have one entry, in the configuration of its order.")
 }
 
-type reviewer func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
-
-// ServeHTTP is called by the API server.
-func (answer reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	review := admissionv1.AdmissionReview{}
-	body, err := io.ReadAll(r.Body)
-	if err != nil || json.Unmarshal(body, &review) != nil || review.Request == nil {
-		http.Error(w, "no review", http.StatusBadRequest)
-		return
-	}
-	review.Response = answer(r, review.Request)
-	review.Response.UID = review.Request.UID
-	review.Request = nil
-	_ = json.NewEncoder(w).Encode(review)
-}
-
 // standIn stands in for the mutating webhook of another program, which the API server calls for new and changed objects of a resource,
 // <plural>.<group>, when it is the turn of the configuration with the name. It is gone when the test ends.
 func (w *world) standIn(t *testing.T, configuration, resource string, answer func(claim *unstructured.Unstructured) *admissionv1.AdmissionResponse) {
 	var asked atomic.Bool
-	plural, group, _ := strings.Cut(resource, ".")
-	settings := fmt.Sprintf("rules: [{apiGroups: [%s], apiVersions: ['*'], resources: [%s], operations: [CREATE, UPDATE]}]", group, plural)
-	w.askOfWrites(t, "MutatingWebhookConfiguration", configuration, settings, func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		asked.Store(true)
-		claim := &unstructured.Unstructured{}
-		if err := json.Unmarshal(r.Object.Raw, &claim.Object); err != nil {
-			return refused(apierrors.NewBadRequest(err.Error()))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		review, claim := admissionv1.AdmissionReview{}, &unstructured.Unstructured{}
+		if json.NewDecoder(r.Body).Decode(&review) != nil || review.Request == nil || json.Unmarshal(review.Request.Object.Raw, &claim.Object) != nil {
+			http.Error(rw, "no review", http.StatusBadRequest)
+			return
 		}
-		return answer(claim)
-	})
-	mapping := must(w.RESTMapper().KindFor(schema.ParseGroupResource(resource).WithVersion("")))(t)
-	probe := &unstructured.Unstructured{}
-	probe.SetGroupVersionKind(mapping)
-	probe.SetNamespace("default")
-	probe.SetGenerateName("probe-")
-	eventually(t, func(c *attempt) {
-		_ = w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) // It may be refused, afterwards.
-		require.True(c, asked.Load())
-	}, "We should see the API server call the stand-in.")
-}
-
-// askOfWrites has the API server ask somebody else's webhook, until the test ends. The settings of the webhook are YAML.
-func (w *world) askOfWrites(t *testing.T, kind, name, settings string, answer reviewer) {
-	server := httptest.NewTLSServer(answer)
+		asked.Store(true)
+		review.Response = answer(claim)
+		review.Response.UID = review.Request.UID
+		review.Request = nil
+		_ = json.NewEncoder(rw).Encode(review)
+	}))
 	t.Cleanup(server.Close)
+	plural, group, _ := strings.Cut(resource, ".")
 	w.apply(t, fmt.Sprintf(`---
 apiVersion: admissionregistration.k8s.io/v1
-kind: %[5]s
+kind: MutatingWebhookConfiguration
 metadata: {name: %[1]s}
 webhooks:
 - name: %[1]s.standin.test
   admissionReviewVersions: [v1]
   sideEffects: None
   clientConfig: {url: %[2]q, caBundle: %[3]s}
-  %[4]s
-`, name, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), settings, kind))
+  rules: [{apiGroups: [%[4]s], apiVersions: ['*'], resources: [%[5]s], operations: [CREATE, UPDATE]}]
+`, configuration, server.URL, base64.StdEncoding.EncodeToString(caOf(server)), group, plural))
 	t.Cleanup(func() {
-		_, _, err := w.Kubectl(context.Background(), nil, "delete", kind, name)
+		_, _, err := w.Kubectl(context.Background(), nil, "delete", "mutatingwebhookconfiguration", configuration)
 		assert.NoError(t, err)
 	})
+	probe := w.named(t, resource, "")
+	probe.SetGenerateName("probe-")
+	eventually(t, func(c *attempt) {
+		_ = w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) // It may be refused, afterwards.
+		require.True(c, asked.Load())
+	}, "We should see the API server call the stand-in.")
 }
 
 func caOf(server *httptest.Server) []byte {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"archive/tar"
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
@@ -30,8 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/classbind/classbind/e2e/assets"
-	"github.com/classbind/classbind/e2e/assets/assetstest"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
@@ -515,66 +512,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestFirstMinute has a clone, Go, and an index of envtest: it runs the demonstration, and builds no Kubernetes. What the index lists
-// starts our own binaries, so the time of the download itself is not in what is logged.
-func TestFirstMinute(t *testing.T) {
-	long(t)
-	notInPods(t, "It starts a control plane of its own.")
-	binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
-	files := map[string]string{}
-	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
-		files[name] = fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", filepath.Join(binaries, name))
-	}
-	clone := filepath.Join(t.TempDir(), "classbind")
-	out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", "..", clone).CombinedOutput() //nolint:gosec // It is a folder of the test's.
-	if err != nil {
-		t.Skipf("It needs a clone: %s", out)
-	}
-	demo := exec.CommandContext(t.Context(), "make", "demo")
-	demo.Dir = clone
-	demo.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=", "ENVTEST_INDEX="+assetstest.Index(t, "v1.37.1", files, assetstest.Checksum)+"/index.yaml")
-	demo.Env = append(demo.Env, goFolders(t)...)
-	for _, name := range []string{"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"} {
-		demo.Env = append(demo.Env, name+"="+t.TempDir())
-	}
-	begin := time.Now()
-	said := output(t, demo)
-	t.Logf("The demonstration took %s.", time.Since(begin).Round(time.Second))
-	assert.Contains(t, said, "downloading etcd, kube-apiserver, kubectl of Kubernetes 1.37.x", "We should download.")
-	assert.NotContains(t, said, "from source", "We should build no Kubernetes.")
-	assert.Regexp(t, `after +\S+ (CloudSQL|RDS)InstanceClass/`, said, "We should show claims that are bound.")
-}
-
 func gone(process int) error {
 	if err := syscall.Kill(process, 0); err != syscall.ESRCH {
 		return fmt.Errorf("%d is there: %w", process, err)
 	}
 	return nil
-}
-
-// TestImageArchive has make write the image. With paths of this machine in the program, it shares what is compiled with other tests.
-func TestImageArchive(t *testing.T) {
-	long(t)
-	t.Parallel()
-	notInPods(t, "It needs Go.")
-	folder := filepath.Join(t.TempDir(), "classbind")
-	copyRepository(t, folder)
-	archive := exec.CommandContext(t.Context(), "make", "--no-print-directory", "image-archive", "TRIMPATH=", "IMAGE=registry.example.com/classbind:v1")
-	archive.Dir = folder
-	out, err := archive.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	f, err := os.Open(filepath.Join(folder, "bin", "classbind.tar")) //nolint:gosec // The folder is the test's own.
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = f.Close() })
-	files := tar.NewReader(f)
-	for {
-		header, err := files.Next()
-		require.NotErrorIs(t, err, io.EOF, "We should find the index of the layout.")
-		require.NoError(t, err)
-		if header.Name == "index.json" {
-			break
-		}
-	}
-	index := must(io.ReadAll(files))(t)
-	assert.Contains(t, string(index), `"registry.example.com/classbind:v1"`, "We should name the image as IMAGE says.")
 }
