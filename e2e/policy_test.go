@@ -154,6 +154,12 @@ func TestPolicyLife(t *testing.T) {
 		require.Equal(c, binding.Spec, b.Spec)
 	}, "We should mend what somebody else changes.")
 
+	w.apply(t, claimKind(claims, "{admission: {defaulting: Policy, order: First}}"))
+	eventually(t, func(c *attempt) {
+		p, _ := stored(c)
+		require.Equal(c, v1beta1.FirstConfiguration, p.OwnerReferences[0].Name)
+	}, "We should have it go with the configuration of its order.")
+
 	require.NoError(t, w.annotate(t, "classes."+group, "first", defaultMark+"-"))
 	w.awaitCondition(t, &v1beta1.ClaimKind{}, claims, v1beta1.ConditionDefaultedByPolicy, metav1.ConditionFalse, "no class is marked default")
 	eventually(t, func(c *attempt) {
