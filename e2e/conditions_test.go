@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,54 +69,6 @@ func TestConditions(t *testing.T) {
 		w.awaitCondition(t, &v1beta1.ClaimKind{}, "podtemplates", v1beta1.ConditionPathsValid, metav1.ConditionTrue, "")
 	})
 }
-
-func (w *world) awaitCondition(
-	t testing.TB, object client.Object, name, conditionType string, status metav1.ConditionStatus, text string,
-) {
-	eventually(t, func(c *attempt) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
-		condition := meta.FindStatusCondition(conditionsOf(object), conditionType)
-		require.NotNil(c, condition)
-		require.Equal(c, status, condition.Status, "%v", condition)
-		require.Contains(c, condition.Message, text)
-	})
-}
-
-func conditionsOf(registration client.Object) []metav1.Condition {
-	switch o := registration.(type) {
-	case *v1beta1.ClaimKind:
-		return o.Status.Conditions
-	case *v1beta1.ClassKind:
-		return o.Status.Conditions
-	}
-	return nil
-}
-
-// schemaOfClaims is a CRD of claims with a reference at .spec.classRef, or what replaces this.
-const schemaOfClaims = `---
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: claims.%[1]s}
-spec:
-  group: %[1]s
-  scope: Namespaced
-  names: {kind: Claim, plural: claims}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              classSelector: {type: object, properties: {matchLabels: {type: object, additionalProperties: {type: string}}}}
-              %[2]s
-`
-
-const wholeReference = "classRef: {type: object, properties: {apiVersion: {type: string}, kind: {type: string}, name: {type: string}}}"
 
 // TestWrongRegistrations applies each to a cluster that has claims of the kind. One that was never served stops no claim, and says why it
 // does nothing. One that was served, and is changed to it, stays in force.

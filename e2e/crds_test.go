@@ -16,8 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 )
 
 // crdModules are the modules that publish CRDs, which e2e/crds requires, with the folder of the CRDs in each.
@@ -134,21 +132,4 @@ func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	text, err := os.ReadFile(file) //nolint:gosec // The test names the file.
 	require.NoError(t, err)
 	return documents(t, string(text))
-}
-
-func documents(t testing.TB, manifest string) (objects []*unstructured.Unstructured) {
-	for document := range strings.SplitSeq("\n"+manifest, "\n---") {
-		object := &unstructured.Unstructured{}
-		text := must(yaml.YAMLToJSON([]byte(document)))(t)
-		require.NoError(t, utiljson.Unmarshal(text, &object.Object)) // As the API server has them, with whole numbers.
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
-	return objects
-}
-
-func manifestOf(t *testing.T, object *unstructured.Unstructured) string {
-	text := must(yaml.Marshal(object.Object))(t)
-	return string(text)
 }

@@ -23,20 +23,6 @@ import (
 	"github.com/classbind/classbind/e2e/race"
 )
 
-const isDefault = `annotations: {resourceclass.crossplane.io/is-default-class: "true"}, `
-
-// awaitGuard waits until the API server asks about the classes of a kind that has its weight in an annotation.
-func (w *world) awaitGuard(t testing.TB, group, kind, classKind string) {
-	w.awaitGuardOf(t, classKind, class(group, kind, "probe", "annotations: {resourceclass.crossplane.io/weight: x}, "))
-}
-
-// awaitGuardOf waits for the same with a class of the kind whose weight is malformed: the API server knows of a new webhook a little later
-// than of the entry for it.
-func (w *world) awaitGuardOf(t testing.TB, classKind, malformed string) {
-	w.awaitCondition(t, &v1beta1.ClassKind{}, classKind, v1beta1.ConditionGuarded, metav1.ConditionTrue, "")
-	w.awaitRefused(t, malformed, "is invalid", "We should see the API server call the webhook.")
-}
-
 func (w *world) lease(t *testing.T, name string) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{}
 	err := w.Get(t.Context(), client.ObjectKey{Namespace: classbind.Namespace, Name: name}, l)

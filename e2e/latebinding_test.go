@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,34 +17,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 )
-
-// lateVendor lets classbind watch and bind the claims of a group, too.
-func lateVendor(group string) string {
-	return strings.Replace(vendor(group), "[get, list, watch]", "[get, list, watch, patch]", 1)
-}
-
-// createMany claims of the tier gold in the namespace default, as fast as it goes.
-func (w *world) createMany(t *testing.T, group string, n int) {
-	concurrently(t, n, func(i int) error {
-		return w.Create(t.Context(), selecting(group, "Claim", "default", fmt.Sprint("claim-", i), map[string]any{"tier": "gold"}))
-	})
-}
-
-func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
-	return w.claimsIn(t, group, "default")
-}
-
-func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
-	for {
-		require.NoError(t, w.List(t.Context(), list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.GetContinue())))
-		all = append(all, list.Items...)
-		if list.GetContinue() == "" {
-			return all
-		}
-	}
-}
 
 func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
 	k := &v1beta1.ClaimKind{}

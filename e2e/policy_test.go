@@ -64,13 +64,6 @@ func (w *world) awaitPolicy(t *testing.T, claimKind, unopinionated string) {
 	}, "We should see the API server give the default class itself.")
 }
 
-// unopinionated is a claim without a selector, in the namespace default.
-func unopinionated(group, name string) *unstructured.Unstructured {
-	claim := object(group, "Claim", name)
-	claim.SetNamespace("default")
-	return claim
-}
-
 // policyKinds are of claims whose default class, Class/first, the API server gives itself.
 func policyKinds(t *testing.T, w *world, group string) {
 	claims, classes := "claims."+group, "classes."+group
@@ -354,16 +347,6 @@ func (f policyForm) try(t *testing.T, w *world) {
 		_ = w.Create(t.Context(), f.object(t, f.claims, "other", manifest), client.DryRunAll) // It may be refused.
 	}
 	assert.Equal(t, len(f.bound), w.boundByPolicy(t, claims)-before, "We should see the API server leave these to classbind.")
-}
-
-func (w *world) awaitReference(t *testing.T, probe *unstructured.Unstructured, at []string, want any) {
-	eventually(t, func(c *attempt) {
-		claim := probe.DeepCopy()
-		require.NoError(c, w.Create(t.Context(), claim, client.DryRunAll))
-		got, _, err := unstructured.NestedFieldNoCopy(claim.Object, at...)
-		require.NoError(c, err)
-		require.Equal(c, want, got)
-	})
 }
 
 func pause(ctx context.Context, d time.Duration) {

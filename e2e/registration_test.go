@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -219,28 +218,8 @@ func TestSchema(t *testing.T) {
 	})
 }
 
-func (w *world) awaitReason(t *testing.T, object client.Object, name, reason string) {
-	eventually(t, func(c *attempt) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, object))
-		ready := meta.FindStatusCondition(conditionsOf(object), v1beta1.ConditionReady)
-		require.NotNil(c, ready)
-		require.Equal(c, reason, ready.Reason, "%v", ready)
-		require.Equal(c, metav1.ConditionFalse, ready.Status)
-	})
-}
-
 // notChecked is what API servers add. Older ones have quotes there.
 var notChecked = regexp.MustCompile(`<nil>: Invalid value: "?null"?: some validation rules were not checked`)
-
-// class of a kind; metadata is more of it than the name.
-func class(group, kind, name, metadata string) string {
-	return fmt.Sprintf("---\napiVersion: %s/v1\nkind: %s\nmetadata: {%sname: %s}\n", group, kind, metadata, name)
-}
-
-// claim that any class satisfies, in the namespace default.
-func claim(group, name string) string {
-	return fmt.Sprintf("apiVersion: %s/v1\nkind: Claim\nmetadata: {namespace: default, name: %s}\nspec: {classSelector: {}}\n", group, name)
-}
 
 // TestTenants has an author of classes in one namespace who wants the claims of another.
 func TestTenants(t *testing.T) {
@@ -324,18 +303,13 @@ func planned(kind, plans string) string {
     - {name: SameTier, expression: has(related.plan) && class.metadata.labels.tier == related.plan.spec.tier, message: of another tier}`, plans))
 }
 
-// tierClass is a class with its tier in a label.
-func tierClass(group, tier string) string {
-	return class(group, "Class", tier, fmt.Sprintf("labels: {tier: %s}, ", tier))
-}
-
 func plan(group, name, tier string) string {
 	return fmt.Sprintf("---\napiVersion: %s/v1\nkind: Plan\nmetadata: {namespace: default, name: %s}\nspec: {tier: %s}\n", group, name, tier)
 }
 
 // namedClaim has further fields in its spec.
 func namedClaim(group, name, spec string) string {
-	return strings.Replace(claim(group, name), "spec: {", "spec: {"+spec+", ", 1)
+	return claimWith(group, name, "{"+spec+", classSelector: {}}")
 }
 
 func TestRelated(t *testing.T) {

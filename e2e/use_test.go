@@ -59,18 +59,6 @@ func (w *world) impersonating(t *testing.T, user string) client.Client {
 	return must(newClient(config))(t)
 }
 
-// naming is a claim with a reference in a namespace; "", it has none.
-func naming(group, namespace, name, reference string) *unstructured.Unstructured {
-	claim, spec := object(group, "Claim", name), map[string]any{}
-	claim.SetNamespace(namespace)
-	for field := range strings.FieldsSeq(reference) {
-		key, value, _ := strings.Cut(field, "=")
-		_ = unstructured.SetNestedField(spec, value, "classRef", key)
-	}
-	claim.Object["spec"] = spec
-	return claim
-}
-
 func awaitWrites(t *testing.T, c client.Client, claim *unstructured.Unstructured, text, reason string) {
 	eventually(t, func(col *attempt) {
 		err := c.Create(t.Context(), claim.DeepCopy(), client.DryRunAll)
@@ -202,10 +190,6 @@ rules:
 
 func namespaceMayUse(group, namespace string, names ...string) string {
 	return mayUse(group+"."+namespace, "", "kind: Group, name: 'system:serviceaccounts:"+namespace+"'", group, "classes", strings.Join(names, ", "))
-}
-
-func claimIn(group, namespace, name string) string {
-	return strings.Replace(claim(group, name), "namespace: default", "namespace: "+namespace, 1)
 }
 
 // TestUse has 200 classes, of which namespaces may use one, or two, or none.
