@@ -78,12 +78,12 @@ func (p *docPage) run(t *testing.T, by string) {
 			continue
 		}
 		for _, step := range b.steps() {
+			if step.command == "" && step.file == "" {
+				checkManifest(t, &step)
+				continue
+			}
 			if session == nil {
 				session = newDocSession(t, kind)
-			}
-			if step.command == "" && step.file == "" {
-				session.checkManifest(t, &step)
-				continue
 			}
 			if err := session.run(&step); err != nil {
 				t.Error(err)

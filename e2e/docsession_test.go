@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/e2e/assets"
 	"github.com/classbind/classbind/e2e/controlplane"
@@ -37,9 +39,7 @@ done`
 type docSession struct {
 	// root is a copy of the repository, and dir has all else.
 	root, dir string
-	// world is nil if there is no classbind.
-	world *world
-	image string // $IMAGE, in pods.
+	image     string // $IMAGE, in pods.
 
 	to     io.Writer
 	done   chan bool // It is closed when the shell ends.
@@ -51,7 +51,7 @@ type docSession struct {
 func newDocSession(t *testing.T, kind string) *docSession {
 	switch {
 	case inPods():
-		return must(podWorld())(t).docSession(t)
+		return docSessionWith(t, os.Getenv("KUBECONFIG"))
 	case kind == docsNone:
 		return docSessionWith(t, "")
 	case kind == docsEmpty:
@@ -69,17 +69,7 @@ func newDocSession(t *testing.T, kind string) *docSession {
 	if kind == docsCrossplane {
 		w.applySamples(t)
 	}
-	return w.docSession(t)
-}
-
-func (w *world) docSession(t *testing.T) *docSession {
-	kubeconfig := os.Getenv("KUBECONFIG")
-	if w.plane != nil {
-		kubeconfig = w.plane.Kubeconfig
-	}
-	s := docSessionWith(t, kubeconfig)
-	s.world = w
-	return s
+	return docSessionWith(t, w.plane.Kubeconfig)
 }
 
 // docSessionWith a kubeconfig. Without one, there is no cluster.
@@ -281,26 +271,10 @@ func judge(step *docStep, script, got, ran string) error {
 	return nil
 }
 
-// checkManifest has the API server read what is ours in it. All else is to be YAML.
-func (s *docSession) checkManifest(t *testing.T, step *docStep) {
-	objects, err := docObjects(s.substitute(step.content, s.root))
-	if err != nil {
-		t.Errorf("%s: %v", step.at, err)
-		return
-	}
-	if len(objects) == 0 {
-		return
-	}
-	w := s.world
-	if w == nil {
-		w = theSharedWorld(t)
-	}
-	for _, object := range objects {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, _, err := w.Kubectl(ctx, strings.NewReader(object), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
-		cancel()
-		if err != nil {
-			t.Errorf("%s: the API server refuses the manifest: %v", step.at, err)
-		}
+// checkManifest has an API server read what is ours in it, whether there is such an object or not. All else is to be YAML.
+func checkManifest(t *testing.T, step *docStep) {
+	for _, object := range must(docObjects(step.content))(t, step.at) {
+		_, _, err := theSharedWorld(t).create(t, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+		assert.NoError(t, client.IgnoreAlreadyExists(err), "%s: the API server refuses the manifest.", step.at)
 	}
 }

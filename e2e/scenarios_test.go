@@ -162,7 +162,7 @@ func (i *installedScenario) runsFurther(t *testing.T) {
 	if len(i.blocks) == 1 {
 		return
 	}
-	session := i.docSession(t)
+	session := docSessionWith(t, i.plane.Kubeconfig)
 	for n := range i.blocks[1:] {
 		for _, step := range i.blocks[1+n].steps() {
 			require.NoError(t, session.run(&step))
