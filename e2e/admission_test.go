@@ -422,8 +422,7 @@ func TestOrder(t *testing.T) {
 			return patched(`[{"op": "add", "path": "/spec/classSelector", "value": {"matchLabels": {"exposure": "internal"}}}]`)
 		})
 		bound := w.created(t, "apiVersion: last.test/v1\nkind: Claim\nmetadata: {namespace: default, name: exposed}\nspec: {size: 1}\n")
-		exposure, _, _ := unstructured.NestedString(bound.Object, "spec", "classSelector", "matchLabels", "exposure")
-		require.Equal(t, "internal", exposure, "We should see the other webhook add a selector.")
+		require.Equal(t, "internal", at(bound, "spec", "classSelector", "matchLabels", "exposure"), "We should see the other webhook add a selector.")
 		assert.Equal(t, "Class/internal", classOf(bound), "We should heed what other webhooks want of a claim.")
 	})
 
@@ -450,10 +449,8 @@ func TestOrder(t *testing.T) {
 		eventually(t, func(c *attempt) {
 			bound, err := cluster("first")
 			require.NoError(c, client.IgnoreAlreadyExists(err))
-			name, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
-			assert.Equal(t, "quick-start", name, "We should be asked first.")
-			version, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "version")
-			assert.Equal(t, "v1.36.3", version, "We should see Cluster API's webhook called after us.")
+			assert.Equal(t, "quick-start", at(bound, "spec", "topology", "classRef", "name"), "We should be asked first.")
+			assert.Equal(t, "v1.36.3", at(bound, "spec", "topology", "version"), "We should see Cluster API's webhook called after us.")
 		})
 	})
 }

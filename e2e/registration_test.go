@@ -13,10 +13,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -395,8 +396,7 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 			bound, _, err := w.create(t, strings.Replace(claim(group, "both"), "name: both", "name: both, annotations: {two.test/tiers: '!absent'}", 1), client.DryRunAll)
 			require.NoError(c, err)
 			assert.Equal(t, "Class/only", classOf(bound), "We should write the first reference.")
-			tier, _, _ := unstructured.NestedString(bound.Object, "spec", "tierRef", "name")
-			require.Equal(c, "first", tier, "We should write the second reference, too.")
+			require.Equal(c, "first", at(bound, "spec", "tierRef", "name"), "We should write the second reference, too.")
 		})
 	})
 
@@ -433,36 +433,25 @@ func TestClaimKindsOfOneResource(t *testing.T) {
 
 // convertTopology converts Clusters between v1beta1, where the class is a string, and v1beta2, where it is an object.
 func convertTopology(w http.ResponseWriter, r *http.Request) {
-	type request struct {
-		UID               types.UID        `json:"uid"`
-		DesiredAPIVersion string           `json:"desiredAPIVersion"`
-		Objects           []map[string]any `json:"objects"`
-	}
-	type response struct {
-		UID              types.UID        `json:"uid"`
-		ConvertedObjects []map[string]any `json:"convertedObjects"`
-		Result           metav1.Status    `json:"result"`
-	}
-	review := struct {
-		metav1.TypeMeta `json:",inline"`
-		Request         *request  `json:"request,omitempty"`
-		Response        *response `json:"response,omitempty"`
-	}{}
+	review := apiextensionsv1.ConversionReview{}
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
 		http.Error(w, "no review", http.StatusBadRequest)
 		return
 	}
-	for _, object := range review.Request.Objects {
-		if name, set, _ := unstructured.NestedString(object, "spec", "topology", "class"); set {
-			unstructured.RemoveNestedField(object, "spec", "topology", "class")
-			_ = unstructured.SetNestedField(object, name, "spec", "topology", "classRef", "name")
-		} else if name, set, _ := unstructured.NestedString(object, "spec", "topology", "classRef", "name"); set {
-			unstructured.RemoveNestedField(object, "spec", "topology", "classRef")
-			_ = unstructured.SetNestedField(object, name, "spec", "topology", "class")
+	review.Response = &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	for _, raw := range review.Request.Objects {
+		cluster := &unstructured.Unstructured{}
+		_ = json.Unmarshal(raw.Raw, &cluster.Object)
+		if name, set, _ := unstructured.NestedString(cluster.Object, "spec", "topology", "class"); set {
+			unstructured.RemoveNestedField(cluster.Object, "spec", "topology", "class")
+			_ = unstructured.SetNestedField(cluster.Object, name, "spec", "topology", "classRef", "name")
+		} else if name, set, _ := unstructured.NestedString(cluster.Object, "spec", "topology", "classRef", "name"); set {
+			unstructured.RemoveNestedField(cluster.Object, "spec", "topology", "classRef")
+			_ = unstructured.SetNestedField(cluster.Object, name, "spec", "topology", "class")
 		}
-		object["apiVersion"] = review.Request.DesiredAPIVersion
+		cluster.SetAPIVersion(review.Request.DesiredAPIVersion)
+		review.Response.ConvertedObjects = append(review.Response.ConvertedObjects, runtime.RawExtension{Object: cluster})
 	}
-	review.Response = &response{review.Request.UID, review.Request.Objects, metav1.Status{Status: metav1.StatusSuccess}}
 	review.Request = nil
 	_ = json.NewEncoder(w).Encode(review)
 }
@@ -507,8 +496,7 @@ spec:
 		serving("classes.upgrade.test", "clusters.upgrade.test", "claims.upgrade.test")+
 		claimKind(kind, "{claims: {skipIfSet: []}, reference: {path: .spec.topology.class, form: Name}}"))
 	bound := w.created(t, cluster("v1beta1", "before"))
-	class, _, _ := unstructured.NestedString(bound.Object, "spec", "topology", "class")
-	require.Equal(t, "only", class)
+	require.Equal(t, "only", at(bound, "spec", "topology", "class"))
 
 	w.apply(t, crd(version("v1beta1", asString, true, false), version("v1beta2", asObject, true, true)))
 	eventually(t, func(c *attempt) {
@@ -520,15 +508,13 @@ spec:
 	w.apply(t, claimKind("claims.upgrade.test", "{}"))
 	w.awaitClaims(t, "claims.upgrade.test")
 	bound = w.created(t, cluster("v1beta1", "unchanged"))
-	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "class")
-	assert.Equal(t, "only", class, "We should go on binding manifests that nobody changed.")
+	assert.Equal(t, "only", at(bound, "spec", "topology", "class"), "We should go on binding manifests that nobody changed.")
 	eventually(t, func(c *attempt) {
 		var err error
 		bound, _, err = w.create(t, cluster("v1beta2", "new"))
 		require.NoError(c, err) // Discovery may not know the version yet.
 	})
-	class, _, _ = unstructured.NestedString(bound.Object, "spec", "topology", "classRef", "name")
-	assert.Equal(t, "only", class, "We should bind claims of the new version, which the API server converts.")
+	assert.Equal(t, "only", at(bound, "spec", "topology", "classRef", "name"), "We should bind claims of the new version, which the API server converts.")
 	k := &v1beta1.ClaimKind{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: kind}, k))
 	assert.Equal(t, "v1beta1", k.Status.Version, "We should have pinned the version that was preferred.")
