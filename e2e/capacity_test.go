@@ -100,7 +100,11 @@ func TestCapacitySoft(t *testing.T) {
 	t.Parallel()
 	const group, n, holds, inFlight = "soft.test", 10, 50, 16
 	w := newWorld(t, controlplane.Options{})
-	w.serveBehind(t, 3)
+	balancer := must(classbind.NewBalancer())(t)
+	t.Cleanup(func() { _ = balancer.Close() })
+	for range 3 {
+		balancer.Add(strings.TrimPrefix(w.serve(t, "--webhook-url="+balancer.URL).URL, "https://"))
+	}
 	classes := ""
 	for i := range n {
 		classes += class(group, "Class", fmt.Sprint("class-", i), fmt.Sprintf("annotations: {classbind.io/capacity: %q}, ", fmt.Sprint(holds)))

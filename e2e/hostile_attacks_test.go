@@ -90,7 +90,7 @@ func (b *besieged) attractiveClass(t *testing.T) {
 	require.Equal(t, http.StatusCreated, status, text)
 	defer b.kubectl(t, "delete", hostileResource("Local"), "--namespace="+tenantA, "lure", "lure-default")
 
-	own := defaultClass("Local", "default-"+secret, nil)
+	own := defaultClass("Local", "default-"+secret)
 	own.SetNamespace(honestNamespace)
 	if err := b.honest.Create(t.Context(), own); assert.NoError(t, err, "We should let a tenant have a default of his own.") {
 		defer func() { assert.NoError(t, b.honest.Delete(t.Context(), own)) }()
@@ -115,9 +115,9 @@ func (b *besieged) attractiveClass(t *testing.T) {
 // refused each time, while an admin makes another class the default of the other kind.
 func (b *besieged) contestedClass(t *testing.T) {
 	const inTime = 5 * time.Second
-	second := defaultClass("Second", "second", nil)
+	second := defaultClass("Second", "second")
 	require.NoError(t, b.Create(t.Context(), second))
-	contested, first := defaultClass("Shared", "contested", nil), defaultClass("First", "first", nil)
+	contested, first := defaultClass("Shared", "contested"), defaultClass("First", "first")
 	contested.SetAnnotations(nil)
 	first.SetAnnotations(nil)
 	require.NoError(t, b.Create(t.Context(), contested))
@@ -301,9 +301,8 @@ func forged(kind string, object map[string]any) string {
 	return string(review)
 }
 
-func defaultClass(kind, name string, labels map[string]string) *unstructured.Unstructured {
+func defaultClass(kind, name string) *unstructured.Unstructured {
 	u := object(hostileGroup, kind, name)
-	u.SetLabels(labels)
 	u.SetAnnotations(map[string]string{defaultMark: "true"})
 	return u
 }

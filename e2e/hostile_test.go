@@ -97,7 +97,11 @@ func TestHostile(t *testing.T) {
 func (b *besieged) bear(t *testing.T, a attack, row *hostileRow) {
 	b.answers = &answers{}
 	b.begin(t)
-	honest := b.claims(t, "claim-"+secret+"-", boundHostileKinds(), func(class string) bool {
+	bound := []schema.GroupVersionKind{hostileKind("FitClaim")}
+	for kind := range boundKinds {
+		bound = append(bound, hostileKind(kind))
+	}
+	honest := b.claims(t, "claim-"+secret+"-", bound, func(class string) bool {
 		_, name, _ := strings.Cut(class, "/")
 		return !strings.HasPrefix(name, "common-") && !strings.HasPrefix(name, "own-"+secret)
 	})
@@ -116,13 +120,6 @@ func (b *besieged) bear(t *testing.T, a attack, row *hostileRow) {
 	a.do(b, t)
 	<-b.attack.Done()
 	require.NoError(t, honest.Next(t.Context(), honestRate))
-}
-
-func boundHostileKinds() (kinds []schema.GroupVersionKind) {
-	for kind := range boundKinds {
-		kinds = append(kinds, hostileKind(kind))
-	}
-	return append(kinds, hostileKind("FitClaim"))
 }
 
 func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersionKind, foreign func(string) bool) *load.Load {
@@ -275,11 +272,6 @@ type author struct {
 	to     func() *answers
 }
 
-func newAuthor(t *testing.T, w *world, name string, to func() *answers) *author {
-	config := w.userConfig(t, name)
-	return &author{url: strings.TrimSuffix(config.Host, "/"), client: must(rest.HTTPClientFor(config))(t), to: to}
-}
-
 func (w *world) userConfig(t *testing.T, name string) *rest.Config {
 	return must(clientcmd.BuildConfigFromFlags("", must(w.plane.UserKubeconfig(name))(t)))(t)
 }
@@ -402,7 +394,8 @@ func besiege(t *testing.T) *besieged {
 	t.Cleanup(func() { assert.NoError(t, b.etcd.Close()) })
 	b.install(t)
 	b.honest = b.user(t, "harriet")
-	b.mallory = newAuthor(t, b.world, "mallory", func() *answers { return b.answers })
+	mallory := b.userConfig(t, "mallory")
+	b.mallory = &author{url: strings.TrimSuffix(mallory.Host, "/"), client: must(rest.HTTPClientFor(mallory))(t), to: func() *answers { return b.answers }}
 	b.fleet = newFleet(t, b.world)
 	b.register(t)
 	return b

@@ -272,8 +272,8 @@ func (w *world) apply(t testing.TB, manifest string) {
 }
 
 // patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
-func (w *world) patch(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	return w.Patch(t.Context(), w.named(t, resource, name), client.RawPatch(types.MergePatchType, []byte(change)), o...)
+func (w *world) patch(t testing.TB, resource, name, change string) error {
+	return w.Patch(t.Context(), w.named(t, resource, name), client.RawPatch(types.MergePatchType, []byte(change)))
 }
 
 // remove does the same to delete it.
@@ -293,8 +293,8 @@ func (w *world) named(t testing.TB, resource, name string) *unstructured.Unstruc
 }
 
 // annotate an object by a change as kubectl annotate takes it: key=value, or key-.
-func (w *world) annotate(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	return w.patch(t, resource, name, metadataPatch("annotations", change), o...)
+func (w *world) annotate(t testing.TB, resource, name, change string) error {
+	return w.patch(t, resource, name, metadataPatch("annotations", change))
 }
 
 func (w *world) label(t testing.TB, resource, name, change string) error {
@@ -366,17 +366,6 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 	defer cancel()
 	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
 	return r
-}
-
-func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, replicas []*replica) {
-	balancer = must(classbind.NewBalancer())(t)
-	t.Cleanup(func() { _ = balancer.Close() })
-	for range n {
-		r := w.serve(t, "--webhook-url="+balancer.URL)
-		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
-		replicas = append(replicas, r)
-	}
-	return balancer, replicas
 }
 
 // audited are the events in the audit log of the first API server. The last may be half written.

@@ -130,9 +130,9 @@ func TestPolicyLife(t *testing.T) {
 	w := sharedWorld(t)
 	policyKinds(t, w, group)
 	name := client.ObjectKey{Name: claims + v1beta1.PolicySuffix}
-	stored := func(t require.TestingT) (p admissionregistrationv1.MutatingAdmissionPolicy, b admissionregistrationv1.MutatingAdmissionPolicyBinding) {
-		require.NoError(t, w.Get(context.Background(), name, &p))
-		require.NoError(t, w.Get(context.Background(), name, &b))
+	stored := func(c require.TestingT) (p admissionregistrationv1.MutatingAdmissionPolicy, b admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+		require.NoError(c, w.Get(t.Context(), name, &p))
+		require.NoError(c, w.Get(t.Context(), name, &b))
 		return p, b
 	}
 	policy, binding := stored(t)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -126,7 +125,7 @@ func TestUsePolicy(t *testing.T) {
 	awaitWrites(t, w, naming(group, "team-a", "probe", gold), "", "We should check nothing where nobody says so.")
 	name := client.ObjectKey{Name: claims + v1beta1.UseSuffix}
 	eventually(t, func(c *attempt) {
-		require.True(c, apierrors.IsNotFound(w.Get(context.Background(), name, &admissionregistrationv1.ValidatingAdmissionPolicy{})))
+		require.True(c, apierrors.IsNotFound(w.Get(t.Context(), name, &admissionregistrationv1.ValidatingAdmissionPolicy{})))
 	})
 }
 
