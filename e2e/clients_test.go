@@ -29,14 +29,6 @@ import (
 
 const clientsKinds = "clients.test"
 
-// clientsWorld has a claim kind with one class, and no replica yet.
-func clientsWorld(t *testing.T, o controlplane.Options) *world {
-	w := newWorld(t, o)
-	w.install(t, vendor(clientsKinds)+claimKind("claims.clients.test", "{}")+serving("classes.clients.test", "claims.clients.test")+
-		class(clientsKinds, "Class", "only", ""))
-	return w
-}
-
 func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificate) (int, string, error) {
 	review := must(w.review("claims.clients.test"))(t)
 	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // It is the client that is verified.
@@ -49,71 +41,29 @@ func (w *world) reviewWith(t *testing.T, r *replica, certificate *tls.Certificat
 
 // TestClients has a replica that answers the API server and nobody else.
 func TestClients(t *testing.T) {
-	t.Parallel()
-	w := clientsWorld(t, controlplane.Options{})
-	files := w.plane.Clients
-	// serve with these flags alone.
-	serve := func(t *testing.T, flags ...string) *replica {
-		w.anybody = true
-		defer func() { w.anybody = false }()
-		return w.serve(t, flags...)
-	}
+	w, _ := sharedReplica(t)
+	r := sharing.replica
+	unknown := func() int { return strings.Count(r.log.String(), "client didn't provide a certificate") }
+	w.register(t, clientsKinds, "{}", class(clientsKinds, "Class", "only", ""))
+	w.binds(t, claim(clientsKinds, "known"), "Class/only", "We should answer the API server.")
 
-	t.Run("Known", func(t *testing.T) {
-		r := w.serve(t)
-		w.awaitClaims(t, "claims.clients.test")
-		w.awaitClasses(t, "classes.clients.test", 1)
-		w.binds(t, claim(clientsKinds, "known"), "Class/only", "We should answer the API server.")
-
-		_, _, err := w.reviewWith(t, r, nil)
-		require.Error(t, err, "We should not answer who has no certificate.")
-		stranger := must(files.Issue("system:node:a"))(t)
-		status, text, err := w.reviewWith(t, r, &stranger)
-		require.NoError(t, err)
-		assert.Equal(t, http.StatusForbidden, status, "We should not answer another client of the same CA.")
-		assert.NotContains(t, text, "only", "We should tell it nothing.")
-		elsewhere := must(clientcert.Write(t.TempDir(), "", "*"))(t)
-		impostor := must(elsewhere.Certificate())(t)
-		_, _, err = w.reviewWith(t, r, &impostor)
-		require.Error(t, err, "We should not answer who has the name from another CA.")
-		own := must(files.Certificate())(t)
-		status, text, err = w.reviewWith(t, r, &own)
-		require.NoError(t, err)
-		assert.Equal(t, http.StatusOK, status, text)
-		require.NoError(t, r.Stop())
-		assert.Equal(t, 1, strings.Count(r.log.String(), "client didn't provide a certificate"), "We should log who had no certificate, and not our own looks at ourselves.")
-	})
-
-	t.Run("Replaced", func(t *testing.T) {
-		elsewhere := must(clientcert.Write(t.TempDir(), "", "*"))(t)
-		file := filepath.Join(t.TempDir(), "ca.crt")
-		put := func(from clientcert.Files) {
-			text := must(os.ReadFile(from.CA()))(t)
-			require.NoError(t, os.WriteFile(file+".new", text, 0o600))
-			require.NoError(t, os.Rename(file+".new", file))
-		}
-		put(elsewhere)
-		r := serve(t, "--client-ca-file="+file, "--client-name="+clientcert.Name)
-		w.awaitRefused(t, claim(clientsKinds, "refused"), "tls: ", "We should not answer an API server of another CA.")
-		put(files)
-		w.awaitBound(t, claim(clientsKinds, "replaced"), "Class/only", "We should answer it when its CA is there, without a restart.")
-		require.NoError(t, r.Stop())
-	})
-
-	t.Run("OtherName", func(t *testing.T) {
-		r := serve(t, "--client-ca-file="+files.CA(), "--client-name=somebody-else")
-		w.awaitRefused(t, claim(clientsKinds, "misnamed"), "--client-name", "We should have the API server say what is wrong.")
-		require.NoError(t, r.Stop())
-	})
-
-	t.Run("Anybody", func(t *testing.T) {
-		r := serve(t)
-		status, text, err := w.reviewWith(t, r, nil)
-		require.NoError(t, err)
-		assert.Equal(t, http.StatusOK, status, "We should answer where the API server cannot be told to present a certificate. %s", text)
-		w.awaitBound(t, claim(clientsKinds, "anybody"), "Class/only", "We should answer anybody.")
-		require.NoError(t, r.Stop())
-	})
+	before := unknown()
+	_, _, err := w.reviewWith(t, r, nil)
+	require.Error(t, err, "We should not answer who has no certificate.")
+	stranger := must(w.plane.Clients.Issue("system:node:a"))(t)
+	status, text, err := w.reviewWith(t, r, &stranger)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusForbidden, status, "We should not answer another client of the same CA.")
+	assert.NotContains(t, text, "only", "We should tell it nothing.")
+	elsewhere := must(clientcert.Write(t.TempDir(), "", "*"))(t)
+	impostor := must(elsewhere.Certificate())(t)
+	_, _, err = w.reviewWith(t, r, &impostor)
+	require.Error(t, err, "We should not answer who has the name from another CA.")
+	own := must(w.plane.Clients.Certificate())(t)
+	status, text, err = w.reviewWith(t, r, &own)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, status, text)
+	assert.Equal(t, 1, unknown()-before, "We should log who had no certificate, and not our own looks at ourselves.")
 }
 
 // TestClientsRecipe follows docs/install.md, on a control plane that has nothing of it.
@@ -139,15 +89,14 @@ func TestClientsRecipe(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(written), service)
 	require.NoError(t, os.WriteFile(kubeconfig, bytes.ReplaceAll(written, []byte(service), []byte(`"*"`)), 0o600)) //nolint:gosec // The folder is the test's own.
-	w := clientsWorld(t, controlplane.Options{APIServerFlags: map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")}})
+	w := newWorld(t, controlplane.Options{APIServerFlags: map[string]string{"admission-control-config-file": filepath.Join(dir, "admission.yaml")}})
 	w.kubectl(t, strings.Fields(strings.ReplaceAll(give, folder, dir))[1:]...)
 	mounted := filepath.Join(dir, "mounted.crt")
 	text := w.kubectl(t, "--namespace", classbind.Namespace, "get", "configmap", "classbind-clients", "--output", `jsonpath={.data.ca\.crt}`)
 	require.NoError(t, os.WriteFile(mounted, []byte(text), 0o600))
 	w.anybody = true // The flags are ours.
 	w.serve(t, "--client-ca-file="+mounted, "--client-name=kube-apiserver")
-	w.awaitClaims(t, "claims.clients.test")
-	w.awaitClasses(t, "classes.clients.test", 1)
+	w.register(t, clientsKinds, "{}", class(clientsKinds, "Class", "only", ""))
 	w.binds(t, claim(clientsKinds, "recipe"), "Class/only", "")
 }
 

@@ -1,30 +1,19 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
-
-	"github.com/classbind/classbind/e2e/assets"
-	"github.com/classbind/classbind/e2e/controlplane"
 )
 
 // TestDocs runs the blocks of commands in the documents, and compares what they print.
@@ -40,9 +29,8 @@ import (
 //
 // A comment above a block says otherwise:
 //
-//   - <!-- test: world=NAME -->: a new session begins here. As the first comment of a page, before any block, it is for
-//     the page. NAME is none (no cluster), empty (a control plane without classbind), installed (the default), or
-//     crossplane (with deploy/samples/crossplane, as make run leaves it).
+//   - <!-- test: world=NAME -->: a new session begins at the next block. NAME is none (no cluster), empty (a control plane without
+//     classbind), installed (the default), or crossplane (with deploy/samples/crossplane, as make run leaves it).
 //   - <!-- test: fails -->: the last command must fail, and no other.
 //   - <!-- test: make -->: all commands are make, and make knows their targets.
 //   - <!-- test: pods -->: TestDocsInPods runs it, in a cluster with pods.
@@ -90,12 +78,12 @@ func (p *docPage) run(t *testing.T, by string) {
 			continue
 		}
 		for _, step := range b.steps() {
+			if step.command == "" && step.file == "" {
+				checkManifest(t, &step)
+				continue
+			}
 			if session == nil {
 				session = newDocSession(t, kind)
-			}
-			if step.command == "" && step.file == "" {
-				session.checkManifest(t, &step)
-				continue
 			}
 			if err := session.run(&step); err != nil {
 				t.Error(err)
@@ -112,12 +100,7 @@ func docPages(t *testing.T) (pages []*docPage) {
 	for _, path := range paths {
 		text, err := os.ReadFile(filepath.Join(root, path)) //nolint:gosec // It is a file of the repository.
 		require.NoError(t, err)
-		p, err := readPage(path, string(text))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if len(p.blocks) > 0 {
+		if p := must(readPage(path, string(text)))(t); len(p.blocks) > 0 {
 			pages = append(pages, p)
 		}
 	}
@@ -222,64 +205,6 @@ func TestDocsSession(t *testing.T) {
 	p.run(t, "")
 }
 
-func TestDocsFaults(t *testing.T) {
-	t.Parallel()
-	notInPods(t, "It needs a copy of the repository.")
-	for name, tc := range map[string]struct {
-		reason string
-		step   docStep
-		want   string
-		end    bool
-	}{
-		"Fails":       {"We should end at a command that fails.", docStep{command: "false\ntrue\n"}, "the command fails", true},
-		"Pipe":        {"We should see a command fail within a pipe.", docStep{command: "false | cat\n"}, "the command fails", true},
-		"Unset":       {"We should see a variable that is not set.", docStep{command: "echo $nothing\n"}, "the command fails", true},
-		"Late":        {"We should not wait for ever.", docStep{command: "sleep 60\n"}, "the command takes more than 2s", true},
-		"Other":       {"We should compare what is printed, and go on.", docStep{command: "printf 'a\\nb\\nc\\n'\n", compared: true, want: "a\nx\nc\n"}, "a\nx\nc\n\nThe command prints:\na\nb\nc\n", false},
-		"Error":       {"We should compare standard error, too.", docStep{command: "echo a >&2\n", compared: true, want: "\n"}, "The command prints:\na\n", false},
-		"Works":       {"We should see that nothing fails.", docStep{command: "true\n", fails: true}, "the last command does not fail", true},
-		"FailsEarly":  {"We should have the last command alone fail.", docStep{command: "false\nfalse\n", fails: true}, "a command before the last fails", true},
-		"NotTheLast":  {"We should have the last command fail.", docStep{command: "false\ntrue\n", fails: true}, "the last command does not fail", true},
-		"OutOfFolder": {"We should report a file that cannot be written.", docStep{file: "README.md/a.yaml", content: "a: b\n"}, "the command fails", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newDocSession(t, docsNone)
-			s.patience = patience
-			if name == "Late" {
-				s.patience = 2 * time.Second
-			}
-			err := s.run(&tc.step)
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Equal(t, tc.end, errors.Is(err, errDocEnd), tc.reason)
-		})
-	}
-}
-
-// TestReadPageRefuses what nobody would run. TestDocsSession reads a page that is right.
-func TestReadPageRefuses(t *testing.T) {
-	t.Parallel()
-	const fence = "```"
-	block := func(language, text string) string { return fence + language + "\n" + text + fence + "\n" }
-	for name, tc := range map[string]struct{ reason, text, err string }{
-		"OpenFence":       {reason: "We should report a block that does not end.", text: "\n" + fence + "sh\ntrue\n", err: "p.md:2: the block does not end"},
-		"UnknownWorld":    {reason: "We should report an unknown world.", text: "<!-- test: world=moon -->\n" + block("sh", ""), err: `p.md:1: the world "moon" is unknown: it must be one of none, empty, installed, crossplane`},
-		"UnknownComment":  {reason: "We should report an unknown comment.", text: "<!-- test: skip -->\n" + block("sh", ""), err: `p.md:1: "skip" is unknown: it must be world=, fails, pods, make or the name of a test`},
-		"UnknownLanguage": {reason: "We should report a block that nobody would run.", text: block("bash", ""), err: `p.md:1: the language "bash" is unknown`},
-		"NoLanguage":      {reason: "We should have every block say what it is.", text: block("", ""), err: `p.md:1: the language "" is unknown`},
-		"TwoRunners":      {reason: "We should have one runner a block.", text: "<!-- test: pods -->\n<!-- test: make -->\n" + block("sh", ""), err: "p.md:2: the block is run by pods already"},
-		"NoBlock":         {reason: "We should report a comment above text.", text: "<!-- test: fails -->\nText.\n" + block("sh", ""), err: "p.md:1: the comment stands above no block"},
-		"Malformed":       {reason: "We should report a comment within a line.", text: "A <!-- test: fails -->\n" + block("sh", ""), err: "p.md:1: the comment is malformed"},
-		"Inapt":           {reason: "We should report a comment that says nothing of a block.", text: "<!-- test: fails -->\n" + block("yaml", ""), err: "p.md:2: the comment is for a block of commands"},
-		"NoCommand":       {reason: "We should have output follow a command.", text: block("console", "a\n"), err: "p.md:1: a console block must begin with a command"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readPage("p.md", tc.text)
-			require.ErrorContains(t, err, tc.err, tc.reason)
-		})
-	}
-}
-
 type docPage struct {
 	path   string
 	blocks []docBlock
@@ -295,8 +220,6 @@ type docBlock struct {
 	by    string
 	fails bool
 }
-
-func (b *docBlock) isCommand() bool { return b.language == "sh" || b.language == "console" }
 
 func (b *docBlock) line(n int) string {
 	path, first, _ := strings.Cut(b.at, ":")
@@ -324,90 +247,67 @@ var (
 
 // readPage finds the blocks of a page, and what its comments say of them.
 func readPage(path, text string) (*docPage, error) {
-	p := &docPage{path: path}
-	var errs []error
-	fault := func(n int, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s:%d: %s", path, n+1, fmt.Sprintf(format, args...)))
-	}
-	world, next, comments, pending := docsInstalled, docBlock{}, 0, -1
+	p, next, pending := &docPage{path: path}, docBlock{}, false
 	lines := strings.Split(text, "\n")
 	for n := 0; n < len(lines); n++ {
+		fault := func(text string) error { return fmt.Errorf("%s:%d: %s", path, n+1, text) }
 		line := lines[n]
-		if found := docComment.FindStringSubmatch(line); found != nil {
-			pageWorld, err := next.mark(found[1])
-			if err != nil {
-				fault(n, "%v", err)
-			}
-			if comments++; comments == 1 && pageWorld != "" && len(p.blocks) == 0 {
-				world, next.world = pageWorld, ""
-				continue
-			}
-			pending = n
-			continue
-		}
-		if strings.Contains(line, "<!-- test") || strings.Contains(line, "<!--test") {
-			fault(n, "the comment is malformed: it must be a line of its own, <!-- test: WHAT -->")
-		}
 		found := docFence.FindStringSubmatch(line)
-		if found == nil {
-			if strings.TrimSpace(line) != "" && pending >= 0 {
-				fault(pending, "the comment stands above no block")
-				next, pending = docBlock{}, -1
+		switch comment := docComment.FindStringSubmatch(line); {
+		case comment != nil:
+			if err := next.mark(comment[1]); err != nil {
+				return nil, fault(err.Error())
 			}
+			pending = pending || !strings.HasPrefix(comment[1], "world=") // That of a page stands above text.
+			continue
+		case strings.Contains(line, "<!-- test"), strings.Contains(line, "<!--test"):
+			return nil, fault("the comment is malformed: it must be a line of its own, <!-- test: WHAT -->")
+		case found == nil && pending && strings.TrimSpace(line) != "":
+			return nil, fault("the comment above stands above no block")
+		case found == nil:
 			continue
 		}
 		b := next
-		next, pending = docBlock{}, -1
+		next, pending = docBlock{}, false
 		b.at, b.language = fmt.Sprintf("%s:%d", path, n+2), found[3]
-		end := n + 1
-		for ; end < len(lines) && strings.TrimSpace(lines[end]) != found[2]; end++ {
-			b.lines = append(b.lines, strings.TrimPrefix(lines[end], found[1]))
+		if len(p.blocks) == 0 {
+			b.world = cmp.Or(b.world, docsInstalled)
 		}
-		if end == len(lines) {
-			fault(n, "the block does not end")
+		for n++; n < len(lines) && strings.TrimSpace(lines[n]) != found[2]; n++ {
+			b.lines = append(b.lines, strings.TrimPrefix(lines[n], found[1]))
+		}
+		if n == len(lines) {
+			return nil, fmt.Errorf("%s: the block does not end", b.at)
 		}
 		if err := b.check(); err != nil {
-			fault(n, "%v", err)
-		}
-		if len(p.blocks) == 0 && b.world == "" {
-			b.world = world
+			return nil, fmt.Errorf("%s: %w", b.at, err)
 		}
 		p.blocks = append(p.blocks, b)
-		n = end
 	}
-	if pending >= 0 {
-		fault(pending, "the comment stands above no block")
-	}
-	return p, errors.Join(errs...)
+	return p, nil
 }
 
-// mark the block with what a comment says. It returns the world in it, which may be the page's.
-func (b *docBlock) mark(comment string) (world string, err error) {
-	name, value, _ := strings.Cut(comment, "=")
+// mark the block with what a comment says.
+func (b *docBlock) mark(comment string) error {
+	world, isWorld := strings.CutPrefix(comment, "world=")
 	switch {
-	case name == "world":
-		if !slices.Contains(docWorlds, value) {
-			return "", fmt.Errorf("the world %q is unknown: it must be one of %s", value, strings.Join(docWorlds, ", "))
-		}
-		b.world = value
-		return value, nil
+	case isWorld && slices.Contains(docWorlds, world):
+		b.world = world
 	case comment == "fails":
 		b.fails = true
-	case b.by != "":
-		return "", fmt.Errorf("the block is run by %s already", b.by)
-	case comment == "pods", comment == "make", docTest.MatchString(comment):
+	case b.by == "" && (comment == "pods" || comment == "make" || docTest.MatchString(comment)):
 		b.by = comment
 	default:
-		return "", fmt.Errorf("%q is unknown: it must be world=, fails, pods, make or the name of a test", comment)
+		return fmt.Errorf("%q must be world= and one of %s, fails, pods, make or the name of a test, and one of the last three alone", comment, strings.Join(docWorlds, ", "))
 	}
-	return "", nil
+	return nil
 }
 
 func (b *docBlock) check() error {
 	switch {
 	case !slices.Contains(docLanguages, b.language):
 		return fmt.Errorf("the language %q is unknown: it must be one of %s", b.language, strings.Join(docLanguages, ", "))
-	case !b.isCommand() && b.fails:
+	case b.fails && b.language != "sh" && b.language != "console":
 		return errors.New("the comment is for a block of commands")
 	case b.language == "console" && (len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ")):
 		return errors.New("a console block must begin with a command: $ COMMAND")
@@ -487,285 +387,4 @@ func docTrim(text string) string {
 		lines[n] = strings.TrimRight(lines[n], " \t\r")
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
-}
-
-const docPatience = 3 * time.Minute
-
-// docLoop is the shell of a session: it runs a file in each turn, and says when it is done. What a file
-// leaves, as variables and the folder, is there for the next.
-const docLoop = `while IFS= read -r -u 3 file; do
-  source "$file" < /dev/null > "$file.out" 2>&1 3<&- 4>&-
-  echo done >&4
-done`
-
-type docSession struct {
-	// root is a copy of the repository, and dir has all else.
-	root, dir string
-	// world is nil if there is no classbind.
-	world *world
-	image string // $IMAGE, in pods.
-
-	to       io.Writer
-	done     chan bool // It is closed when the shell ends.
-	shell    *exec.Cmd
-	steps    int
-	patience time.Duration
-	served   *httptest.Server
-}
-
-func newDocSession(t *testing.T, kind string) *docSession {
-	switch {
-	case inPods():
-		return must(podWorld())(t).docSession(t)
-	case kind == docsNone:
-		return docSessionWith(t, "")
-	case kind == docsEmpty:
-		plane := must(controlplane.Start(t.Context(), controlplane.Options{Progress: os.Stderr}))(t)
-		t.Cleanup(func() { assert.NoError(t, plane.Stop()) })
-		return docSessionWith(t, plane.Kubeconfig)
-	}
-	w := newWorld(t, controlplane.Options{})
-	// Without its log at the end: what a command prints tells more of a page.
-	r := must(w.run("--in-flight-window=" + hardWindow.String()))(t) // Some commands wait for it.
-	t.Cleanup(func() { assert.NoError(t, r.Stop(), "We should see the replica end well.") })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, r.Ready(ctx), "We should have a replica that is ready.")
-	if kind == docsCrossplane {
-		w.applySamples(t)
-	}
-	return w.docSession(t)
-}
-
-func (w *world) docSession(t *testing.T) *docSession {
-	kubeconfig := os.Getenv("KUBECONFIG")
-	if w.plane != nil {
-		kubeconfig = w.plane.Kubeconfig
-	}
-	s := docSessionWith(t, kubeconfig)
-	s.world = w
-	return s
-}
-
-// docSessionWith a kubeconfig. Without one, there is no cluster.
-func docSessionWith(t *testing.T, kubeconfig string) *docSession {
-	s := &docSession{patience: docPatience, dir: t.TempDir(), root: filepath.Join(t.TempDir(), "classbind"), image: podImage}
-	if kubeconfig == "" {
-		kubeconfig = filepath.Join(s.dir, "none.kubeconfig")
-	}
-	var path []string
-	if inPods() {
-		path = append(path, filepath.Join(filepath.Dir(podDeploy), "bin"))
-		require.NoError(t, os.CopyFS(filepath.Join(s.root, "deploy"), os.DirFS(podDeploy)))
-	} else {
-		copyRepository(t, s.root)
-		binaries := must(assets.Dir(t.Context(), os.Stderr))(t)
-		path = append(path, filepath.Dir(command), binaries)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "docker"), []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // It is to be executed.
-	path = append(path, s.dir)
-	s.serveReleases(t)
-	s.start(t, []string{"KUBECONFIG=" + kubeconfig, "PATH=" + strings.Join(append(path, os.Getenv("PATH")), ":")})
-	return s
-}
-
-// copyRepository as git has it, with what is new, and without what is ignored or deleted.
-func copyRepository(t *testing.T, to string) {
-	const script = `cd .. && mkdir -p "$0" && git ls-files --cached --others --exclude-standard |
-while IFS= read -r path; do test ! -e "$path" || echo "$path"; done | tar -cf - -T - | tar -xf - -C "$0"`
-	output(t, exec.CommandContext(t.Context(), "sh", "-ec", script, to)) //nolint:gosec // The folder is the test's own.
-}
-
-// serveReleases as GitHub would: what make release has written to dist, and install.yaml.
-func (s *docSession) serveReleases(t *testing.T) {
-	dist := must(filepath.Abs(filepath.Join("..", "dist")))(t)
-	files := http.FileServer(http.Dir(dist))
-	s.served = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/install.yaml" {
-			files.ServeHTTP(w, r)
-			return
-		}
-		out, err := exec.CommandContext(r.Context(), "kubectl", "kustomize", filepath.Join(s.root, "deploy")).Output() //nolint:gosec // It is ours.
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		if s.image != "" { // The image that the nodes have.
-			out = bytes.ReplaceAll(out, []byte("localhost/classbind:dev"), []byte(s.image))
-		}
-		_, _ = w.Write(out)
-	}))
-	t.Cleanup(s.served.Close)
-}
-
-func (s *docSession) start(t *testing.T, env []string) {
-	stepsRead, stepsWrite, err := os.Pipe()
-	require.NoError(t, err)
-	doneRead, doneWrite, err := os.Pipe()
-	require.NoError(t, err)
-	s.shell = exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", docLoop)
-	s.shell.Dir = s.root
-	s.shell.Env = append(append(os.Environ(), goFolders(t)...), "HOME="+s.dir, "KUBECACHEDIR="+filepath.Join(s.dir, "kubectl"), "KUBERC=off", "LC_ALL=C.UTF-8")
-	s.shell.Env = append(s.shell.Env, env...)
-	s.shell.ExtraFiles = []*os.File{stepsRead, doneWrite}
-	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, s.shell.Start())
-	_, _ = stepsRead.Close(), doneWrite.Close()
-	s.to, s.done = stepsWrite, make(chan bool)
-	go func() {
-		defer close(s.done)
-		for lines := bufio.NewScanner(doneRead); lines.Scan(); {
-			s.done <- true
-		}
-	}()
-	t.Cleanup(func() {
-		_ = stepsWrite.Close()
-		_ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) // What runs in the background, too.
-		_ = s.shell.Wait()
-		_ = doneRead.Close()
-	})
-}
-
-// goFolders keeps what Go has compiled and downloaded, which is in the home otherwise.
-func goFolders(t *testing.T) (env []string) {
-	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"}
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output() //nolint:gosec // We choose the names.
-	if inPods() && err != nil {
-		return nil
-	}
-	require.NoError(t, err)
-	for i, value := range strings.SplitN(strings.TrimSpace(string(out)), "\n", len(names)) {
-		env = append(env, names[i]+"="+value)
-	}
-	return env
-}
-
-var (
-	docRelease = regexp.MustCompile(`https://github\.com/classbind/classbind/releases/(?:download/v[\w.-]+|latest/download)/`)
-	docRemote  = regexp.MustCompile(`(?:https://)?github\.com/classbind/classbind//?(deploy[\w/-]*)\?ref=[\w.]+`)
-	docImage   = regexp.MustCompile(`ghcr\.io/classbind/classbind:v[\w.]+`)
-	docNewName = regexp.MustCompile(`(newName: *"?)ghcr\.io/classbind/classbind`)
-	docNewTag  = regexp.MustCompile(`(newTag: *"?)v[\w.-]+`)
-)
-
-// substitute what is not there before a release: its files, its folders and, in pods, its image. Folders are relative to a folder.
-func (s *docSession) substitute(text, folder string) string {
-	text = docRelease.ReplaceAllString(text, s.served.URL+"/")
-	text = docRemote.ReplaceAllStringFunc(text, func(found string) string {
-		path := filepath.Join(s.root, docRemote.FindStringSubmatch(found)[1])
-		if relative, err := filepath.Rel(folder, path); folder != "" && err == nil {
-			return relative
-		}
-		return path
-	})
-	if s.image == "" {
-		return text
-	}
-	text = docImage.ReplaceAllLiteralString(text, s.image)
-	if docNewName.MatchString(text) {
-		colon := strings.LastIndex(s.image, ":")
-		text = docNewName.ReplaceAllString(text, "${1}"+s.image[:colon])
-		text = docNewTag.ReplaceAllString(text, "${1}"+s.image[colon+1:])
-	}
-	return text
-}
-
-// errDocEnd ends a session: its shell has ended, or the rest of the page would build on what failed.
-var errDocEnd = errors.New("the rest of the page is not run")
-
-// run a step. The next must not be run after errDocEnd.
-func (s *docSession) run(step *docStep) error {
-	s.steps++
-	script := filepath.Join(s.dir, fmt.Sprintf("step-%d", s.steps))
-	text, err := s.script(step, script)
-	if err == nil {
-		err = os.WriteFile(script, []byte(text), 0o600)
-	}
-	if err == nil {
-		_, err = fmt.Fprintln(s.to, script)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
-	}
-	ok, late := false, false
-	select {
-	case ok = <-s.done:
-	case <-time.After(s.patience):
-		late = true
-	}
-	out, err := os.ReadFile(script + ".out") //nolint:gosec // The folder is the test's own.
-	ran := fmt.Sprintf("\n$ %s\n%s", step.title(), out)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w: %w", step.at, errDocEnd, err)
-	case late:
-		return fmt.Errorf("%s: the command takes more than %s; %w:%s", step.at, s.patience, errDocEnd, ran)
-	case !ok:
-		return fmt.Errorf("%s: the command fails; %w:%s", step.at, errDocEnd, ran)
-	}
-	return judge(step, script, string(out), ran)
-}
-
-func (s *docStep) title() string {
-	if s.file != "" {
-		return "write " + s.file
-	}
-	return strings.TrimSpace(s.command)
-}
-
-// script of a step, which may have more files beside it.
-func (s *docSession) script(step *docStep, path string) (string, error) {
-	text := s.substitute(step.command, "")
-	if step.file != "" {
-		content := s.substitute(step.content, filepath.Join(s.root, filepath.Dir(step.file)))
-		if err := os.WriteFile(path+".yaml", []byte(content), 0o600); err != nil {
-			return "", err
-		}
-		text = fmt.Sprintf("mkdir -p \"$(dirname '%[1]s')\"\ncp '%[2]s.yaml' '%[1]s'\n", step.file, path)
-	}
-	if step.fails { // Each command that fails leaves a line.
-		text = fmt.Sprintf("set +e\ntrap 'echo failed >> %[1]s.failed' ERR\n%[2]s\n__status=$?\ntrap - ERR\nset -e\necho $__status > %[1]s.status\n", path, text)
-	}
-	return text, nil
-}
-
-func judge(step *docStep, script, got, ran string) error {
-	if step.fails {
-		status, err := os.ReadFile(script + ".status") //nolint:gosec // The folder is the test's own.
-		if err != nil || strings.TrimSpace(string(status)) == "0" {
-			return fmt.Errorf("%s: the last command does not fail; %w:%s", step.at, errDocEnd, ran)
-		}
-		failed, err := os.ReadFile(script + ".failed") //nolint:gosec // The folder is the test's own.
-		if err != nil || strings.Count(string(failed), "\n") != 1 {
-			return fmt.Errorf("%s: a command before the last fails, too; %w:%s", step.at, errDocEnd, ran)
-		}
-	}
-	if step.compared && !docMatches(step.want, got) {
-		return fmt.Errorf("%s: the page shows:\n$ %s\n%s\nThe command prints:\n%s", step.at, step.title(), step.want, got)
-	}
-	return nil
-}
-
-// checkManifest has the API server read what is ours in it. All else is to be YAML.
-func (s *docSession) checkManifest(t *testing.T, step *docStep) {
-	objects, err := docObjects(s.substitute(step.content, s.root))
-	if err != nil {
-		t.Errorf("%s: %v", step.at, err)
-		return
-	}
-	if len(objects) == 0 {
-		return
-	}
-	w := s.world
-	if w == nil {
-		w = theSharedWorld(t)
-	}
-	for _, object := range objects {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, _, err := w.Kubectl(ctx, strings.NewReader(object), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
-		cancel()
-		if err != nil {
-			t.Errorf("%s: the API server refuses the manifest: %v", step.at, err)
-		}
-	}
 }

@@ -8,9 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,12 +15,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,9 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/controlplane/etcdclient"
 	"github.com/classbind/classbind/e2e/load"
@@ -68,22 +61,17 @@ func attacks() []attack {
 		{"Nothing", "We should serve honest claims on this machine when nobody attacks.", func(*besieged, *testing.T) {}, nil},
 		{"EmptyTerms", "We should refuse a selector of terms that say nothing, at little cost.", claimAgain(4, 50*time.Millisecond, all, []string{expressions("{}", 4000), expressions(`{"key":"","operator":""}`, 5000)}, ""), []int{invalid}},
 		{"PoisonedClaims", "We should bind waiting claims beside poisoned ones, whoever leads.", (*besieged).poisonedClaims, nil},
-		{"ForgedUpdates", "We should have no second default by a forged update of the class in flight.", (*besieged).forgedUpdates, []int{ok, unavailable}},
 		{"ForgedCreations", "We should bear forged creations of default classes.", (*besieged).forgedCreations, []int{ok, unavailable}},
 		{"ForgedClaims", "We should bear forged creations of claims.", (*besieged).forgedClaims, []int{ok, unavailable}},
 		{"IdleConnections", "We should bear connections on which nothing comes, or little.", (*besieged).idleConnections, nil},
 		{"BigBodies", "We should bear reviews that fill the memory.", (*besieged).bigBodies, []int{ok, malformed, tooLarge, unavailable}},
-		{"Garbage", "We should bear what is no review.", (*besieged).garbage, []int{malformed, missing, method, media, header}},
 		{"LongAnnotation", "We should refuse an annotation of a hundred thousand terms, at little cost.", claimAgain(4, 100*time.Millisecond, admit, []string{""}, selectorAnnotation(strings.Repeat("!a,", 80_000)+"!a")), []int{invalid}},
 		{"LargeSelector", "We should refuse a selector of megabytes, at little cost.", claimAgain(5, 2*time.Second, admit, []string{expressions(values(220_000), 1)}, ""), []int{invalid}},
 		{"LiveReads", "We should read live in turns.", (*besieged).liveReads, []int{created, forbidden, failed}},
 		{"WaitingClaims", "We should bound the memory of claims that wait.", (*besieged).waitingClaims, nil},
 		{"AttractiveClass", "We should keep tenants apart.", (*besieged).attractiveClass, []int{ok, created, forbidden}},
-		{"UnmatchedSelector", "We should refuse a long selector that matches nothing, and put it into no URL.", (*besieged).unmatchedSelector, []int{forbidden, invalid}},
 		{"EscapedClaim", "We should admit a claim that is six times as long in a review.", claimAgain(1, time.Second, admit, []string{`"classSelector":{"matchLabels":{"pool":"common"}},"note":"` + strings.Repeat("<", 750<<10) + `"`}, ""), []int{created}},
 		{"LongClaims", "We should let claims pay for what their expressions cost.", (*besieged).longClaims, []int{created, forbidden, invalid, tooMany}},
-		{"CostlyClasses", "We should judge a class when it changes, at little cost.", (*besieged).costlyClasses, []int{ok, created, forbidden, conflict}},
-		{"MovedClasses", "We should let the honest tenant set a default while another moves his through any number of partitions.", (*besieged).movedClasses, []int{ok, created, failed, unavailable}},
 		{"ContestedClass", "We should let the honest admin set a default while others fail to.", (*besieged).contestedClass, []int{forbidden, conflict}},
 	}
 }
@@ -109,7 +97,11 @@ func TestHostile(t *testing.T) {
 func (b *besieged) bear(t *testing.T, a attack, row *hostileRow) {
 	b.answers = &answers{}
 	b.begin(t)
-	honest := b.claims(t, "claim-"+secret+"-", boundHostileKinds(), func(class string) bool {
+	bound := []schema.GroupVersionKind{hostileKind("FitClaim")}
+	for kind := range boundKinds {
+		bound = append(bound, hostileKind(kind))
+	}
+	honest := b.claims(t, "claim-"+secret+"-", bound, func(class string) bool {
 		_, name, _ := strings.Cut(class, "/")
 		return !strings.HasPrefix(name, "common-") && !strings.HasPrefix(name, "own-"+secret)
 	})
@@ -128,13 +120,6 @@ func (b *besieged) bear(t *testing.T, a attack, row *hostileRow) {
 	a.do(b, t)
 	<-b.attack.Done()
 	require.NoError(t, honest.Next(t.Context(), honestRate))
-}
-
-func boundHostileKinds() (kinds []schema.GroupVersionKind) {
-	for kind := range boundKinds {
-		kinds = append(kinds, hostileKind(kind))
-	}
-	return append(kinds, hostileKind("FitClaim"))
 }
 
 func (b *besieged) claims(t *testing.T, prefix string, kinds []schema.GroupVersionKind, foreign func(string) bool) *load.Load {
@@ -287,11 +272,6 @@ type author struct {
 	to     func() *answers
 }
 
-func newAuthor(t *testing.T, w *world, name string, to func() *answers) *author {
-	config := w.userConfig(t, name)
-	return &author{url: strings.TrimSuffix(config.Host, "/"), client: must(rest.HTTPClientFor(config))(t), to: to}
-}
-
 func (w *world) userConfig(t *testing.T, name string) *rest.Config {
 	return must(clientcmd.BuildConfigFromFlags("", must(w.plane.UserKubeconfig(name))(t)))(t)
 }
@@ -414,7 +394,8 @@ func besiege(t *testing.T) *besieged {
 	t.Cleanup(func() { assert.NoError(t, b.etcd.Close()) })
 	b.install(t)
 	b.honest = b.user(t, "harriet")
-	b.mallory = newAuthor(t, b.world, "mallory", func() *answers { return b.answers })
+	mallory := b.userConfig(t, "mallory")
+	b.mallory = &author{url: strings.TrimSuffix(mallory.Host, "/"), client: must(rest.HTTPClientFor(mallory))(t), to: func() *answers { return b.answers }}
 	b.fleet = newFleet(t, b.world)
 	b.register(t)
 	return b
@@ -423,8 +404,8 @@ func besiege(t *testing.T) *besieged {
 func (b *besieged) install(t *testing.T) {
 	var crds []string
 	for scope, kinds := range map[string]string{
-		"Namespaced": "Local Part FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim SeatClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim PartClaim",
-		"Cluster":    "Red Blue Ghost First Second Shared Zoned Alpha Beta Gamma",
+		"Namespaced": "Local FreeClaim AdmitClaim DenyClaim LaterClaim LeastClaim GhostClaim FirstClaim SecondClaim FitClaim DenyFitClaim",
+		"Cluster":    "Ghost First Second Shared Zoned Alpha Beta Gamma",
 	} {
 		for kind := range strings.FieldsSeq(kinds) {
 			crds = append(crds, kind+" "+hostileResource(kind)+" "+scope)
@@ -501,17 +482,16 @@ func (b *besieged) register(t *testing.T) {
 	}
 	bound := resources(slices.Collect(maps.Keys(boundKinds))...)
 	served := map[string][]string{
-		"Zoned": {"FitClaim", "DenyFitClaim"}, "Part": {"PartClaim"}, "Red": {"SeatClaim"}, "Blue": {"SeatClaim"}, "Ghost": {"GhostClaim"},
+		"Zoned": {"FitClaim", "DenyFitClaim"}, "Ghost": {"GhostClaim"},
 		"First": {"FirstClaim"}, "Second": {"SecondClaim"}, "Shared": {"FirstClaim", "SecondClaim"},
 	}
-	manifest := classKind(hostileResource("Local"), fmt.Sprintf(ownSpec, strings.Join(bound, "}, {name: "))) +
-		claimKind(hostileResource("PartClaim"), `{classes: {partition: {claim: "''", class: class.metadata.labels.part}}}`)
-	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"SeatClaim": "{}", "GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
+	manifest := ""
+	for _, kinds := range []map[string]string{boundKinds, fitKinds, {"GhostClaim": "{}", "FirstClaim": "{}", "SecondClaim": "{}"}} {
 		for kind, spec := range kinds {
 			manifest += claimKind(hostileResource(kind), spec)
 		}
 	}
-	for _, kind := range offered {
+	for _, kind := range append(offered, "Local") {
 		manifest += serving(hostileResource(kind), bound...)
 	}
 	for kind, claims := range served {
@@ -522,11 +502,9 @@ func (b *besieged) register(t *testing.T) {
 	for _, kind := range append(bound, resources("FitClaim", "DenyFitClaim")...) {
 		b.awaitClaims(t, kind)
 	}
-	for _, kind := range []string{"Red", "Blue", "Ghost", "First", "Second", "Shared"} {
+	for _, kind := range []string{"Ghost", "First", "Second", "Shared"} {
 		b.awaitGuard(t, hostileGroup, kind, hostileResource(kind))
 	}
-	b.awaitGuardOf(t, hostileResource("Part"), fmt.Sprintf("apiVersion: %s/v1\nkind: Part\nmetadata: {namespace: %s, name: probe, "+
-		"annotations: {resourceclass.crossplane.io/weight: x}}\n", hostileGroup, tenantA))
 	b.awaitClasses(t, hostileResource("Local"), manyClasses/10+5)
 }
 
@@ -584,147 +562,4 @@ func (b *besieged) write(t *testing.T, keys []string, write func(key string) err
 		writes.Go(func() error { return write(key) })
 	}
 	require.NoError(t, writes.Wait())
-}
-
-// fleet is the replicas of classbind under attack: processes with the memory that deploy gives a container, behind one address.
-type fleet struct {
-	on       *world
-	balancer *classbind.Balancer
-	limit    uint64
-	replicas []*attacked
-}
-
-// attacked is one replica, and what it had used and logged when the present attack began.
-type attacked struct {
-	*replica
-	cpu    float64
-	logged int // in bytes
-}
-
-// newFleet builds the command without the race detector, which takes several times as much memory and CPU, and gives this process the
-// environment that deploy gives the container: the replicas inherit it.
-func newFleet(t *testing.T, w *world) *fleet {
-	manifest := must(os.ReadFile(filepath.Join(w.deploy, "base", "deployment.yaml")))(t)
-	deployment := appsv1.Deployment{}
-	require.NoError(t, yaml.UnmarshalStrict(manifest, &deployment))
-	container := deployment.Spec.Template.Spec.Containers[0]
-	for _, variable := range container.Env {
-		t.Setenv(variable.Name, variable.Value)
-	}
-	f := &fleet{on: w, limit: uint64(container.Resources.Limits.Memory().Value())} //nolint:gosec // Nobody limits it to less than nothing.
-	require.NotZero(t, f.limit, "We should have a limit in deploy.")
-	w.command, w.anybody = must(classbind.Build(t.Context(), t.TempDir()))(t), true
-	f.balancer = must(classbind.NewBalancer())(t)
-	t.Cleanup(func() { _ = f.balancer.Close() })
-	for range int(*deployment.Spec.Replicas) {
-		f.add(t)
-	}
-	return f
-}
-
-func (f *fleet) add(t *testing.T) {
-	r := f.on.serve(t, "--webhook-url="+f.balancer.URL, "--shutdown-delay-duration=2s")
-	f.replicas = append(f.replicas, &attacked{replica: r})
-	f.balancer.Add(strings.TrimPrefix(r.URL, "https://"))
-}
-
-// restart all replicas, which an attack has left in a state that would spoil the next.
-func (f *fleet) restart(t *testing.T) {
-	old := f.replicas
-	f.replicas = nil
-	for _, r := range old {
-		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
-		r.Kill()
-	}
-	for range old {
-		f.add(t)
-	}
-}
-
-// replaceLeader starts a replica and ends the one that leads, as a roll-out does.
-func (f *fleet) replaceLeader(t *testing.T) {
-	for i, r := range f.replicas {
-		if !r.leads(t.Context()) {
-			continue
-		}
-		f.add(t)
-		f.balancer.Remove(strings.TrimPrefix(r.URL, "https://"))
-		f.replicas = append(f.replicas[:i], f.replicas[i+1:]...)
-		assert.NoError(t, r.Stop(), "We should see the leader end well.")
-		return
-	}
-	assert.Fail(t, "We should have a leader.")
-}
-
-var leading = regexp.MustCompile(`(?m)^leader_election_master_status\{name="classbind-leader"\} 1$`)
-
-func (r *attacked) leads(ctx context.Context) bool {
-	metrics, err := r.Metrics(ctx)
-	return err == nil && leading.Match(metrics)
-}
-
-func (f *fleet) begin(t *testing.T) {
-	for _, r := range f.replicas {
-		// 5 makes the peak what there is now (proc(5)).
-		require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0))
-		r.cpu = r.cpuTime(t)
-		r.logged = len(r.log.String())
-	}
-}
-
-func (r *attacked) cpuTime(t *testing.T) float64 {
-	process, err := procfs.NewProc(r.PID())
-	require.NoError(t, err, "We should have the same process.")
-	stat := must(process.Stat())(t)
-	return stat.CPUTime()
-}
-
-// used since it was begun to measure: the most memory of a replica, in bytes, and the CPU of all together, in seconds.
-func (f *fleet) used(t *testing.T) (peak uint64, cpu float64) {
-	for _, r := range f.replicas {
-		process, err := procfs.NewProc(r.PID())
-		require.NoError(t, err, "We should have the same process.")
-		status := must(process.NewStatus())(t)
-		peak, cpu = max(peak, status.VmHWM), cpu+r.cpuTime(t)-r.cpu
-	}
-	return peak, cpu
-}
-
-// rest waits until the replicas are ready and have next to nothing to do.
-func (f *fleet) rest(t *testing.T) (ok bool) {
-	const (
-		within = 5 * time.Second
-		look   = 500 * time.Millisecond
-		idle   = 0.3 // of a core, for all
-	)
-	used := func() (cpu float64) {
-		for _, r := range f.replicas {
-			cpu += r.cpuTime(t)
-		}
-		return cpu
-	}
-	before := used()
-	return assert.EventuallyWithT(t, func(c *attempt) {
-		now := used()
-		cores := (now - before) / look.Seconds()
-		before = now
-		require.Less(c, cores, idle, "We should see the replicas do nothing more for the attack.")
-		for _, r := range f.replicas {
-			require.NoError(c, r.Probe(t.Context()), "We should see every replica ready.")
-		}
-	}, within, look)
-}
-
-// judge the lines that the replica has logged since it was begun to measure, and return what is wrong with them.
-func (r *attacked) judge() (wrong []string) {
-	const longest = 8 << 10
-	for line := range strings.Lines(r.log.String()[r.logged:]) {
-		if len(line) > longest {
-			wrong = append(wrong, fmt.Sprintf("a line of %d bytes, which begins: %.300s", len(line), line))
-		}
-		if strings.Contains(line, "labelSelector=") {
-			wrong = append(wrong, fmt.Sprintf("a line with the URL of a read: %.300s", line))
-		}
-	}
-	return wrong
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,34 +17,6 @@ import (
 	"github.com/classbind/classbind/e2e/controlplane"
 	"github.com/classbind/classbind/e2e/load"
 )
-
-// lateVendor lets classbind watch and bind the claims of a group, too.
-func lateVendor(group string) string {
-	return strings.Replace(vendor(group), "[get, list, watch]", "[get, list, watch, patch]", 1)
-}
-
-// createMany claims of the tier gold in the namespace default, as fast as it goes.
-func (w *world) createMany(t *testing.T, group string, n int) {
-	concurrently(t, n, func(i int) error {
-		return w.Create(t.Context(), selecting(group, "Claim", "default", fmt.Sprint("claim-", i), map[string]any{"tier": "gold"}))
-	})
-}
-
-func (w *world) claimsOf(t *testing.T, group string) []unstructured.Unstructured {
-	return w.claimsIn(t, group, "default")
-}
-
-func (w *world) claimsIn(t *testing.T, group, namespace string) (all []unstructured.Unstructured) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ClaimList"})
-	for {
-		require.NoError(t, w.List(t.Context(), list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.GetContinue())))
-		all = append(all, list.Items...)
-		if list.GetContinue() == "" {
-			return all
-		}
-	}
-}
 
 func (w *world) awaitWaiting(t *testing.T, claimKind string, n int) {
 	k := &v1beta1.ClaimKind{}
@@ -75,17 +45,12 @@ func (w *world) boundOnce(t *testing.T, group string, n int) {
 	assert.Zero(t, rewritten, "We should write no claim twice.")
 }
 
-// TestLateBinding has ten thousand claims wait for one class, or fewer in short mode, while others are created.
+// TestLateBinding has two hundred claims wait for one class, while others are created.
 func TestLateBinding(t *testing.T) {
-	const group, kind = "late.test", "claims.late.test"
-	claims := 10_000
-	if testing.Short() { // In the long run, it measures.
-		t.Parallel()
-		claims = 200
-	}
-	w, _ := servedWorld(t, controlplane.Options{}, "--late-binding-rate=500")
+	const group, kind, claims = "late.test", "claims.late.test", 200
+	w := sharedWorld(t)
 	w.register(t, group, "{whenUnmatched: BindLater}", class(group, "Class", "ready", "labels: {tier: ready}, "))
-	w.namespaces(t, "load")
+	w.namespaces(t, "late-load")
 
 	_, warnings := w.warned(t, claimWith(group, "warned", "{classSelector: {matchLabels: {tier: gold}}}"))
 	require.Len(t, warnings, 1)
@@ -97,7 +62,7 @@ func TestLateBinding(t *testing.T) {
 		events := &eventsv1.EventList{}
 		assert.EventuallyWithT(t, func(c *attempt) {
 			require.NoError(c, w.List(t.Context(), events, client.InNamespace("default")))
-			require.Len(c, slices.DeleteFunc(events.Items, func(e eventsv1.Event) bool { return !is(e) }), n)
+			require.Len(c, slices.DeleteFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.APIVersion != group+"/v1" || !is(e) }), n)
 		}, 2*patience, 200*time.Millisecond, reason)
 	}
 	told(1, "We should say that a claim waits, and for what.", func(e eventsv1.Event) bool {
@@ -105,7 +70,7 @@ func TestLateBinding(t *testing.T) {
 	})
 
 	others := load.Start(t.Context(), load.Options{
-		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: group, Version: "v1", Kind: "Claim"}}, Namespace: "load", PerSecond: 20,
+		Client: w.Client, Kinds: []schema.GroupVersionKind{{Group: group, Version: "v1", Kind: "Claim"}}, Namespace: "late-load", PerSecond: 20,
 		Spec: map[string]any{"classSelector": map[string]any{"matchLabels": map[string]any{"tier": "ready"}}},
 	})
 	begin := time.Now()
@@ -134,45 +99,4 @@ func TestLateBindingLeaderKilled(t *testing.T) {
 	first.Kill()
 	w.awaitWaiting(t, kind, 0)
 	w.boundOnce(t, group, claims)
-}
-
-// TestLeastClaims creates a thousand claims at once for ten classes.
-func TestLeastClaims(t *testing.T) {
-	long(t)
-	for replicas, within := range map[int]int{1: 2, 3: 10} {
-		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
-			const claims, classes, group, kind = 1000, 10, "least.test", "claims.least.test"
-			w := newWorld(t, controlplane.Options{ConnectionPerWebhookCall: true})
-			_, all := w.serveBehind(t, replicas)
-			var offered []string
-			for i := range classes {
-				offered = append(offered, class(group, "Class", fmt.Sprint("class-", i), "labels: {tier: gold}, "))
-			}
-			w.register(t, group, "{choice: {strategy: LeastClaims}}", offered...)
-			w.awaitKind(t, kind, "We should have every replica count the claims.", func(c *attempt, k *v1beta1.ClaimKind) {
-				require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionClaimsCounted), "%v", k.Status.Conditions)
-				for _, r := range all {
-					require.NoError(c, r.Probe(t.Context()))
-				}
-			})
-
-			w.createMany(t, group, claims)
-			for _, r := range all {
-				calls := must(r.Answered(t.Context(), v1beta1.BindPath+"{name}"))(t)
-				require.Greater(t, calls, claims/replicas/2, "We should have every replica asked.")
-			}
-			counts := map[string]int{}
-			for _, claim := range w.claimsOf(t, group) {
-				counts[classOf(&claim)]++
-			}
-			t.Logf("%d replicas: %v", replicas, counts)
-			assert.Len(t, counts, classes)
-			for class, n := range counts {
-				assert.InDelta(t, claims/classes, n, float64(within), "We should give %s as many claims as any other.", class)
-			}
-			w.awaitKind(t, kind, "We should say how many claims are bound.", func(c *attempt, k *v1beta1.ClaimKind) {
-				require.EqualValues(c, claims, *k.Status.BoundClaims)
-			})
-		})
-	}
 }

@@ -19,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,12 +28,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,7 +45,6 @@ import (
 	"github.com/classbind/classbind/e2e/assets"
 	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
-	"github.com/classbind/classbind/e2e/load"
 	"github.com/classbind/classbind/e2e/progress"
 )
 
@@ -217,15 +212,18 @@ func theSharedWorld(t *testing.T) *world {
 // sharedReplica is of a test that counts for which claims of a kind the API server has called the one replica.
 func sharedReplica(t *testing.T) (w *world, asked func(claimKind string) int) {
 	notInPods(t, "It reads the metrics of the one replica.")
-	return sharedWorld(t), func(claimKind string) (n int) {
-		metrics := must(sharing.replica.Metrics(t.Context()))(t)
-		counter := regexp.MustCompile(`(?m)^classbind_decisions_total\{claim_kind="` + regexp.QuoteMeta(claimKind) + `",.*\} (\d+)$`)
-		for _, found := range counter.FindAllSubmatch(metrics, -1) {
-			count := must(strconv.Atoi(string(found[1])))(t)
-			n += count
-		}
-		return n
+	return sharedWorld(t), func(claimKind string) int {
+		return sharing.count(t, `decisions_total\{claim_kind="`+regexp.QuoteMeta(claimKind)+`",.*\}`)
 	}
+}
+
+// count adds up the counters of the replica that match.
+func (s *shared) count(t *testing.T, pattern string) (n int) {
+	metrics := must(s.replica.Metrics(t.Context()))(t)
+	for _, found := range regexp.MustCompile(`(?m)^classbind_`+pattern+` (\d+)$`).FindAllSubmatch(metrics, -1) {
+		n += must(strconv.Atoi(string(found[1])))(t)
+	}
+	return n
 }
 
 func (s *shared) end(failed bool) error {
@@ -274,8 +272,8 @@ func (w *world) apply(t testing.TB, manifest string) {
 }
 
 // patch merges a change into an object, without the process of kubectl, which takes half a second. In a namespace, it is in default.
-func (w *world) patch(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	return w.Patch(t.Context(), w.named(t, resource, name), client.RawPatch(types.MergePatchType, []byte(change)), o...)
+func (w *world) patch(t testing.TB, resource, name, change string) error {
+	return w.Patch(t.Context(), w.named(t, resource, name), client.RawPatch(types.MergePatchType, []byte(change)))
 }
 
 // remove does the same to delete it.
@@ -295,8 +293,8 @@ func (w *world) named(t testing.TB, resource, name string) *unstructured.Unstruc
 }
 
 // annotate an object by a change as kubectl annotate takes it: key=value, or key-.
-func (w *world) annotate(t testing.TB, resource, name, change string, o ...client.PatchOption) error {
-	return w.patch(t, resource, name, metadataPatch("annotations", change), o...)
+func (w *world) annotate(t testing.TB, resource, name, change string) error {
+	return w.patch(t, resource, name, metadataPatch("annotations", change))
 }
 
 func (w *world) label(t testing.TB, resource, name, change string) error {
@@ -370,17 +368,6 @@ func (w *world) serve(t testing.TB, flags ...string) *replica {
 	return r
 }
 
-func (w *world) serveBehind(t *testing.T, n int) (balancer *classbind.Balancer, replicas []*replica) {
-	balancer = must(classbind.NewBalancer())(t)
-	t.Cleanup(func() { _ = balancer.Close() })
-	for range n {
-		r := w.serve(t, "--webhook-url="+balancer.URL)
-		balancer.Add(strings.TrimPrefix(r.URL, "https://"))
-		replicas = append(replicas, r)
-	}
-	return balancer, replicas
-}
-
 // audited are the events in the audit log of the first API server. The last may be half written.
 func (w *world) audited(t *testing.T) (events []auditv1.Event) {
 	log := must(os.Open(w.plane.AuditLog))(t)
@@ -397,68 +384,12 @@ func (w *world) audited(t *testing.T) (events []auditv1.Event) {
 	return events
 }
 
-// resources installs CRDs that prescribe nothing, from "Kind plural.group scope".
-func (w *world) resources(t testing.TB, lines ...string) {
-	var manifest strings.Builder
-	for _, line := range lines {
-		var kind, name, scope string
-		must(fmt.Sscan(line, &kind, &name, &scope))(t)
-		manifest.WriteString(classbind.CRD(kind, name, scope, classbind.AnySchema))
-	}
-	w.apply(t, manifest.String())
-}
-
-func (w *world) awaitCRDs(t testing.TB, names ...string) {
-	for _, name := range names {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		eventually(t, func(c *attempt) {
-			require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, crd))
-			require.True(c, apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established))
-			served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
-			kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
-			must(w.RESTMapper().RESTMapping(kind, crd.Spec.Versions[served].Name))(c) // Discovery comes later.
-		})
-	}
-}
-
 var vendor, claimKind, classKind, serving = classbind.Vendor, classbind.ClaimKind, classbind.ClassKind, classbind.Serving
 
 // long leaves a test to make test-all, because it takes long or its own control plane.
 func long(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test-all runs it.")
-	}
-}
-
-// awaitClaims waits until claims of the kind are bound, as the API server sees
-// it: it knows of a new webhook a little later than of the entry for it.
-func (w *world) awaitClaims(t *testing.T, claimKind string) {
-	w.awaitKind(t, claimKind, "", func(c *attempt, k *v1beta1.ClaimKind) {
-		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
-	})
-	probe := &unstructured.Unstructured{}
-	eventually(t, func(c *attempt) {
-		kind := must(w.RESTMapper().KindFor(schema.ParseGroupResource(claimKind).WithVersion("")))(c)
-		probe.SetGroupVersionKind(kind)
-	}, "We should see the API server serve a new version.")
-	probe.SetNamespace("default")
-	probe.SetGenerateName("probe-")
-	probe.SetAnnotations(map[string]string{v1beta1.ClassSelectorAnnotation: "="})
-	eventually(t, func(c *attempt) {
-		err := w.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
-		require.True(c, apierrors.IsInvalid(err), "%v", err)
-	}, "We should see the API server call the webhook.")
-}
-
-func (w *world) awaitClasses(t *testing.T, classKind string, n int) {
-	k := &v1beta1.ClassKind{}
-	eventually(t, func(c *attempt) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: classKind}, k))
-		require.True(c, meta.IsStatusConditionTrue(k.Status.Conditions, v1beta1.ConditionReady), "%v", k.Status.Conditions)
-		require.EqualValues(c, n, k.Status.Classes)
-	})
-	for _, claimKind := range k.Spec.ClaimKinds {
-		w.awaitReplicas(t, claimKind.Name)
 	}
 }
 
@@ -488,9 +419,6 @@ func (w *world) refuses(t testing.TB, manifest, text string, why ...any) string 
 	require.ErrorContains(t, err, text, why...)
 	return err.Error()
 }
-
-// classOf a claim is the KIND/NAME of its reference, or empty.
-func classOf(claim *unstructured.Unstructured) string { return load.Class(claim) }
 
 // warnings go to the caller whose context has a place for them.
 type warnings struct{}
@@ -645,24 +573,6 @@ func needsPolicies(t testing.TB) {
 	}
 }
 
-func object(group, kind, name string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
-	o.SetName(name)
-	return o
-}
-
-// selecting is a claim of classes with these labels; nil, any class satisfies it.
-func selecting(group, kind, namespace, name string, labels map[string]any) *unstructured.Unstructured {
-	claim, selector := object(group, kind, name), map[string]any{}
-	if labels != nil {
-		selector["matchLabels"] = labels
-	}
-	claim.SetNamespace(namespace)
-	claim.Object["spec"] = map[string]any{"classSelector": selector}
-	return claim
-}
-
 func concurrently(t *testing.T, n int, do func(i int) error) {
 	var all errgroup.Group
 	all.SetLimit(16)
@@ -670,127 +580,4 @@ func concurrently(t *testing.T, n int, do func(i int) error) {
 		all.Go(func() error { return do(i) })
 	}
 	require.NoError(t, all.Wait())
-}
-
-// kinds are the registrations of Claim and Class of a group, with the spec of the ClaimKind, and the rights that they need.
-func kinds(group, spec string) string {
-	return lateVendor(group) + claimKind("claims."+group, spec) + serving("classes."+group, "claims."+group)
-}
-
-// register the kinds of a group, with these classes.
-func (w *world) register(t *testing.T, group, spec string, classes ...string) {
-	w.serves(t, kinds(group, spec)+strings.Join(classes, ""))
-}
-
-// install CRDs for the Claims and Classes of the registrations of a manifest, if nobody has them yet, and apply it.
-func (w *world) install(t *testing.T, manifest string) {
-	defined := map[string]bool{}
-	for _, object := range documents(t, manifest) {
-		name := object.GetName()
-		plural, _, _ := strings.Cut(name, ".")
-		crd := map[string]string{"claims": "Claim " + name + " Namespaced", "classes": "Class " + name + " Cluster"}[plural]
-		if object.GetKind() == "CustomResourceDefinition" {
-			defined[name] = true
-		} else if _, err := w.RESTMapper().KindFor(schema.ParseGroupResource(name).WithVersion("")); crd != "" && err != nil && !defined[name] {
-			w.resources(t, crd)
-		}
-	}
-	w.apply(t, manifest)
-}
-
-// serves installs a manifest, and waits until claims of its ClaimKinds are bound, and the classes that it has of its ClassKinds are offered.
-func (w *world) serves(t *testing.T, manifest string) {
-	w.install(t, manifest)
-	objects, classes := documents(t, manifest), map[string]int{}
-	for _, object := range objects {
-		mapping := must(w.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind()))(t)
-		classes[mapping.Resource.GroupResource().String()]++
-	}
-	for _, object := range objects {
-		switch object.GetKind() {
-		case "ClaimKind":
-			w.awaitClaims(t, object.GetName())
-		case "ClassKind":
-			w.awaitClasses(t, object.GetName(), classes[object.GetName()])
-		}
-	}
-}
-
-// namespaces of these names.
-func (w *world) namespaces(t *testing.T, names ...string) {
-	for _, name := range names {
-		require.NoError(t, w.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	}
-}
-
-// shares are how many claims of a group have each class.
-func (w *world) shares(t *testing.T, group string) map[string]int {
-	counts := map[string]int{}
-	for _, claim := range w.claimsOf(t, group) {
-		counts[classOf(&claim)]++
-	}
-	return counts
-}
-
-// awaitStored waits until a claim is stored with a class.
-func (w *world) awaitStored(t testing.TB, claim *unstructured.Unstructured, class, reason string) {
-	eventually(t, func(c *attempt) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
-		require.Equal(c, class, classOf(claim))
-	}, reason)
-}
-
-// refusedWith checks that an error has this code, and these parts in its message.
-func refusedWith(t require.TestingT, err error, code int, parts ...string) {
-	status := apierrors.APIStatus(nil)
-	require.ErrorAs(t, err, &status)
-	assert.EqualValues(t, code, status.Status().Code, "%v", err)
-	for _, part := range parts {
-		require.ErrorContains(t, err, part)
-	}
-}
-
-// at is a field of an object, nil if it is not there.
-func at(object *unstructured.Unstructured, names ...string) any {
-	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, names...)
-	return value
-}
-
-// claimWith a name, after which more metadata may follow, and a spec, in the namespace default.
-func claimWith(group, name, spec string) string { return ofKind(group, "Claim", name, spec) }
-
-// ofKind is claimWith for other kinds.
-func ofKind(group, kind, name, spec string) string {
-	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {namespace: default, name: %s}\nspec: %s\n", group, kind, name, spec)
-}
-
-// binds a claim that is created to a class; empty, to none.
-func (w *world) binds(t testing.TB, manifest, class, reason string, o ...client.CreateOption) *unstructured.Unstructured {
-	claim, _, err := w.create(t, manifest, o...)
-	require.NoError(t, err, reason)
-	assert.Equal(t, class, classOf(claim), reason)
-	return claim
-}
-
-func (w *world) awaitBound(t testing.TB, manifest, class, reason string) {
-	eventually(t, func(c *attempt) {
-		claim, _, err := w.create(t, manifest, client.DryRunAll)
-		require.NoError(c, err)
-		require.Equal(c, class, classOf(claim))
-	}, reason)
-}
-
-func (w *world) awaitRefused(t testing.TB, manifest, text, reason string) {
-	eventually(t, func(c *attempt) {
-		_, _, err := w.create(t, manifest, client.DryRunAll)
-		require.ErrorContains(c, err, text)
-	}, reason)
-}
-
-func (w *world) awaitKind(t testing.TB, name, reason string, check func(*attempt, *v1beta1.ClaimKind)) {
-	k := &v1beta1.ClaimKind{}
-	eventually(t, func(c *attempt) {
-		require.NoError(c, w.Get(t.Context(), client.ObjectKey{Name: name}, k))
-		check(c, k)
-	}, reason)
 }

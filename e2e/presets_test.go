@@ -1,36 +1,26 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/e2e/classbind"
 	"github.com/classbind/classbind/e2e/controlplane"
 )
 
@@ -47,37 +37,32 @@ type preset struct {
 	prepare func(*testing.T, *world)
 }
 
-func presets() []preset {
-	return []preset{
-		{name: "argo-cd", project: "argoproj/argo-cd"},
-		{name: "cert-manager", project: "cert-manager/cert-manager"},
-		{name: "cloudnative-pg", project: "cloudnative-pg/cloudnative-pg"},
-		{name: "cluster-api", project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
-			w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
-		}},
-		{name: "cluster-api-ipam", project: "kubernetes-sigs/cluster-api"},
-		{name: "crossplane-compositions", project: "crossplane/crossplane"},
-		{name: "crossplane-packages", project: "crossplane/crossplane"},
-		{name: "crossplane-v1", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
-		{name: "crossplane-v2", project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
-		{name: "external-secrets", project: "external-secrets/external-secrets"},
-		{name: "flux", project: "fluxcd/notification-controller"},
-		{name: "gateway-api", project: "kubernetes-sigs/gateway-api"},
-		{name: "ingress"},
-		{name: "jobset", project: "kubernetes-sigs/jobset", needs: []string{"kueue-queues"}},
-		{name: "karpenter", project: "kubernetes-sigs/karpenter"},
-		{name: "kserve", project: "kserve/kserve"},
-		{name: "kubeflow-trainer", project: "kubeflow/trainer"},
-		{name: "kubevirt"},
-		{name: "kueue", project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
-		{name: "kueue-queues", project: "kubernetes-sigs/kueue"},
-		{name: "object-storage", project: "kubernetes-sigs/container-object-storage-interface"},
-		{name: "persistent-volumes"},
-		{name: "service-fabrik", project: "cloudfoundry/service-fabrik-broker"},
-		{name: "tekton", project: "tektoncd/pipeline"},
-		{name: "velero"},
-		{name: "volume-snapshots", project: "kubernetes-csi/external-snapshotter"},
-	}
+// presetsWith are those of which a test needs to know more than the name.
+var presetsWith = map[string]preset{
+	"argo-cd":        {project: "argoproj/argo-cd"},
+	"cert-manager":   {project: "cert-manager/cert-manager"},
+	"cloudnative-pg": {project: "cloudnative-pg/cloudnative-pg"},
+	"cluster-api": {project: "kubernetes-sigs/cluster-api", prepare: func(t *testing.T, w *world) {
+		w.standIn(t, "capi-mutating-webhook-configuration", "clusters.cluster.x-k8s.io", clusterAPI)
+	}},
+	"cluster-api-ipam":        {project: "kubernetes-sigs/cluster-api"},
+	"crossplane-compositions": {project: "crossplane/crossplane"},
+	"crossplane-packages":     {project: "crossplane/crossplane"},
+	"crossplane-v1":           {project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
+	"crossplane-v2":           {project: "crossplane/crossplane", needs: []string{"crossplane-compositions"}},
+	"external-secrets":        {project: "external-secrets/external-secrets"},
+	"flux":                    {project: "fluxcd/notification-controller"},
+	"gateway-api":             {project: "kubernetes-sigs/gateway-api"},
+	"jobset":                  {project: "kubernetes-sigs/jobset", needs: []string{"kueue-queues"}},
+	"karpenter":               {project: "kubernetes-sigs/karpenter"},
+	"kserve":                  {project: "kserve/kserve"},
+	"kubeflow-trainer":        {project: "kubeflow/trainer"},
+	"kueue":                   {project: "kubernetes-sigs/kueue", needs: []string{"kueue-queues"}},
+	"kueue-queues":            {project: "kubernetes-sigs/kueue"},
+	"object-storage":          {project: "kubernetes-sigs/container-object-storage-interface"},
+	"service-fabrik":          {project: "cloudfoundry/service-fabrik-broker"},
+	"tekton":                  {project: "tektoncd/pipeline"},
+	"volume-snapshots":        {project: "kubernetes-csi/external-snapshotter"},
 }
 
 // shortPreset is tried in short mode, too: its kinds need no CRDs.
@@ -99,176 +84,37 @@ var presetChecks = []struct {
 	{"diff", (*trial).differs},
 }
 
-// hasNoClaims reports whether the preset has what others need, and no claims of its own.
-func (p preset) hasNoClaims(t *testing.T, w *world) bool {
-	return len(some[v1beta1.ClaimKind](t, w.rendered(t, filepath.Join(w.deploy, "kinds", p.name)), "ClaimKind")) == 0
-}
-
 // TestPresets tries every preset with the CRDs of its project, each by itself: presets may
 // share class kinds. The table in the documents has the result.
 func TestPresets(t *testing.T) {
-	t.Parallel()
-	w, _ := servedWorld(t, controlplane.Options{})
+	var w *world
+	if testing.Short() {
+		w = sharedWorld(t)
+	} else {
+		t.Parallel()
+		w, _ = servedWorld(t, controlplane.Options{})
+	}
 	source := newCRDSource(t)
 	var table []string
-	for _, p := range presets() {
-		if testing.Short() && p.name != shortPreset {
+	for _, name := range kustomizations(t, "kinds") {
+		if testing.Short() && name != shortPreset {
 			continue
 		}
-		if p.hasNoClaims(t, w) {
-			continue // Others need it, and try it.
-		}
+		p := presetsWith[name]
+		p.name = name
 		t.Run(p.name, func(t *testing.T) {
+			if len(some[v1beta1.ClaimKind](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClaimKind")) == 0 {
+				t.Skip("Others need it, and try it.")
+			}
 			i := w.installPreset(t, p, source)
 			for _, k := range i.claimKinds {
 				t.Run(k.Name, func(t *testing.T) { table = append(table, i.try(t, k)) })
 			}
 		})
 	}
-	if testing.Short() {
-		return
-	}
-	for _, pair := range w.sharing(t) {
-		t.Run(pair[0].name+"With"+pair[1].name, func(t *testing.T) { w.composes(t, pair, source) })
-	}
-	if !t.Failed() {
+	if !testing.Short() && !t.Failed() {
 		comparePresets(t, table)
 	}
-}
-
-// sharing are all pairs of presets that let classbind read the same kinds: as classes, or as what expressions look at.
-func (w *world) sharing(t *testing.T) (pairs [][2]preset) {
-	reads := func(p preset) (kinds []string) {
-		for _, name := range append(p.needs, p.name) {
-			for _, role := range some[rbacv1.ClusterRole](t, w.rendered(t, filepath.Join(w.deploy, "kinds", name)), "ClusterRole") {
-				for _, rule := range role.Rules {
-					for _, resource := range rule.Resources {
-						kinds = append(kinds, resource+"."+rule.APIGroups[0])
-					}
-				}
-			}
-		}
-		return kinds
-	}
-	for n, p := range presets() {
-		read := reads(p)
-		for _, other := range presets()[n+1:] {
-			isNeeded := slices.Contains(p.needs, other.name) || slices.Contains(other.needs, p.name)
-			if !isNeeded && slices.ContainsFunc(reads(other), func(kind string) bool { return slices.Contains(read, kind) }) {
-				pairs = append(pairs, [2]preset{p, other})
-			}
-		}
-	}
-	require.NotEmpty(t, pairs)
-	return pairs
-}
-
-// composes applies two presets in either order, removes either, and sees the other bind claims as before.
-func (w *world) composes(t *testing.T, pair [2]preset, source *crdSource) {
-	for order := range 4 {
-		first, removed := order%2, order/2
-		t.Run(pair[first].name+"FirstWithout"+pair[removed].name, func(t *testing.T) {
-			var installed [2]*installedPreset
-			installed[first] = w.installPreset(t, pair[first], source)
-			installed[1-first] = w.installPreset(t, pair[1-first], source)
-			var trials [2][]*trial
-			for n, i := range installed {
-				for _, k := range i.claimKinds {
-					x := i.newTrial(t, k)
-					x.awaitCalls(t)
-					trials[n] = append(trials[n], x)
-				}
-			}
-			w.kubectl(t, "delete", "-k", installed[removed].folder)
-			for _, x := range trials[removed] {
-				x.awaitUnbound(t)
-			}
-			for _, x := range trials[1-removed] {
-				claim, class := x.bindable(t, "left")
-				require.NoError(t, x.Create(t.Context(), claim, client.DryRunAll))
-				require.Equal(t, x.referenceTo(class), x.reference(t, claim), "We should go on without the other.")
-			}
-		})
-	}
-}
-
-// TestRegister registers the kinds of the presets by what the command prints from their CRDs alone. What a label or an
-// annotation names is in no schema, and neither is the namespace of the classes.
-func TestRegister(t *testing.T) {
-	long(t)
-	t.Parallel()
-	notInPods(t, "It needs the kubeconfig of an admin.")
-	w, _ := servedWorld(t, controlplane.Options{})
-	source := newCRDSource(t)
-	registered, guessed := 0, 0
-	for _, p := range presets() {
-		if p.hasNoClaims(t, w) {
-			continue
-		}
-		p.prepare = nil // The webhook of Cluster API, which refuses claims before classbind is called, is in no CRD.
-		i := w.preparePreset(t, p, source)
-		for _, k := range i.claimKinds {
-			if k.Spec.Reference.Path == "" || len(k.Spec.Classes.Namespaces.Names) > 0 {
-				continue
-			}
-			registered++
-			t.Run(k.Name, func(t *testing.T) {
-				guesses := i.registers(t, k)
-				t.Log(guesses)
-				guessed += len(guesses)
-			})
-		}
-	}
-	assert.GreaterOrEqual(t, registered, 30)
-	t.Logf("%d kinds registered, %d guesses", registered, guessed)
-}
-
-// registers a claim kind of a preset by what the command prints for it, and binds a claim. It returns the comments about guesses.
-func (i *installedPreset) registers(t *testing.T, k v1beta1.ClaimKind) (guesses []string) {
-	args := []string{"register", "--kubeconfig=" + i.plane.Kubeconfig, k.Resource()}
-	for _, listed := range k.Spec.Classes.Kinds {
-		args = append(args, listed.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(i.classKinds)) {
-		if c := i.classKinds[name]; c.Serves(&k) && !slices.Contains(args, name) {
-			args = append(args, name)
-		}
-	}
-	printed, stderr, exit := i.classbind(t, args...)
-	require.Zero(t, exit, stderr)
-	file := filepath.Join(t.TempDir(), "kinds.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(printed), 0o600))
-	i.kubectl(t, "apply", "-f", file)
-	t.Cleanup(func() {
-		_, _, err := i.Kubectl(context.Background(), nil, "delete", "-f", file)
-		assert.NoError(t, err)
-	})
-	objects := documents(t, printed)
-	alone := *i
-	alone.claimKinds = some[v1beta1.ClaimKind](t, objects, "ClaimKind")
-	require.Len(t, alone.claimKinds, 1, printed)
-	alone.classKinds = map[string]v1beta1.ClassKind{}
-	for _, c := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
-		alone.classKinds[c.Name] = c
-	}
-	alone.awaitServed(t)
-	alone.newTrial(t, alone.claimKinds[0]).awaitCalls(t)
-	for line := range strings.Lines(printed) {
-		if strings.HasPrefix(line, "#") && strings.Contains(line, "A guess:") {
-			guesses = append(guesses, strings.TrimSpace(line))
-		}
-	}
-	return guesses
-}
-
-// TestPresetsAreAll proves that no folder is without a test.
-func TestPresetsAreAll(t *testing.T) {
-	t.Parallel()
-	var tested []string
-	for _, p := range presets() {
-		tested = append(tested, p.name)
-	}
-	assert.ElementsMatch(t, kustomizations(t, "kinds"), tested, "We should test every preset.")
 }
 
 // kustomizations are the names of the folders in one of deploy.
@@ -313,20 +159,6 @@ func (i *installedPreset) installCRDs(t *testing.T, registrations []*unstructure
 	}
 }
 
-func (w *world) preparePreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	i := &installedPreset{
-		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
-		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
-	}
-	for _, name := range append(p.needs, p.name) {
-		folder := filepath.Join(w.deploy, "kinds", name)
-		i.folders = append(i.folders, folder)
-		i.installCRDs(t, w.rendered(t, folder), source)
-	}
-	i.readExample(t)
-	return i
-}
-
 // applyClasses of the example until the test ends. They are guarded for the claim kinds, of which a replica must have heard.
 func (i *installedPreset) applyClasses(t *testing.T) {
 	for _, classes := range i.classes {
@@ -344,7 +176,15 @@ func (i *installedPreset) applyClasses(t *testing.T) {
 }
 
 func (w *world) installPreset(t *testing.T, p preset, source *crdSource) *installedPreset {
-	i := w.preparePreset(t, p, source)
+	i := &installedPreset{
+		world: w, preset: p, folder: filepath.Join(w.deploy, "kinds", p.name), crds: t.TempDir(),
+		version: map[string]string{}, classKinds: map[string]v1beta1.ClassKind{}, classes: map[string][]*unstructured.Unstructured{},
+	}
+	for _, name := range append(p.needs, p.name) {
+		i.folders = append(i.folders, filepath.Join(w.deploy, "kinds", name))
+		i.installCRDs(t, w.rendered(t, i.folders[len(i.folders)-1]), source)
+	}
+	i.readExample(t)
 	for _, folder := range i.folders {
 		w.kubectl(t, "apply", "-k", folder)
 		t.Cleanup(func() {
@@ -502,117 +342,6 @@ func sourceOf(row string) string {
 	return first
 }
 
-const (
-	registrationsAtOnce = 60
-	// maxLookups of two kinds that are not there, in lookupTime: each is looked up again every quarter of a minute,
-	// by every part that needs it.
-	maxLookups = 12
-	lookupTime = 20 * time.Second
-)
-
-// TestPresetsAtOnce registers all presets, the samples and made-up kinds at once, and two kinds
-// that are not there. It is not parallel, because it measures.
-func TestPresetsAtOnce(t *testing.T) {
-	long(t)
-	w, _ := servedWorld(t, controlplane.Options{Audit: true})
-	source := newCRDSource(t)
-
-	var crds, others []string
-	registrations := map[string]*unstructured.Unstructured{}
-	add := func(objects []*unstructured.Unstructured) {
-		for _, object := range objects {
-			switch object.GetKind() {
-			case "ClaimKind", "ClassKind":
-				key := object.GetKind() + "/" + object.GetName()
-				require.NotContains(t, registrations, key, "We should apply no registration over another.")
-				registrations[key] = object
-			case "ClusterRole":
-				others = append(others, manifestOf(t, object))
-			}
-		}
-	}
-	for _, p := range presets() {
-		objects := w.rendered(t, filepath.Join(w.deploy, "kinds", p.name))
-		add(objects)
-		var names []string
-		for _, k := range some[v1beta1.ClaimKind](t, objects, "ClaimKind") {
-			names = append(names, k.Resource())
-		}
-		for _, k := range some[v1beta1.ClassKind](t, objects, "ClassKind") {
-			names = append(names, k.Name)
-		}
-		for _, name := range names {
-			if found, ok := source.find(t, name, p.project); ok {
-				crds = append(crds, found.manifest)
-			}
-		}
-	}
-	samples := filepath.Join(w.deploy, "samples", "crossplane")
-	w.kubectl(t, "apply", "-k", filepath.Join(samples, "crds"))
-	add(w.rendered(t, samples))
-	slices.Sort(crds)
-	_, _, err := w.Kubectl(t.Context(), strings.NewReader(strings.Join(slices.Compact(crds), "---\n")), "apply", "--server-side", "-f", "-")
-	require.NoError(t, err)
-	others = append(others, vendor("made-up.test"), vendor("absent.test"))
-	for n := 0; len(registrations) < registrationsAtOnce; n++ {
-		claims, classes := fmt.Sprintf("claims%02d.made-up.test", n), fmt.Sprintf("classes%02d.made-up.test", n)
-		w.resources(t, fmt.Sprintf("Claim%02d %s Namespaced", n, claims), fmt.Sprintf("Class%02d %s Cluster", n, classes))
-		add(documents(t, claimKind(claims, "{}")+serving(classes, claims)))
-	}
-	w.kubectl(t, "wait", "--for=condition=Established", "crd", "--all")
-	w.apply(t, strings.Join(others, "---\n"))
-
-	manifests := claimKind("claims.absent.test", "{}") + serving("classes.absent.test", "claims.absent.test")
-	for _, object := range registrations {
-		manifests += "---\n" + manifestOf(t, object)
-	}
-	start := time.Now()
-	w.apply(t, manifests)
-	applied := time.Since(start)
-	for _, object := range registrations {
-		var k client.Object = &v1beta1.ClaimKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
-		if object.GetKind() == "ClassKind" {
-			k = &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
-		}
-		w.awaitReady(t, k)
-	}
-	t.Logf("%d registrations: applied in %s, served after %s", len(registrations), applied, time.Since(start))
-	w.awaitReason(t, &v1beta1.ClaimKind{}, "claims.absent.test", v1beta1.ReasonNotInstalled)
-	w.awaitReason(t, &v1beta1.ClassKind{}, "classes.absent.test", v1beta1.ReasonNotInstalled)
-	w.absent(t, "absent.test")
-}
-
-// absent kinds of a group, one for claims and one for classes, cost nothing: they have no
-// webhook, are not watched, and are looked up now and then.
-func (w *world) absent(t *testing.T, group string) {
-	eventually(t, func(c *attempt) {
-		mutating, validating := admissionregistrationv1.MutatingWebhookConfigurationList{}, admissionregistrationv1.ValidatingWebhookConfigurationList{}
-		require.NoError(c, w.List(t.Context(), &mutating))
-		require.NoError(c, w.List(t.Context(), &validating))
-		for _, list := range []any{mutating, validating} {
-			text := must(json.Marshal(list))(c)
-			require.Contains(c, string(text), "gateway.networking.k8s.io", "We should have the webhooks of the others.")
-			assert.NotContains(t, string(text), group, "We should have no webhook.")
-		}
-	})
-	before := len(w.requests(t, group))
-	assert.Never(t, func() bool { return len(w.requests(t, group)) > before+maxLookups }, lookupTime, time.Second, "We should look them up now and then.")
-	t.Logf("Requests: %d before all others were served, %d in %s after it", before, len(w.requests(t, group))-before, lookupTime)
-	for _, request := range w.requests(t, group) {
-		assert.Equal(t, "get /apis/"+group, request, "We should neither list nor watch.")
-	}
-}
-
-func (w *world) requests(t *testing.T, group string) (requests []string) {
-	for _, e := range w.audited(t) {
-		path, _, _ := strings.Cut(e.RequestURI, "?")
-		if e.User.Username == classbind.User && strings.HasPrefix(path, "/apis/"+group) {
-			requests = append(requests, e.Verb+" "+path)
-		}
-	}
-	return requests
-}
-
 // TestKinds prints each preset, and builds its kustomization: both are ways to apply it.
 func TestKinds(t *testing.T) {
 	notInPods(t, "It needs the command on this host, and there it is in an image alone.")
@@ -630,406 +359,4 @@ func TestKinds(t *testing.T) {
 	}
 	list, _, _ := w.classbind(t, "kinds")
 	assert.Equal(t, len(names)+1, strings.Count(list, "\n"), "We should list every preset, below a head.")
-}
-
-type trial struct {
-	*installedPreset
-	kind v1beta1.ClaimKind
-	// base is the example's claim without an opinion.
-	base    *unstructured.Unstructured
-	classes []*unstructured.Unstructured // that the claim is offered
-	// byDefault is the default class, if the example has one, and bySelector one that others' labels do not fit.
-	byDefault, bySelector *unstructured.Unstructured
-}
-
-func (i *installedPreset) newTrial(t *testing.T, k v1beta1.ClaimKind) *trial {
-	x := &trial{installedPreset: i, kind: k}
-	x.findBase(t)
-	x.findClasses(t)
-	return x
-}
-
-// try all checks of a ClaimKind, and return its row of the table.
-func (i *installedPreset) try(t *testing.T, k v1beta1.ClaimKind) (row string) {
-	x, reference := i.newTrial(t, k), k.Spec.Reference
-	cells := []string{
-		i.name, x.base.GetKind(), i.version[k.Resource()], "`" + cmp.Or(string(reference.Path), string(reference.Label), string(reference.Annotation)) + "`", string(reference.Form),
-	}
-	x.awaitCalls(t)
-	t.Run("Example", x.example)
-	for _, c := range presetChecks {
-		skipped := false
-		passed := t.Run(c.name, func(t *testing.T) {
-			defer func() { skipped = t.Skipped() }()
-			c.run(x, t)
-		})
-		cells = append(cells, map[bool]string{true: "yes", false: "no"}[passed])
-		if skipped {
-			cells[len(cells)-1] = "–"
-		}
-	}
-	return "| " + strings.Join(cells, " | ") + " |\n"
-}
-
-func (x *trial) findBase(t *testing.T) {
-	for _, claim := range x.claims {
-		if claim.GetName() == "by-default" && x.place(t, claim.Unstructured) == x.kind.Resource() {
-			x.base = claim.Unstructured
-		}
-	}
-	require.NotNil(t, x.base, "We should have an example of a claim without a selector.")
-}
-
-func (x *trial) claim(name string) *unstructured.Unstructured {
-	claim := x.base.DeepCopy()
-	claim.SetName(strings.Split(x.kind.Name, ".")[0] + "-" + name)
-	return claim
-}
-
-// bindable is a claim that gets a class, which it returns: the default class, or, where the example has none, the one that it selects.
-func (x *trial) bindable(t *testing.T, name string) (claim, class *unstructured.Unstructured) {
-	if x.byDefault == nil {
-		return x.selecting(t, x.claim(name)), x.bySelector
-	}
-	return x.claim(name), x.byDefault
-}
-
-func (x *trial) findClasses(t *testing.T) {
-	namespaces := []string{"", x.base.GetNamespace()}
-	if from := x.kind.Spec.Classes.Namespaces; len(from.Names) > 0 {
-		namespaces = []string{""}
-		for _, name := range from.Names {
-			namespaces = append(namespaces, string(name))
-		}
-	}
-	x.classes = nil
-	for name, k := range x.classKinds {
-		if !k.Serves(&x.kind) {
-			continue
-		}
-		for _, class := range x.installedPreset.classes[name] {
-			if !slices.Contains(namespaces, class.GetNamespace()) {
-				continue
-			}
-			x.classes = append(x.classes, class)
-			value, _, err := unstructured.NestedFieldNoCopy(class.Object, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...)
-			require.NoError(t, err)
-			if value == true || value == "true" {
-				require.Nil(t, x.byDefault, "We should have one default class in the example.")
-				x.byDefault = class
-			}
-		}
-	}
-	for _, class := range x.classes {
-		if class != x.byDefault && len(x.labels(class)) > 0 {
-			x.bySelector = class
-		}
-	}
-	require.NotNil(t, x.bySelector, "We should have a class in the example that its labels tell from the others.")
-}
-
-// labels of a class that no other has.
-func (x *trial) labels(class *unstructured.Unstructured) map[string]string {
-	labels := maps.Clone(class.GetLabels())
-	for _, other := range x.classes {
-		if other != class {
-			maps.DeleteFunc(labels, func(key, value string) bool { return other.GetLabels()[key] == value })
-		}
-	}
-	return labels
-}
-
-// selecting adds a selector: in the field if the kind has one.
-func (x *trial) selecting(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
-	labels := x.labels(x.bySelector)
-	if path := x.kind.Spec.Selector.Path; path != ".spec.classSelector" {
-		require.NoError(t, unstructured.SetNestedStringMap(claim.Object, labels, append(path.Names(), "matchLabels")...))
-		return claim
-	}
-	selector := map[string]string{string(x.kind.Spec.Selector.Annotation): klabels.Set(labels).String()}
-	claim.SetAnnotations(klabels.Merge(claim.GetAnnotations(), selector))
-	return claim
-}
-
-func (x *trial) reference(t require.TestingT, claim *unstructured.Unstructured) any {
-	value, _, err := unstructured.NestedFieldCopy(claim.Object, x.kind.Spec.Reference.Names()...)
-	require.NoError(t, err)
-	return x.comparable(value)
-}
-
-// comparable reference: the namespace of the claim says nothing, and some schemas lack it.
-func (x *trial) comparable(reference any) any {
-	if fields, ok := reference.(map[string]any); ok && fields["namespace"] == x.base.GetNamespace() {
-		delete(fields, "namespace")
-	}
-	return reference
-}
-
-// begun are the fields of a reference that the author of the base gives.
-func (x *trial) begun() map[string]any {
-	fields, _, _ := unstructured.NestedMap(x.base.Object, x.kind.Spec.Reference.Names()...) // A Name has none.
-	if fields == nil {
-		fields = map[string]any{}
-	}
-	return fields
-}
-
-// referenceTo a class, in the form of the kind.
-func (x *trial) referenceTo(class *unstructured.Unstructured) any {
-	kind := class.GroupVersionKind()
-	fields := x.begun()
-	fields["name"] = class.GetName()
-	switch x.kind.Spec.Reference.Form {
-	case v1beta1.Name:
-		return class.GetName()
-	case v1beta1.ObjectReference:
-		fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
-	case v1beta1.TypedObjectReference, v1beta1.TypedLocalObjectReference:
-		fields["apiGroup"], fields["kind"] = kind.Group, kind.Kind
-	case v1beta1.GroupKindReference:
-		fields["group"], fields["kind"] = kind.Group, kind.Kind
-	case v1beta1.KindReference:
-		fields["kind"] = kind.Kind
-	case v1beta1.NamespacedReference, v1beta1.LocalObjectReference:
-	}
-	switch x.kind.Spec.Reference.Form {
-	case v1beta1.ObjectReference, v1beta1.TypedObjectReference, v1beta1.NamespacedReference:
-		if class.GetNamespace() != x.base.GetNamespace() && class.GetNamespace() != "" {
-			fields["namespace"] = class.GetNamespace()
-		}
-	default: // These carry none.
-	}
-	return fields
-}
-
-func (x *trial) created(t *testing.T, claim *unstructured.Unstructured) *unstructured.Unstructured {
-	stored := claim.DeepCopy()
-	require.NoError(t, x.Create(t.Context(), stored))
-	x.deleteAfter(t, stored)
-	return stored
-}
-
-func (w *world) deleteAfter(t *testing.T, object client.Object) {
-	// Nobody is there to do what a finalizer asks for.
-	unfinished := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
-	t.Cleanup(func() {
-		assert.NoError(t, client.IgnoreNotFound(w.Delete(context.Background(), object)))
-		assert.NoError(t, client.IgnoreNotFound(w.Patch(context.Background(), object, unfinished)))
-	})
-}
-
-// awaitCalls waits until the API server calls the webhook, a little later than the entry is there.
-func (x *trial) awaitCalls(t *testing.T) {
-	claim, class := x.bindable(t, "probe")
-	eventually(t, func(c *attempt) {
-		probe := claim.DeepCopy()
-		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
-		require.Equal(c, x.referenceTo(class), x.reference(c, probe))
-	})
-}
-
-// awaitUnbound waits until claims are created as their authors wrote them.
-func (x *trial) awaitUnbound(t *testing.T) {
-	claim, class := x.bindable(t, "unbound")
-	eventually(t, func(c *attempt) {
-		probe := claim.DeepCopy()
-		require.NoError(c, x.Create(t.Context(), probe, client.DryRunAll))
-		require.NotEqual(c, x.referenceTo(class), x.reference(c, probe))
-	})
-}
-
-func (x *trial) example(t *testing.T) {
-	for _, claim := range x.claims {
-		if x.place(t, claim.Unstructured) != x.kind.Resource() {
-			continue
-		}
-		got := x.reference(t, x.created(t, claim.Unstructured))
-		if x.byDefault == nil && x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny && claim.GetName() == x.base.GetName() {
-			continue // It may get any of them.
-		}
-		found := slices.IndexFunc(x.classes, func(class *unstructured.Unstructured) bool { return assert.ObjectsAreEqual(x.referenceTo(class), got) })
-		if found < 0 {
-			assert.Regexp(t, `\b(no|none)\b`, claim.comment, "We should bind %s: %v", claim.GetName(), got)
-			continue
-		}
-		assert.Contains(t, claim.comment, x.classes[found].GetKind()+" "+x.classes[found].GetName(), claim.GetName())
-	}
-}
-
-func (x *trial) unopinionated(t *testing.T) {
-	switch {
-	case x.byDefault != nil:
-		assert.Equal(t, x.referenceTo(x.byDefault), x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to the default class.")
-	case x.kind.Spec.Selector.WhenAbsent == v1beta1.NoSelectorAny:
-		assert.NotEmpty(t, x.reference(t, x.created(t, x.claim("default"))), "We should bind a claim without a selector to any class.")
-	default:
-		t.Skip("The example has no default class.")
-	}
-}
-
-func (x *trial) selects(t *testing.T) {
-	assert.Equal(t, x.referenceTo(x.bySelector), x.reference(t, x.created(t, x.selecting(t, x.claim("selector")))), "We should bind a claim to the class that it selects.")
-}
-
-func (x *trial) explicitly(t *testing.T, name string) *unstructured.Unstructured {
-	class := x.bySelector.DeepCopy()
-	class.SetName("of-the-author")
-	claim := x.claim(name)
-	require.NoError(t, unstructured.SetNestedField(claim.Object, x.referenceTo(class), x.kind.Spec.Reference.Names()...))
-	return claim
-}
-
-func (x *trial) explicit(t *testing.T) {
-	claim := x.explicitly(t, "explicit")
-	assert.Equal(t, x.reference(t, claim), x.reference(t, x.created(t, claim)), "We should leave the author's own reference alone.")
-}
-
-func (x *trial) empty(t *testing.T) {
-	if !x.kind.Spec.Reference.EmptyIsUnset() {
-		t.Skip("An empty reference is one.")
-	}
-	claim, class := x.bindable(t, "empty")
-	empty := any("")
-	if x.kind.Spec.Reference.Form != v1beta1.Name {
-		fields := x.begun()
-		fields["name"], empty = "", fields
-	}
-	require.NoError(t, unstructured.SetNestedField(claim.Object, empty, x.kind.Spec.Reference.Names()...))
-	assert.Equal(t, x.referenceTo(class), x.reference(t, x.created(t, claim)), "We should bind a claim with an empty reference.")
-}
-
-func (x *trial) sticky(t *testing.T) {
-	if x.kind.Spec.Reference.OnUnbind != v1beta1.RestoreReference {
-		t.Skip("The preset allows it.")
-	}
-	claim, class := x.bindable(t, "sticky")
-	bound := x.created(t, claim)
-	require.Equal(t, x.referenceTo(class), x.reference(t, bound))
-	// Some kinds cannot be replaced without what else the API server added.
-	unbound := bound.DeepCopy()
-	unbound.SetLabels(klabels.Merge(unbound.GetLabels(), klabels.Set{"replaced": "true"}))
-	place := x.kind.Spec.Reference.Names()
-	if former := x.reference(t, claim); former == nil {
-		unstructured.RemoveNestedField(unbound.Object, place...)
-	} else {
-		require.NoError(t, unstructured.SetNestedField(unbound.Object, former, place...))
-	}
-	_, _, err := x.Kubectl(t.Context(), strings.NewReader(manifestOf(t, unbound)), "replace", "-f", "-")
-	require.NoError(t, err)
-	require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))
-	assert.Equal(t, "true", bound.GetLabels()["replaced"])
-	assert.Equal(t, x.referenceTo(class), x.reference(t, bound), "We should put the reference back that a replacement leaves out.")
-}
-
-func (x *trial) guard(t *testing.T) {
-	first := x.byDefault
-	if first == nil {
-		first = x.marked(t, x.bySelector, "first")
-		require.NoError(t, x.Create(t.Context(), first))
-		x.deleteAfter(t, first)
-	}
-	second := x.marked(t, first, "second")
-	assert.ErrorContains(t, x.refused(t, second), first.GetName())
-}
-
-// refused is the error for a second default class. The API server calls the webhook a little later than the entry is there.
-func (w *world) refused(t *testing.T, second *unstructured.Unstructured) error {
-	w.deleteAfter(t, second)
-	eventually(t, func(c *attempt) {
-		err := w.Create(t.Context(), second.DeepCopy(), client.DryRunAll)
-		require.True(c, apierrors.IsForbidden(err), "%v", err)
-	})
-	err := w.Create(t.Context(), second)
-	require.True(t, apierrors.IsForbidden(err), "We should refuse a second default class: %v", err)
-	return err
-}
-
-func (x *trial) marked(t *testing.T, class *unstructured.Unstructured, name string) *unstructured.Unstructured {
-	marked := class.DeepCopy()
-	marked.SetName(name)
-	marked.SetResourceVersion("")
-	marked.SetUID("")
-	k, found := x.classKinds[x.place(t, class)]
-	require.True(t, found)
-	var mark any = "true"
-	if k.Spec.Default.Path != "" {
-		mark = true
-	}
-	require.NoError(t, unstructured.SetNestedField(marked.Object, mark, v1beta1.Place{Path: k.Spec.Default.Path, Annotation: k.Spec.Default.Annotation}.Names()...))
-	return marked
-}
-
-// explained compares what explain says of claims, of the cluster and of files, with what happens to them.
-func (x *trial) explained(t *testing.T) {
-	bound, _ := x.bindable(t, "bound")
-	claims := []*unstructured.Unstructured{bound, x.selecting(t, x.claim("selected")), x.explicitly(t, "referring")}
-	var manifests []string
-	for _, claim := range claims {
-		manifests = append(manifests, manifestOf(t, claim))
-	}
-	file := write(t, strings.Join(manifests, "---\n"))
-	var files []string
-	for _, folder := range x.folders {
-		files = append(files, "--classes="+folder)
-	}
-	for name, version := range x.version {
-		if !strings.HasPrefix(version, "Kubernetes") {
-			files = append(files, "--classes="+filepath.Join(x.crds, name+".yaml"))
-		}
-	}
-	for where, args := range map[string][]string{"Cluster": {"--kubeconfig=" + x.plane.Kubeconfig}, "Files": files} {
-		t.Run(where, func(t *testing.T) {
-			items := slices.DeleteFunc(x.explain(t, file, args...), func(item explanation) bool { return item.Claim.ClaimKind != x.kind.Name })
-			require.Len(t, items, len(claims))
-			for n, claim := range claims {
-				if n == len(claims)-1 {
-					assert.Equal(t, "LeftAlone", items[n].Outcome, "%+v", items[n])
-					continue
-				}
-				assert.Equal(t, "Bound", items[n].Outcome, "%+v", items[n])
-				want := items[n].Reference
-				if written, ok := want.(map[string]any); ok {
-					begun := x.begun()
-					maps.Copy(begun, written)
-					want = begun
-				}
-				assert.Equal(t, x.comparable(want), x.reference(t, x.created(t, claim)), "We should explain the reference that is written.")
-			}
-		})
-	}
-}
-
-// appliedTwice a claim does not change. Some kinds are written a second time, with the same values, because the API
-// server adds a default to what it stored: as often for a bound claim as for one that classbind never saw.
-func (x *trial) appliedTwice(t *testing.T) {
-	claim, class := x.bindable(t, "applied")
-	first, second := x.applyTwice(t, claim)
-	assert.Equal(t, x.referenceTo(class), x.reference(t, first), "We should bind a claim that is applied.")
-	own, again := x.applyTwice(t, x.explicitly(t, "applied-explicit"))
-	assert.Equal(t, own.GetResourceVersion() == again.GetResourceVersion(), first.GetResourceVersion() == second.GetResourceVersion(), "We should cause no write.")
-	first.SetResourceVersion(second.GetResourceVersion())
-	assert.Equal(t, first.Object, second.Object, "We should see no drift, and the same owners.")
-}
-
-func (x *trial) applyTwice(t *testing.T, claim *unstructured.Unstructured) (first, second *unstructured.Unstructured) {
-	x.deleteAfter(t, claim)
-	file := write(t, manifestOf(t, claim))
-	var applied [2]*unstructured.Unstructured
-	for n := range applied {
-		x.kubectl(t, "apply", "--server-side", "-f", file)
-		applied[n] = claim.DeepCopy()
-		require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(claim), applied[n]))
-	}
-	x.kubectl(t, "diff", "--server-side", "-f", file)
-	return applied[0], applied[1]
-}
-
-func (x *trial) differs(t *testing.T) {
-	claim, class := x.bindable(t, "differs")
-	x.deleteAfter(t, claim)
-	file := write(t, manifestOf(t, claim))
-	x.kubectl(t, "apply", "-f", file)
-	x.kubectl(t, "diff", "-f", file)
-	require.NoError(t, x.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
-	assert.Equal(t, x.referenceTo(class), x.reference(t, claim))
 }

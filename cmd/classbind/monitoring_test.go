@@ -28,7 +28,7 @@ const monitoring = "../../deploy/components/monitoring/"
 type query struct{ of, expr, text string }
 
 // TestMonitoring proves that the alerts and the dashboard use the names and labels of our metrics, and leave none out. make promql proves
-// that Prometheus can parse them, and e2e that a replica has them.
+// that Prometheus can parse them, and e2e that an API server counts what they ask it for.
 func TestMonitoring(t *testing.T) {
 	described := ourMetrics(t)
 	used := map[string]bool{}
