@@ -173,9 +173,7 @@ func TestKindsOfOneResource(t *testing.T) {
 		for _, w := range r.claims.lateWatches() {
 			view := r.binder.view(w)
 			assert.Equal(c, w.kind.Name == rival, view == nil, w.kind.Name)
-			if view != nil {
-				r.binder.Events.notifyWaiting(t.Context(), w, view, time.Now().Add(noticeDelay+time.Second))
-			}
+			w.age()
 		}
 		assert.Len(c, eventsOf(v1beta1.EventNoMatchingClass), 2)
 	})

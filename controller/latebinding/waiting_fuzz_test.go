@@ -78,7 +78,7 @@ func FuzzWaitingClaim(f *testing.F) {
 		w.Put(seen)
 		waits := len(w.state.waiting) > 0
 		w.Remove(seen)
-		if waits != (seen.group != nil) || len(w.state.waiting)+len(w.state.bound.counts)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
+		if waits != seen.waits || len(w.state.waiting)+len(w.state.bound.counts)+len(w.state.room.namespaces) > 0 || w.state.room.used != 0 {
 			t.Errorf("We should hold nothing of a claim that is gone: %d waiting, %d bound, %d namespaces, %d bytes", len(w.state.waiting), len(w.state.bound.counts), len(w.state.room.namespaces), w.state.room.used)
 		}
 	})
@@ -100,10 +100,10 @@ func checkSeen(t *testing.T, seen *claimSeen, u *unstructured.Unstructured) {
 		t.Errorf("We should see whether the claim has a class: %t", seen.bound)
 	}
 	settled := spec["classRef"] != nil || spec["resourceRef"] != nil || metadata["deletionTimestamp"] != nil
-	if (seen.group == nil) != settled {
+	if seen.waits == settled {
 		t.Errorf("We should leave alone a claim that is settled, and no other: %+v", seen)
 	}
-	if seen.group == nil {
+	if !seen.waits {
 		return
 	}
 	if seen.namespace == "kube-system" || seen.namespace == "classbind-system" {

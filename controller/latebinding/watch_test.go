@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,23 +63,20 @@ func TestEndedWatches(t *testing.T) {
 func TestOwner(t *testing.T) {
 	const bound = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`
 	t.Run("LongChange", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newLateWatch(t)
-			addClaim(t, w, claimJSON(1, bound))
-			next, err := w.read(claimJSON(2, bound))
-			require.NoError(t, err)
-			end := make(chan struct{})
-			go w.own(func(*claimState) { <-end })
-			synctest.Wait()
-			go w.Put(next)
-			synctest.Wait()
-			n, _ := w.counts()
-			assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer meanwhile, and make one change at a time.")
-			close(end)
-			synctest.Wait()
-			n, _ = w.counts()
-			assert.Equal(t, ClaimCounts{Bound: 2}, n, "We should make the next change then.")
-		})
+		w := newLateWatch(t)
+		addClaim(t, w, claimJSON(1, bound))
+		next, err := w.read(claimJSON(2, bound))
+		require.NoError(t, err)
+		begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		go w.own(func(*claimState) { close(begun); <-end })
+		<-begun
+		go func() { defer close(ended); w.Put(next) }()
+		n, _ := w.counts()
+		assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer meanwhile, and make one change at a time.")
+		close(end)
+		<-ended
+		n, _ = w.counts()
+		assert.Equal(t, ClaimCounts{Bound: 2}, n, "We should make the next change then.")
 	})
 	t.Run("Replaced", func(t *testing.T) {
 		first, second := newLateWatch(t), newLateWatch(t)
