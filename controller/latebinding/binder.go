@@ -109,14 +109,14 @@ func (b *Binder) syncWriters(ctx context.Context, watches []*claimWatch) {
 // round queues the claims of a kind that became bindable since the last round, and
 // events on those that still wait. asking is its share of lateAsking.
 func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
-	view, ready := b.view(w), false
+	view := b.view(w)
 	w.own(func(s *claimState) {
 		s.useBinder(b, time.Now())
-		if ready = view != nil && s.unwritable == nil; !ready {
+		if view == nil {
 			s.unmatch()
 		}
 	})
-	if !ready {
+	if view == nil {
 		return
 	}
 	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })

@@ -102,39 +102,18 @@ func (c *Claims) reconcile(ctx context.Context, name string) (ctrl.Result, error
 		return ctrl.Result{}, nil
 	}
 	verbs := []string{"list", "watch"}
-	later := k.Spec.WhenUnmatched == v1beta1.BindLater
-	if later {
+	if k.Spec.WhenUnmatched == v1beta1.BindLater {
 		verbs = append(verbs, "patch")
 	}
 	found, err := c.registration.LookUpClaims(ctx, k, verbs...)
-	var unwritable error
-	if later && errors.Is(err, cluster.ErrUnsuitable) {
-		// Claims that cannot be written can still be counted.
-		unwritable = err
-		found, err = c.registration.LookUpClaims(ctx, k, "list", "watch")
-	}
-	result, err := registry.Followed{
+	return registry.Followed{
 		Withdraw: func(why error) {
 			c.drop(name)
 			c.unwatched(name, why)
 		},
 		Unanswered: func(why error) { c.unwatched(name, why) },
-		Follow: func() (bool, error) {
-			served, err := c.follow(ctx, k, kind, found)
-			if w := c.watches()[name]; w != nil && err == nil {
-				news := false
-				w.own(func(s *claimState) { news, s.unwritable = (s.unwritable == nil) != (unwritable == nil), unwritable })
-				if news {
-					c.changed.Notify(name)
-				}
-			}
-			return served, err
-		},
+		Follow:     func() (bool, error) { return c.follow(ctx, k, kind, found) },
 	}.LookedUp(err)
-	if result.IsZero() && err == nil && unwritable != nil { // The status says so, and the claims are still counted.
-		result.RequeueAfter = registry.RetryAfter
-	}
-	return result, err
 }
 
 // follow watches the claims of a kind, and starts again if its registration changed.
@@ -301,12 +280,11 @@ type claimSummary struct {
 	late   error
 }
 
-// summary has only what is at hand, because it is made after each change. Without waiting
-// claims, only unwritable is a reason why they are not bound.
+// summary has only what is at hand, because it is made after each change. Without waiting claims, there is no reason why they are not bound.
 func (s *claimState) summary() *claimSummary {
-	late := s.unwritable
+	var late error
 	if len(s.waiting) > 0 {
-		late = cmp.Or(s.unwritable, s.refusal, s.namespaceErr, s.removed)
+		late = cmp.Or(s.refusal, s.namespaceErr, s.removed)
 	}
 	return &claimSummary{
 		counts: ClaimCounts{Bound: len(s.bound.counts), Waiting: s.selected}, synced: s.synced, binds: s.binder != nil, late: late,

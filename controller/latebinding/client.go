@@ -76,14 +76,11 @@ var asStored = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.All
 // list reads all claims of all namespaces, page by page. It fails if that takes so long
 // that the API server forgets the version of the first page.
 func (c Client) list(ctx context.Context, of schema.GroupVersionResource, each func(raw []byte) error) (version string, err error) {
-	o := metav1.ListOptions{Limit: v1beta1.LateListPage}
-	for {
-		page, err := c.Page(ctx, of, "", o, each)
-		if err != nil || page.Continue == "" {
-			return page.ResourceVersion, err
-		}
-		o.Continue = page.Continue
+	page := metav1.ListMeta{}
+	for first := true; err == nil && (first || page.Continue != ""); first = false {
+		page, err = c.Page(ctx, of, "", metav1.ListOptions{Limit: v1beta1.LateListPage, Continue: page.Continue}, each)
 	}
+	return page.ResourceVersion, err
 }
 
 // Pages calls each for all claims of a namespace, or of all, and after at the end of each page, when no response is open. If it

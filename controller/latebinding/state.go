@@ -28,7 +28,6 @@ type claimState struct {
 	// Others are tried: a policy may be for some claims alone.
 	removed      error
 	removedOf    types.UID
-	unwritable   error // why claims can be watched but not written
 	namespaceErr error // why namespaces cannot be checked
 }
 

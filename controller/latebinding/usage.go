@@ -121,12 +121,7 @@ func newUsage() selector.Usage {
 }
 
 // Usages are how much claims use of classes, for whoever keeps the ledgers.
-type Usages struct{ Claims *Claims }
-
-// OnChange calls a function after each change of the claims, until the context ends.
-func (u Usages) OnChange(ctx context.Context, call func(claimKind string)) {
-	u.Claims.OnChange(ctx, call)
-}
+type Usages struct{ *Claims }
 
 // Usage of a class by the claims that are watched, and which of these writes the watches show. known is false until the
 // claims of all kinds that can have the class are listed.
@@ -155,10 +150,10 @@ func (u Usages) Usage(class *inventory.Class, writes []selector.Write) (usage se
 
 // using are the watches of all claims that can have classes of a kind. known is false while one is missing.
 func (u Usages) using(kind *inventory.ClassKind) (watches []*claimWatch, known bool) {
-	snapshot, all := u.Claims.registration.Inventory.Snapshot(), u.Claims.watches()
+	snapshot, all := u.registration.Inventory.Snapshot(), u.watches()
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
-		if view == nil || view.Conflict != nil || errors.Is(u.Claims.Problem(name), cluster.ErrNotInstalled) {
+		if view == nil || view.Conflict != nil || errors.Is(u.Problem(name), cluster.ErrNotInstalled) {
 			continue
 		}
 		w := all[name]
@@ -179,7 +174,7 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 	listed := map[*claimWatch]*usages{}
 	for _, w := range watches {
 		all := newUsages(w.kind)
-		version, err := u.Claims.client.list(ctx, w.resource, func(raw []byte) error {
+		version, err := u.client.list(ctx, w.resource, func(raw []byte) error {
 			head, err := readHead(raw)
 			if err != nil {
 				return err
@@ -211,11 +206,11 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 // Landed reads whether a write is stored: its claim is there at another version than the base. A write of a claim kind
 // that is not watched any more is not.
 func (u Usages) Landed(ctx context.Context, write selector.Write) (bool, error) {
-	w := u.Claims.watches()[write.ClaimKind]
+	w := u.watches()[write.ClaimKind]
 	if w == nil {
 		return false, nil
 	}
-	raw, err := u.Claims.client.Get(ctx, w.resource, write.Namespace, write.Name)
+	raw, err := u.client.Get(ctx, w.resource, write.Namespace, write.Name)
 	if raw == nil || err != nil {
 		return false, err
 	}

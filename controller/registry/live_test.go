@@ -314,10 +314,12 @@ func TestClassKind(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "5e1f", Generation: 8},
 		Spec:       v1beta1.ClassKindSpec{ClaimKinds: []v1beta1.ClaimKindLink{{Name: "others.example.org"}}, Default: v1beta1.Source{Path: ".default"}},
 	}
-	// watched is the registration as it was before, with a kind that the API server does not serve.
+	// watched is a kind that the API server does not serve, as it was registered.
 	watched := func(uid types.UID) *registered {
-		kind := controllertest.NewClassKind(name, "Watched")
-		kind.Revision, kind.Namespaced = inventory.Revision{UID: uid, Generation: 7}, true
+		k := stored
+		k.UID = uid
+		kind := inventory.NewClassKind(&k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Watched"}, true)
+		kind.ClaimKinds = []string{"others.example.org"}
 		return watchedKind(kind, watching(nil), nil, false)
 	}
 	served := map[string]any{
@@ -354,7 +356,7 @@ func TestClassKind(t *testing.T) {
 			want: want{err: `cannot get class kind "golds.example.org": connection refused`},
 		},
 		"Watched": {
-			reason:  "We should not look up a resource that we watch, but take the registration as it is now.",
+			reason:  "We should not look up a resource that we watch.",
 			watched: watched("5e1f"), answers: down, want: want{kind: "Watched", namespaced: true},
 		},
 		"WatchedBefore": {reason: "We should look up the resource of a registration that was deleted and made again.", watched: watched("c0ffee"), want: want{kind: "Gold"}},

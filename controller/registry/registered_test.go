@@ -63,7 +63,6 @@ func TestState(t *testing.T) {
 
 		notListed = "the API server does not list the classes: "
 		lastKnown = "the last known classes are offered, because the API server no longer answers: "
-		changed   = "the classes are offered as they were registered before the last change, because the API server does not answer: "
 	)
 	for name, tc := range map[string]struct {
 		reason string
@@ -94,9 +93,9 @@ func TestState(t *testing.T) {
 		"StaleForbidden": {"We should offer what we last knew of a kind that we may not list any more, and say how to permit it.", watch(forbidden, none, true), watched(stale, lastKnown+permit, none)},
 		"ChangedAndNotAnswered": {
 			"We should offer what was known before a change of the registration until the API server answers for it.",
-			watch(nil, none, false), watched(stale, changed+"it has not answered yet", none),
+			watch(nil, none, false), watched(stale, lastKnown+"it has not answered yet", none),
 		},
-		"ChangedAndRefused": {"We should say why what was known before a change of the registration is still offered.", watch(forbidden, none, false), watched(stale, changed+permit, none)},
+		"ChangedAndRefused": {"We should say why what was known before a change of the registration is still offered.", watch(forbidden, none, false), watched(stale, lastKnown+permit, none)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &ClassKinds{kinds: map[string]*registered{}}
@@ -251,7 +250,7 @@ func TestFollow(t *testing.T) {
 		server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
 		kind.Generation = 2
 		require.True(t, follow())
-		until(v1beta1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
+		until(v1beta1.ReasonStale, "the last known classes are offered")
 		until(v1beta1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, inventory.Revision{UID: "5e1f", Generation: 2}, r.State(plans).Revision, "We should say what we watch for.")
