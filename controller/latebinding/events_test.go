@@ -70,23 +70,6 @@ func TestNoMatchingClassIsSentInTheEnd(t *testing.T) {
 	assert.Equal(t, n, s.creations(), "We should say it once.")
 }
 
-func TestEventsRate(t *testing.T) {
-	s := newClaimServer(t)
-	const claims, rate = 300, 50
-	for i := range claims {
-		s.set(t, fmt.Sprintf("team-a/claim-%d", i), wantsGold)
-	}
-	r := newLateReplica(t, s, lateClaimKind(), func(b *Binder) { b.Rate = rate })
-	r.awaitCounts(t, ClaimCounts{Waiting: claims})
-	begin := time.Now()
-	r.lead(t)
-	eventually(t, "We should begin to say that there is no class.", func(c *assert.CollectT) {
-		r.claims.watches()[lateKind].age()
-		assert.Greater(c, s.creations(), 2*rate+5)
-	})
-	assert.LessOrEqual(t, float64(s.creations()), 2*rate+rate*time.Since(begin).Seconds()+eventWorkers, "We should keep to the rate.")
-}
-
 // TestWhoIsNotified checks which claims get the event that there is no class, while a class comes and goes.
 func TestWhoIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package latebinding
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -112,45 +110,6 @@ func TestLargeClaims(t *testing.T) {
 			assert.Less(t, heap()-before, int64(6<<20), "We should hold little of what is sent.")
 		})
 	}
-}
-
-func TestSelectorsAsText(t *testing.T) {
-	for _, spec := range []string{
-		`{}`, `{"classSelector":null}`, `{"classSelector":{}}`,
-		`{"classSelector":{"matchLabels":{"tier":"gold","in":"notin","empty":""}}}`,
-		`{"classSelector":{"matchExpressions":[{"key":"in","operator":"In","values":["","in","exists"]},{"key":"notin","operator":"NotIn","values":[""]}]}}`,
-		`{"classSelector":{"matchExpressions":[{"key":"a","operator":"In","values":[""]},{"key":"a","operator":"Exists"},{"key":"example.org/b","operator":"DoesNotExist"}]}}`,
-		`{"classSelector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"NotIn","values":["x","y","x"]}]}}`,
-	} {
-		checkText(t, claimJSON(1, spec))
-	}
-	for _, text := range []string{"a", "!a", "a=b", "a==b", "a!=b", "a in (x,y)", "a in ()", "a notin (x,)", "a>5,a<7", "a=", "in in (in)", "a,b,!c,d!=e"} {
-		checkText(t, bytes.Replace(claimJSON(1, `{}`), []byte(`"note"`), fmt.Appendf(nil, `%q:%q,"note"`, v1beta1.ClassSelectorAnnotation, text), 1))
-	}
-}
-
-func checkText(t *testing.T, raw []byte) {
-	t.Helper()
-	w := newLateWatch(t)
-	object, err := w.kind.DecodeValid(raw)
-	require.NoError(t, err)
-	want := w.kind.Read("team-a", "x", object)
-	require.Empty(t, want.Problems)
-	ask, waits := judge(w.kind, raw, &claimSeen{})
-	require.True(t, waits)
-	got, err := ask.Claim("team-a", "x")
-	require.NoError(t, err)
-	requirements := func(s labels.Selector) (all []any) {
-		if s == nil {
-			return []any{"none"}
-		}
-		of, _ := s.Requirements()
-		for _, r := range of {
-			all = append(all, r.Key(), r.Operator(), r.Values())
-		}
-		return all
-	}
-	assert.Equal(t, requirements(want.Selector), requirements(got.Selector), "We should read %q as it was meant.", ask)
 }
 
 // selecting returns a spec whose selector no other claim has, of at least so many bytes.

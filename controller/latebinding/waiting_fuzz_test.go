@@ -33,6 +33,16 @@ func FuzzWaitingClaim(f *testing.F) {
 	} {
 		f.Add([]byte(object))
 	}
+	for _, selector := range []string{
+		`{"matchLabels":{"tier":"gold","in":"notin","empty":""}}`,
+		`{"matchExpressions":[{"key":"in","operator":"In","values":["","in","exists"]},{"key":"notin","operator":"NotIn","values":[""]}]}`,
+		`{"matchLabels":{"a":"1"},"matchExpressions":[{"key":"a","operator":"NotIn","values":["2","3","2"]},{"key":"example.org/b","operator":"DoesNotExist"}]}`,
+	} {
+		f.Add(claim(selector, ""))
+	}
+	for _, text := range []string{"a==1", "b!=x", "a in (1,2)", "a in ()", "b notin (x,)", "a>0,a<2", "b=", "in in (in)", "a,b,!c,d!=e"} {
+		f.Add(claim("null", text))
+	}
 	for _, unit := range []string{`{}`, `{"key":"","operator":""}`, `{"key":"a","operator":"DoesNotExist"}`, `{"key":"a","operator":"In","values":["1"]}`} {
 		for _, n := range sizesOfAttacks() {
 			f.Add(claim(`{"matchExpressions":[`+strings.TrimSuffix(strings.Repeat(unit+",", n), ",")+`]}`, ""))

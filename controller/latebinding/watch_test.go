@@ -59,39 +59,20 @@ func TestEndedWatches(t *testing.T) {
 	})
 }
 
-// TestOwner has a change take long, and a watch be replaced.
-func TestOwner(t *testing.T) {
+func TestWatchIsReplaced(t *testing.T) {
 	const bound = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`
-	t.Run("LongChange", func(t *testing.T) {
-		w := newLateWatch(t)
-		addClaim(t, w, claimJSON(1, bound))
-		next, err := w.read(claimJSON(2, bound))
-		require.NoError(t, err)
-		begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		go w.own(func(*claimState) { close(begun); <-end })
-		<-begun
-		go func() { defer close(ended); w.Put(next) }()
-		n, _ := w.counts()
-		assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer meanwhile, and make one change at a time.")
-		close(end)
-		<-ended
-		n, _ = w.counts()
-		assert.Equal(t, ClaimCounts{Bound: 2}, n, "We should make the next change then.")
-	})
-	t.Run("Replaced", func(t *testing.T) {
-		first, second := newLateWatch(t), newLateWatch(t)
-		addClaim(t, first, claimJSON(1, bound))
-		first.stop()
-		addClaim(t, first, claimJSON(2, bound))
-		n, _ := first.counts()
-		assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
-		second.before = first
-		assert.Len(t, first.state.bound.counts, 1, "We should count its claims until the next watch has.")
-		second.Replace(nil)
-		assert.Empty(t, first.state.bound.counts, "We should count no claim twice.")
-		second.withdraw()
-		second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
-	})
+	first, second := newLateWatch(t), newLateWatch(t)
+	addClaim(t, first, claimJSON(1, bound))
+	first.stop()
+	addClaim(t, first, claimJSON(2, bound))
+	n, _ := first.counts()
+	assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
+	second.before = first
+	assert.Len(t, first.state.bound.counts, 1, "We should count its claims until the next watch has.")
+	second.Replace(nil)
+	assert.Empty(t, first.state.bound.counts, "We should count no claim twice.")
+	second.withdraw()
+	second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
 }
 
 // The API server of a claim kind may be a vendor's, and answer anything.

@@ -146,7 +146,7 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 		if o.inventory.ClaimKind(k.Name) == nil {
 			awaited = append(awaited, fmt.Errorf("claim kind %q is not registered yet", k.Name))
 		}
-		if s := o.related.RelatedState(k.Name); s.pendingRelated() && memory.ServedClaims(k) {
+		if s := o.related.RelatedState(k.Name); !s.Known && s.Pending() && memory.ServedClaims(k) {
 			awaited = append(awaited, fmt.Errorf("objects that claims of %q name are not known yet: %s", k.Name, s.Message))
 		}
 	}
