@@ -133,8 +133,7 @@ func (c *Claims) follow(
 	w := newClaimWatch(ctx, kind, found, namespaces, func() { c.changed.Notify(k.Name) })
 	w.metrics = c.Metrics
 	if old != nil {
-		old.stop()
-		w.before = old
+		w.state.bound.counts = old.end() // No concurrent choice sees an empty class until this watch has synced.
 	}
 	c.mu.Lock()
 	c.kinds[k.Name] = &watchedClaims{watch: w}

@@ -93,41 +93,41 @@ func (s *claimState) look(view *selector.View, freed uint64) {
 	s.room.eachGroup(func(g *group) { g.asked = g.asked && !other && !g.full })
 }
 
-// question asks whether a group has a class.
-type question struct {
-	group  *group
-	answer answer
-}
-
 // unasked returns the groups that the view was not asked about: one of each namespace, then a second of each, and so on.
-func (s *claimState) unasked() (questions []question) {
-	turns := fair.Queue[*group]{}
+func (s *claimState) unasked() []*group {
+	turns := &fair.Queue[*group]{}
 	s.room.eachGroup(func(g *group) {
 		if n := g.namespace; !g.asked && !g.failed && g.ask.Problem() == "" && (n.selected || !n.checked) {
 			turns.Push(n.name, g)
 		}
 	})
+	return inTurns(turns)
+}
+
+// inTurns empties a queue.
+func inTurns[T comparable](q *fair.Queue[T]) (all []T) {
 	for {
-		_, g, ok := turns.Pop(nil)
+		_, item, ok := q.Pop(nil)
 		if !ok {
-			return questions
+			return all
 		}
-		questions = append(questions, question{group: g})
+		all = append(all, item)
 	}
 }
 
-// put the question to a view. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
-func (q *question) put(ctx context.Context, view *selector.View) {
-	q.answer.failed = loop.Recovered(func() error {
-		c, err := q.group.ask.Claim(q.group.namespace.name, "")
+// answerOf a view about a group. A selector that causes a panic matches nothing, and neither do expressions that cost too much.
+func (g *group) answerOf(ctx context.Context, view *selector.View) (a answer) {
+	a.failed = loop.Recovered(func() error {
+		c, err := g.ask.Claim(g.namespace.name, "")
 		if err != nil {
 			return err
 		}
 		if d, err := preview(ctx, view, c); err == nil {
-			q.answer = answer{matched: d.Class != nil, notYet: d.Reason() == claim.NotYet, full: selector.IsFull(&d)}
+			a = answer{matched: d.Class != nil, notYet: d.Reason() == claim.NotYet, full: selector.IsFull(&d)}
 		}
 		return nil
 	}) != nil
+	return a
 }
 
 // answered records an answer. The claims of a group that matched before have been given out already.
@@ -142,25 +142,25 @@ func (g *group) answered(a answer) {
 // whose authors are to be told that they wait. It asks about each group once per view. Groups that are left when the context ends wait for
 // the next call. Namespaces take turns. The owner does not wait for the answers.
 func (w *claimWatch) due(ctx context.Context, view *selector.View, freed uint64) (due, unnotified []waitingItem) {
-	var asked []question
+	var groups []*group
 	w.own(func(s *claimState) {
 		s.look(view, freed)
-		asked = s.unasked()
+		groups = s.unasked()
 	})
-	for i := range asked {
-		asked[i].put(ctx, view)
-		if asked[i].answer.failed && w.metrics != nil {
+	answers := make([]answer, 0, len(groups))
+	for _, g := range groups {
+		a := g.answerOf(ctx, view)
+		if a.failed && w.metrics != nil {
 			w.metrics.tried(w.kind.Name, latePanicked)
 		}
-		if ctx.Err() != nil {
-			asked = asked[:i+1]
+		if answers = append(answers, a); ctx.Err() != nil {
 			break
 		}
 	}
 	w.own(func(s *claimState) {
 		if s.view == view {
-			for _, q := range asked {
-				q.group.answered(q.answer)
+			for i, a := range answers {
+				groups[i].answered(a)
 			}
 			due, unnotified = s.due(time.Now())
 		}
@@ -183,11 +183,11 @@ func (s *claimState) turnOf(c *waitingClaim) int {
 }
 
 func (s *claimState) due(now time.Time) (due, unnotified []waitingItem) {
-	var unread, silent fair.Queue[*waitingClaim]
+	unread, silent := &fair.Queue[*waitingClaim]{}, &fair.Queue[waitingItem]{}
 	for _, c := range s.waiting {
 		n := c.namespace
 		if c.awaitsNotice(now) {
-			silent.Push(n.name, c)
+			silent.Push(n.name, c.item())
 		}
 		switch turn := s.turnOf(c); {
 		case turn == 0, turn == c.given:
@@ -204,13 +204,7 @@ func (s *claimState) due(now time.Time) (due, unnotified []waitingItem) {
 			due = append(due, c.item())
 		}
 	}
-	for {
-		_, c, ok := silent.Pop(nil)
-		if !ok {
-			return due, unnotified
-		}
-		unnotified = append(unnotified, c.item())
-	}
+	return due, inTurns(silent)
 }
 
 func (c *waitingClaim) item() waitingItem { return waitingItem{c.namespace.name, c.uid} }

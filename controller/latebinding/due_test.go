@@ -169,8 +169,8 @@ func TestAskingTakesTurns(t *testing.T) {
 	addCrowd(t, w)
 	first := map[string]bool{}
 	w.state.look(selector.NewView(w.kind, nil), 0)
-	for _, q := range w.state.unasked()[:4] {
-		first[q.group.namespace.name] = true
+	for _, g := range w.state.unasked()[:4] {
+		first[g.namespace.name] = true
 	}
 	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
 }

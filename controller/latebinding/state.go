@@ -38,21 +38,20 @@ func (s *claimState) replace(all []*claimSeen) {
 		there[seen.uid] = struct{}{}
 		s.put(seen)
 	}
-	for uid := range s.bound.counts {
+	gone := func(uid types.UID) {
 		if _, ok := there[uid]; !ok {
-			s.bound.remove(uid)
+			s.remove(uid, "")
 		}
 	}
+	for uid := range s.bound.counts {
+		gone(uid)
+	}
 	for uid := range s.waiting {
-		if _, ok := there[uid]; !ok {
-			s.unwait(uid)
-		}
+		gone(uid)
 	}
 	if s.usages != nil {
 		for uid := range s.usages.claims {
-			if _, ok := there[uid]; !ok {
-				s.usages.remove(uid, 0)
-			}
+			gone(uid)
 		}
 	}
 	s.room.eachGroup(s.room.disband) // Groups of claims that changed before the list ended.

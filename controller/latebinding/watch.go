@@ -40,7 +40,6 @@ type claimWatch struct {
 	published atomic.Pointer[claimSummary]
 	owner     sync.Mutex // guards the fields below
 	state     *claimState
-	before    *claimWatch // the watch that this one replaces, whose counts stay until this one has synced
 }
 
 func newClaimWatch(
@@ -108,11 +107,7 @@ func (w *claimWatch) Remove(seen *claimSeen) {
 
 // Replace all claims.
 func (w *claimWatch) Replace(all []*claimSeen) {
-	w.update(func(s *claimState) {
-		s.replace(all)
-		w.before.withdraw()
-		w.before = nil
-	})
+	w.update(func(s *claimState) { s.replace(all) })
 }
 
 // update makes a change that others are told about.
@@ -121,18 +116,24 @@ func (w *claimWatch) update(change func(*claimState)) {
 	w.changed()
 }
 
-// withdraw stops the watch, if there is one, and takes its claims off the counts.
-func (w *claimWatch) withdraw() {
-	if w == nil {
-		return
-	}
+// end the watch, and return its counts for the next.
+func (w *claimWatch) end() map[types.UID]classCounts {
 	w.stop()
 	w.owner.Lock() // The last change has ended.
 	defer w.owner.Unlock()
-	for uid := range w.state.bound.counts {
-		w.state.bound.remove(uid)
+	counts := w.state.bound.counts
+	w.state.bound.counts = nil
+	return counts
+}
+
+// withdraw ends the watch, if there is one, and takes its claims off the counts.
+func (w *claimWatch) withdraw() {
+	if w != nil {
+		bound := boundClaims{w.kind, w.end()}
+		for uid := range bound.counts {
+			bound.remove(uid)
+		}
 	}
-	w.before.withdraw()
 }
 
 // claimSeen is what read takes from a claim for the store.

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/classbind/classbind/controller/controllertest"
 )
 
 // endedWatches show claims that are created and then deleted, each in a version of its own, up to version last. A watch ends after a
@@ -62,16 +64,20 @@ func TestEndedWatches(t *testing.T) {
 func TestWatchIsReplaced(t *testing.T) {
 	const bound = `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold"}}`
 	first, second := newLateWatch(t), newLateWatch(t)
+	second.kind.Tally = first.kind.Tally
+	gold := controllertest.NewClassKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)
 	addClaim(t, first, claimJSON(1, bound))
-	first.stop()
+	second.state.bound.counts = first.end()
 	addClaim(t, first, claimJSON(2, bound))
 	n, _ := first.counts()
 	assert.Equal(t, ClaimCounts{Bound: 1}, n, "We should answer still, and change nothing.")
-	second.before = first
-	assert.Len(t, first.state.bound.counts, 1, "We should count its claims until the next watch has.")
-	second.Replace(nil)
-	assert.Empty(t, first.state.bound.counts, "We should count no claim twice.")
+	assert.EqualValues(t, 1, second.kind.BoundClaims(gold), "We should count its claims until the next watch has.")
+	seen, err := second.read(claimJSON(1, bound))
+	require.NoError(t, err)
+	second.Replace([]*claimSeen{seen})
+	assert.EqualValues(t, 1, second.kind.BoundClaims(gold), "We should count no claim twice.")
 	second.withdraw()
+	assert.Zero(t, second.kind.BoundClaims(gold), "We should count no claim that is watched no more.")
 	second.own(func(*claimState) { assert.Fail(t, "We should change nothing any more.") })
 }
 
