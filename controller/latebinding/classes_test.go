@@ -244,11 +244,11 @@ func TestUsages(t *testing.T) {
 	assert.True(t, shows(1, "13"), "We should know that nothing comes of an update of a claim that is gone.")
 	assert.Equal(t, uint64(16), w.state.usages.version)
 
-	for i := range 2*maxGone + 1 {
+	for i := range maxGone + 1 {
 		w.state.usages.remove(types.UID(fmt.Sprint("gone-", i)), 20)
 	}
-	assert.LessOrEqual(t, len(w.state.usages.gone)+len(w.state.usages.goneBefore), 2*maxGone, "We should remember only so many that are gone.")
-	assert.True(t, w.state.usages.shows(selector.Write{UID: fmt.Sprint("gone-", 2*maxGone)}))
+	assert.Equal(t, maxGone, w.state.usages.gone.Len(), "We should remember only so many that are gone.")
+	assert.True(t, w.state.usages.shows(selector.Write{UID: fmt.Sprint("gone-", maxGone)}))
 	w.Replace(nil)
 	assert.True(t, shows(2, "16"), "We should know that a claim is gone that is not listed any more.")
 }

@@ -303,22 +303,21 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, code, `admission webhook "other" denied the request`)
 		return
 	}
+	after := &unstructured.Unstructured{}
+	raw, _ := json.Marshal(before.Object)
 	body, _ := io.ReadAll(r.Body)
 	decoded, err := jsonpatch.DecodePatch(body)
 	if err == nil {
-		raw, _ := json.Marshal(before.Object)
-		if raw, err = decoded.Apply(raw); err == nil {
-			after := &unstructured.Unstructured{}
-			if err = json.Unmarshal(raw, &after.Object); err == nil {
-				if s.prunes[after.GetNamespace()] {
-					unstructured.RemoveNestedField(after.Object, "spec", "classRef")
-				}
-				s.patches[claim]++
-				s.store(claim, after)
-				_ = json.NewEncoder(w).Encode(after.Object)
-				return
-			}
+		raw, err = decoded.Apply(raw)
+	}
+	if err == nil && json.Unmarshal(raw, &after.Object) == nil {
+		if s.prunes[namespace] {
+			unstructured.RemoveNestedField(after.Object, "spec", "classRef")
 		}
+		s.patches[claim]++
+		s.store(claim, after)
+		_ = json.NewEncoder(w).Encode(after.Object)
+		return
 	}
 	// As kube-apiserver answers, which does not say why.
 	status := apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false).ErrStatus
