@@ -243,7 +243,6 @@ func heap() int64 {
 
 func TestClaimMemory(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
-	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	for name, tc := range map[string]struct {
 		reason string
 		later  v1beta1.WhenUnmatched
@@ -254,9 +253,9 @@ func TestClaimMemory(t *testing.T) {
 		"Waiting":      {"We should hold little of a claim that waits.", v1beta1.BindLater, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 600},
 		"Bound":        {"We should hold little of a claim that is bound.", v1beta1.BindLater, `{"classRef":{"apiVersion":"example.org/v1","kind":"Gold","name":"gold-%d"}}`, 10_000, 600},
 		"WaitsForNone": {"We should hold nothing of a claim that is not bound later.", v1beta1.Admit, `{"classSelector":{"matchLabels":{"tier":"gold-%d"}}}`, 10_000, 150},
-		"Long":         {"We should hold a long selector as its text alone.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + many(`"gold"`, 10_000) + `]}]}}`, 20, 65_000},
+		"Long":         {"We should hold a long selector as its text alone.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier","operator":"In","values":["%d",` + repeated(`"gold"`, 10_000) + `]}]}}`, 20, 65_000},
 		"Malformed":    {"We should not hold what is wrong with it as long as an author likes.", v1beta1.BindLater, `{"classSelector":{"%d` + long + `":{}}}`, 20, 30_000},
-		"Dense":        {"We should hold of no selector more than this.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + many(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 2_500},
+		"Dense":        {"We should hold of no selector more than this.", v1beta1.BindLater, `{"classSelector":{"matchExpressions":[{"key":"tier-%d","operator":"Exists"},` + repeated(`{"key":"a","operator":"Exists"}`, 500) + `]}}`, 100, 2_500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLateWatch(t, func(k *v1beta1.ClaimKind) {
