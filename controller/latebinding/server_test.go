@@ -49,8 +49,6 @@ type claimServer struct {
 	prunes map[string]bool
 	// pages are lists, and reads of one claim.
 	pages, reads int
-	// delay of each patch.
-	delay time.Duration
 }
 
 func newClaimServer(t testing.TB) *claimServer {
@@ -155,16 +153,6 @@ func (s *claimServer) classes() map[string]string {
 		classes[claim], _, _ = unstructured.NestedString(u.Object, "spec", "classRef", "name")
 	}
 	return classes
-}
-
-func (s *claimServer) bound() int {
-	n := 0
-	for _, class := range s.classes() {
-		if class != "" {
-			n++
-		}
-	}
-	return n
 }
 
 // notes are the notes of the events with a reason, by claim.
@@ -290,7 +278,6 @@ func (s *claimServer) patch(w http.ResponseWriter, r *http.Request) {
 	if s.refused(w, "patch", strconv.Quote(name)+" ") {
 		return
 	}
-	time.Sleep(s.delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim := namespace + "/" + name

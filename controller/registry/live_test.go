@@ -62,16 +62,13 @@ func TestLive(t *testing.T) {
 		reason   string
 		code     int
 		answered error // of the watch
-		changed  bool  // is the registration, since silvers were listed
 		want     want
 	}{
-		"Answered":                  {"We should take what the API server has now.", http.StatusOK, nil, false, want{classes: []string{"Gold/new", "Silver/new"}}},
-		"Uninstalled":               {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, false, want{classes: []string{"Gold/new"}}},
-		"JustRefused":               {"We should not say that there is no class when the API server would not tell.", down, nil, false, want{err: `cannot list the classes of "silvers.example.org": `}},
-		"StaleUnavailable":          {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, false, stale},
-		"StaleForbidden":            {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, false, stale},
-		"RefusedSinceItChanged":     {"We should keep the last known classes of a kind that was registered anew and then refused, and block no claim.", denied, forbidden, true, stale},
-		"UnavailableSinceItChanged": {"We should keep the last known classes of a kind that was registered anew while it is out of service, and block no claim.", down, unavailable, true, stale},
+		"Answered":         {"We should take what the API server has now.", http.StatusOK, nil, want{classes: []string{"Gold/new", "Silver/new"}}},
+		"Uninstalled":      {"We should take a kind whose CRD went a moment ago for one without classes.", http.StatusNotFound, nil, want{classes: []string{"Gold/new"}}},
+		"JustRefused":      {"We should not say that there is no class when the API server would not tell.", down, nil, want{err: `cannot list the classes of "silvers.example.org": `}},
+		"StaleUnavailable": {"We should keep the last known classes of a kind that is out of service, and block no claim.", down, unavailable, stale},
+		"StaleForbidden":   {"We should keep the last known classes of a kind that we may not list any more, and block no claim.", denied, forbidden, stale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +86,7 @@ func TestLive(t *testing.T) {
 			require.NoError(t, err)
 			r := newRegistration(nil, nil, cluster.Resolver{}, client)
 			r.kinds[golds.Name] = watchedKind(golds, watching(nil), controllertest.NewClasses(golds, nil), true)
-			r.kinds[silvers.Name] = watchedKind(silvers, watching(tc.answered), known, !tc.changed)
+			r.kinds[silvers.Name] = watchedKind(silvers, watching(tc.answered), known, true)
 			claimKind := selector.NewClaimKind(&v1beta1.ClaimKind{Spec: v1beta1.ClaimKindSpec{Reference: v1beta1.Reference{Form: v1beta1.ObjectReference}}})
 			asked, err := labels.Parse("tier in (gold,silver)")
 			require.NoError(t, err)
