@@ -232,13 +232,10 @@ func (c *Claims) Ready(now time.Time) error {
 	return nil
 }
 
-var (
-	errNotWatched = errors.New("they are not watched yet")
-	errNoAnswer   = errors.New("the API server has not listed the claims yet")
-)
+var errNoAnswer = errors.New("the API server has not listed the claims yet")
 
-// NotYet says that the watch has only just begun.
-func NotYet(err error) bool { return errors.Is(err, errNoAnswer) || errors.Is(err, errNotWatched) }
+// NotYet says that the watch has only just begun, or is about to.
+func NotYet(err error) bool { return errors.Is(err, errNoAnswer) }
 
 // Problem is why the claims of a kind are not known, nil if they are.
 func (c *Claims) Problem(name string) error {
@@ -247,7 +244,7 @@ func (c *Claims) Problem(name string) error {
 	c.mu.Unlock()
 	switch {
 	case k == nil:
-		return errNotWatched
+		return errNoAnswer
 	case k.watch == nil:
 		return k.err
 	}
@@ -265,7 +262,7 @@ func (c *Claims) LateProblem(name string) error {
 	if w := c.watches()[name]; w != nil {
 		return w.published.Load().late
 	}
-	return errNotWatched
+	return errNoAnswer
 }
 
 // ClaimCounts are of one claim kind. None wait without BindLater.
@@ -279,7 +276,7 @@ type claimSummary struct {
 	late   error
 }
 
-// summary has only what is at hand, because it is made after each change. Without waiting claims, there is no reason why they are not bound.
+// summary has only what is at hand, because it is made after each change. There is no reason why claims are not bound if none wait.
 func (s *claimState) summary() *claimSummary {
 	var late error
 	if len(s.waiting) > 0 {

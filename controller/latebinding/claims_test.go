@@ -78,7 +78,7 @@ func TestReadyWaitsForCounts(t *testing.T) {
 	now := time.Now()
 	unwatched, err := NewClaims(r.registration, r.claims.reader, s.config(), "", v1beta1.DefaultLateMemory)
 	require.NoError(t, err)
-	require.ErrorIs(t, unwatched.Ready(now), errNotWatched, "We should wait until the claims are counted.")
+	require.ErrorIs(t, unwatched.Ready(now), errNoAnswer, "We should wait until the claims are counted.")
 	assert.True(t, NotYet(unwatched.Problem(lateKind)), "We should say that we do not watch yet.")
 	require.NoError(t, unwatched.Ready(now.Add(registry.RefusalGrace)), "We should not wait for ever.")
 	r.awaitCounts(t, ClaimCounts{})

@@ -90,7 +90,7 @@ func TestClassCountsIncomplete(t *testing.T) {
 	r.claims.drop(lateKind)
 	assert.Equal(t, kindCounts{}, r.claims.countsFor(r.golds), "We should not wait for claims that nobody needs to watch.")
 	r.golds.CountsClaims = true
-	require.ErrorIs(t, r.claims.countsFor(r.golds).missing, errNotWatched, "We should say that the claims are about to be watched.")
+	require.ErrorIs(t, r.claims.countsFor(r.golds).missing, errNoAnswer, "We should say that the claims are about to be watched.")
 }
 
 func TestClassSeriesAreBounded(t *testing.T) {

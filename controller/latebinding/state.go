@@ -9,7 +9,7 @@ import (
 )
 
 // claimState is what a watch knows of the claims of one kind. It holds only what is needed: of a waiting claim, what binding reads; of a
-// bound claim, the counts that it is part of. It has no lock, because one goroutine owns it: see claimWatch.own.
+// bound claim, the counts that it is part of. Its users go through claimWatch.own, which has the lock.
 type claimState struct {
 	synced   bool
 	bound    boundClaims

@@ -37,9 +37,9 @@ type Opening struct {
 	opened     chan struct{}
 }
 
-// openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those serve. Then
-// it updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. One may also be refused for
-// good, not be registered any more, serve other claim kinds, or be missing for another reason.
+// openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those
+// serve. Then it updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. One may also be
+// refused for good, not be registered any more, serve other claim kinds, or be missing for another reason.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
 	missing, err := o.awaitComplete(ctx)
 	if err != nil {
