@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/api/v1beta1"
@@ -80,7 +81,8 @@ func Find[T any](word string, all []T, name func(T) string, of func(T) (string, 
 // Resolver looks up resources by name, <plural>.<group>, in the API server's discovery. It asks for one group and caches nothing, because
 // old answers are wrong once a CRD comes, goes or changes. It tells an aggregated API server that is down from a group that does not exist.
 type Resolver struct {
-	client rest.Interface
+	client  rest.Interface
+	reviews authorizationclient.SelfSubjectAccessReviewInterface
 }
 
 // NewResolver returns a Resolver of a cluster.
@@ -89,7 +91,11 @@ func NewResolver(config *rest.Config) (Resolver, error) {
 	if err != nil {
 		return Resolver{}, fmt.Errorf("cannot make a discovery client: %w", err)
 	}
-	return Resolver{client: d.RESTClient()}, nil
+	reviews, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return Resolver{}, fmt.Errorf("cannot make a client for reviews of access: %w", err)
+	}
+	return Resolver{d.RESTClient(), reviews.SelfSubjectAccessReviews()}, nil
 }
 
 // Resolve returns the resource in a version, or, if that is empty, in the one that the API server prefers among those that serve it with
@@ -180,18 +186,8 @@ func (r Resolver) Permitted(ctx context.Context, name string, verbs ...string) e
 	resource := schema.ParseGroupResource(name)
 	for _, verb := range verbs {
 		review := &authorizationv1.SelfSubjectAccessReview{}
-		review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
 		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource}
-		asked, err := json.Marshal(review)
-		if err != nil {
-			return fmt.Errorf("cannot encode a review of access: %w", err)
-		}
-		result := r.client.Post().AbsPath(prefix(authorizationv1.GroupName), "v1", "selfsubjectaccessreviews").
-			SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(asked).Do(ctx)
-		if err = result.Error(); err == nil {
-			answer, _ := result.Raw() // The error is that of above.
-			err = json.Unmarshal(answer, review)
-		}
+		review, err := r.reviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			// A refusal of the question is no answer, so the error is not wrapped.
 			return fmt.Errorf("cannot tell whether classbind may %s %q: %s", verb, name, truncate.Error(err).Error())

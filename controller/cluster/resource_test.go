@@ -85,7 +85,6 @@ func TestResolve(t *testing.T) {
 		"VersionOfNothing": {reason: "We should not say that another version is served where none is.", version: "v1beta1", answers: of("v1", list(silvers)), want: none},
 		"NoGroup":          {reason: "We should say that it is not installed where there is no such group.", want: none},
 		"NoPlural":         {reason: "We should say that it is not installed where the group has other resources.", answers: of("v1", list(silvers, status)), want: none},
-		"NoCorePlural":     {reason: "We should say that it is not installed where the core group has other resources.", name: "golds", answers: core(list(silvers)), want: none},
 		"MissingVerbs":     {reason: "We should name the verbs that are missing.", answers: of("v1", list(listOnly)), want: want{err: ErrUnsuitable, text: `does not serve it with the verbs ["watch"]`}},
 		"GroupUnavailable": {
 			reason:  "We should not take an API server that is down for a resource that is not there.",
@@ -94,10 +93,6 @@ func TestResolve(t *testing.T) {
 		"VersionUnavailable": {
 			reason:  "We should not take the next version because the preferred one's API server is down.",
 			answers: of("v1", unavailable, "v2", list(golds)), want: want{text: `cannot look up "golds.example.org": `},
-		},
-		"CoreUnavailable": {
-			reason: "We should not take an API server that is down for a resource that is not there.", name: "golds",
-			answers: core(unavailable), want: want{text: `cannot look up "golds": `},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -109,28 +109,27 @@ func (b *Binder) syncWriters(ctx context.Context, watches []*claimWatch) {
 // round queues the claims of a kind that became bindable since the last round, and
 // events on those that still wait. asking is its share of lateAsking.
 func (b *Binder) round(ctx context.Context, w *claimWatch, askAgain bool, asking time.Duration) {
-	view, ready := b.view(w), false
+	view := b.view(w)
 	w.own(func(s *claimState) {
 		s.useBinder(b, time.Now())
-		if ready = view != nil && s.unwritable == nil; !ready {
+		if view == nil {
 			s.unmatch()
-		} else if s.room.askFull(b.Claims.registration.Freed(view)) {
-			s.dirty = true
 		}
 	})
-	if !ready {
+	if view == nil {
 		return
 	}
 	w.checkNamespaces(askAgain, func(name string) (bool, error) { return b.admits(ctx, w, name) })
-	due, cancel := context.WithTimeout(ctx, asking*3/4)
+	ask, cancel := context.WithTimeout(ctx, asking*3/4)
 	defer cancel()
-	for _, item := range w.due(due, view) {
+	due, unnotified := w.due(ask, view, b.Claims.registration.Freed(view))
+	for _, item := range due {
 		b.writers[w].queue.Add(item)
 	}
 	// Events have time of their own, because groups may always be left to ask about.
 	tell, cancel := context.WithTimeout(ctx, asking/4)
 	defer cancel()
-	b.Events.notifyWaiting(tell, w, view, time.Now())
+	b.Events.notifyWaiting(tell, w, view, unnotified)
 }
 
 // preview decides on a claim from what is known, without any effect. It asks no gate:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,20 +29,19 @@ func TestLateClaimsAreGrouped(t *testing.T) {
 		return selector.NewView(w.kind, []*inventory.Classes{labelled(golds, classes...)})
 	}
 	none := view()
-	assert.Empty(t, w.due(t.Context(), none), "We should find nothing to bind without classes.")
-	assert.Empty(t, w.state.room.namespaces["team-a"].lines[lineFresh])
+	assert.Empty(t, dueIn(t, w, none), "We should find nothing to bind without classes.")
 	one := view("one tier=1")
-	assert.Len(t, w.due(t.Context(), one), 25, "We should find the claims of the selector that matches now.")
-	assert.Empty(t, w.due(t.Context(), one), "We should give out no claim twice for the same classes.")
-	assert.Empty(t, w.due(t.Context(), view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
+	assert.Len(t, dueIn(t, w, one), 25, "We should find the claims of the selector that matches now.")
+	assert.Empty(t, dueIn(t, w, one), "We should give out no claim twice for the same classes.")
+	assert.Empty(t, dueIn(t, w, view("one tier=1", "uno tier=1")), "We should give out no claim twice for more classes.")
 	two := view("one tier=1", "two tier=2")
-	assert.Len(t, w.due(t.Context(), two), 25, "We should find those of the other selector, and only those.")
+	assert.Len(t, dueIn(t, w, two), 25, "We should find those of the other selector, and only those.")
 	add(1000, `{"matchLabels":{"tier":"1"}}`)
-	assert.Len(t, w.due(t.Context(), two), 1, "We should find a claim that comes later.")
+	assert.Len(t, dueIn(t, w, two), 1, "We should find a claim that comes later.")
 	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
-	assert.Len(t, w.due(t.Context(), two), 26, "We should find again the claims for which a class was missed.")
-	assert.Empty(t, w.due(t.Context(), none))
-	assert.Len(t, w.due(t.Context(), two), 51, "We should find again the claims whose class has gone and come.")
+	assert.Len(t, dueIn(t, w, two), 26, "We should find again the claims for which a class was missed.")
+	assert.Empty(t, dueIn(t, w, none))
+	assert.Len(t, dueIn(t, w, two), 51, "We should find again the claims whose class has gone and come.")
 }
 
 func TestAskingEnds(t *testing.T) {
@@ -57,12 +55,13 @@ func TestAskingEnds(t *testing.T) {
 	end()
 	found := map[types.UID]bool{}
 	for i := range groups {
-		for _, item := range w.due(over, view) {
+		due, _ := w.due(over, view, 0)
+		for _, item := range due {
 			found[item.uid] = true
 		}
 		assert.Len(t, found, i+1, "We should ask no more when the time is over, and yet go on in each round.")
 	}
-	assert.Empty(t, w.due(t.Context(), view))
+	assert.Empty(t, dueIn(t, w, view))
 }
 
 func TestClaimsOverflow(t *testing.T) {
@@ -90,7 +89,7 @@ func TestClaimsOverflow(t *testing.T) {
 	assert.Equal(t, []string{"gold", "gold", "seven"}, []string{bound["evil/wants-gold"], bound["honest/claim"], bound["evil/claim-7"]}, "We should bind the claims that we have to read, too.")
 	s.set(t, "evil/claim-8", selecting(7, 4000))
 	r.awaitCounts(t, ClaimCounts{Bound: 4, Waiting: claims - 2})
-	r.binder.Events.notifyWaiting(t.Context(), w, r.binder.view(w), time.Now().Add(noticeDelay+time.Second))
+	w.age()
 	eventually(t, "We should tell why they wait.", func(c *assert.CollectT) {
 		assert.Equal(c, noteOverflow, s.notes(v1beta1.EventNoMatchingClass)["evil/claim-9"])
 	})
@@ -115,6 +114,7 @@ func TestWrote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newLateWatch(t)
 			w.state.resize(1)
+			w.state.look(selector.NewView(w.kind, nil), 0)
 			addClaim(t, w, version(4, wantsGold))
 			attempt, waits, _ := w.waits(uidOf(1))
 			require.True(t, waits && attempt.unread)
@@ -146,13 +146,13 @@ func TestUnreadTakeTurns(t *testing.T) {
 	addCrowd(t, w)
 	view := selector.NewView(w.kind, nil)
 	seen := map[string]int{}
-	for _, item := range w.due(t.Context(), view) {
+	for _, item := range dueIn(t, w, view) {
 		seen[item.namespace]++
 	}
 	assert.Equal(t, map[string]int{"evil": v1beta1.LateReads - 3, "honest-0": 1, "honest-1": 1, "honest-2": 1}, seen, "We should take turns.")
 	all := map[string]int{}
 	for range 2000 / v1beta1.LateReads {
-		for _, item := range w.due(t.Context(), view) {
+		for _, item := range dueIn(t, w, view) {
 			all[string(item.uid)]++
 		}
 	}
@@ -160,17 +160,17 @@ func TestUnreadTakeTurns(t *testing.T) {
 	for uid, n := range all {
 		assert.Equal(t, 1, n, "We should read %s once for a view.", uid)
 	}
-	assert.Empty(t, w.due(t.Context(), view))
-	assert.Len(t, w.due(t.Context(), selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
+	assert.Empty(t, dueIn(t, w, view))
+	assert.Len(t, dueIn(t, w, selector.NewView(w.kind, nil)), v1beta1.LateReads, "We should read them again for another.")
 }
 
 func TestAskingTakesTurns(t *testing.T) {
 	w := newLateWatch(t)
 	addCrowd(t, w)
 	first := map[string]bool{}
-	questions, _ := w.state.unasked(selector.NewView(w.kind, nil))
-	for _, q := range questions[:4] {
-		first[q.namespace] = true
+	w.state.look(selector.NewView(w.kind, nil), 0)
+	for _, g := range w.state.unasked()[:4] {
+		first[g.namespace.name] = true
 	}
 	assert.Len(t, first, 4, "We should ask for one of each namespace first.")
 }
@@ -187,24 +187,23 @@ func TestFullClaimsWaitForRoom(t *testing.T) {
 	addClaim(t, w, claimJSON(100, `{"classSelector":{"matchLabels":{"tier":"none"}}}`))
 	golds := inventory.NewClassKind(classKind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}, false)
 	view := selector.NewView(kind, []*inventory.Classes{labelled(golds, "gold tier=gold")})
-	assert.Empty(t, w.due(t.Context(), view), "We should give out no claim that no class has room for.")
+	due := func(freed uint64) []waitingItem {
+		due, _ := w.due(t.Context(), view, freed)
+		return due
+	}
+	assert.Empty(t, due(0), "We should give out no claim that no class has room for.")
 	full = ""
-	assert.Empty(t, w.due(t.Context(), view), "We should ask nothing while nothing has changed.")
-	require.True(t, w.state.room.askFull(1))
-	w.state.dirty = true
-	asked, _ := w.state.unasked(view)
-	assert.Len(t, asked, 1, "We should ask again about the claims that wait for room, and no others.")
-	w.state.dirty = true
-	assert.Len(t, w.due(t.Context(), view), 100)
+	assert.Empty(t, due(0), "We should ask nothing while nothing has changed.")
+	w.state.look(view, 1)
+	assert.Len(t, w.state.unasked(), 1, "We should ask again about the claims that wait for room, and no others.")
+	assert.Len(t, due(1), 100)
 	_, waits, _ := w.waits(uidOf(2))
 	assert.True(t, waits)
 	w.state.missed(waitingAttempt{seenVersion: seenVersion{uid: uidOf(1)}})
 	_, waits, _ = w.waits(uidOf(2))
 	assert.False(t, waits, "We should try no other claim once one of them got no class.")
 	full = "there is no room"
-	assert.Empty(t, w.due(t.Context(), view))
-	assert.False(t, w.state.room.askFull(1))
-	assert.Empty(t, w.due(t.Context(), view))
+	assert.Empty(t, due(1))
 }
 
 func TestBoundClaimsUse(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
@@ -16,10 +17,10 @@ import (
 // usages are how much the claims of one kind use of each class, and what the watch has seen of each claim: for kinds whose
 // classes have a capacity with enforcement Hard. Nil keeps nothing.
 type usages struct {
-	version          uint64 // the highest resourceVersion that was seen
-	claims           map[types.UID]claimUsage
-	classes          map[uint64]map[string]int64 // by the class, as claims refer to it, and by the namespace of the claims
-	gone, goneBefore map[types.UID]struct{}      // claims that were deleted; the latter are forgotten first
+	version uint64 // the highest resourceVersion that was seen
+	claims  map[types.UID]claimUsage
+	classes map[uint64]map[string]int64 // by the class, as claims refer to it, and by the namespace of the claims
+	gone    *lru.Cache                  // the UIDs of claims that were deleted
 }
 
 // claimUsage is what one claim uses of the class that it names.
@@ -30,14 +31,14 @@ type claimUsage struct {
 	amount    int64
 }
 
-// maxGone is how many deleted claims are remembered, twice at most.
-const maxGone = 10_000
+// maxGone is how many deleted claims are remembered.
+const maxGone = 20_000
 
 func newUsages(kind *selector.ClaimKind) *usages {
 	if !kind.Hard {
 		return nil
 	}
-	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]map[string]int64{}, gone: map[types.UID]struct{}{}}
+	return &usages{claims: map[types.UID]claimUsage{}, classes: map[uint64]map[string]int64{}, gone: lru.New(maxGone)}
 }
 
 func newClaimUsage(kind *selector.ClaimKind, namespace, version string, object map[string]any) (u claimUsage) {
@@ -92,10 +93,7 @@ func (u *usages) remove(uid types.UID, version uint64) {
 	u.version = max(u.version, version)
 	u.add(u.claims[uid], -1)
 	delete(u.claims, uid)
-	if len(u.gone) == maxGone {
-		u.gone, u.goneBefore = map[types.UID]struct{}{}, u.gone
-	}
-	u.gone[uid] = struct{}{}
+	u.gone.Add(uid, nil)
 }
 
 // shows reports whether the watch has seen what became of a write.
@@ -104,9 +102,8 @@ func (u *usages) shows(w selector.Write) bool {
 	if c, there := u.claims[uid]; there {
 		return w.Base == "" || c.version > parseVersion(w.Base)
 	}
-	_, gone := u.gone[uid]
-	_, goneBefore := u.goneBefore[uid]
-	return gone || goneBefore
+	_, gone := u.gone.Get(uid)
+	return gone
 }
 
 func (u *usages) addTo(usage *selector.Usage, class uint64) {
@@ -121,12 +118,7 @@ func newUsage() selector.Usage {
 }
 
 // Usages are how much claims use of classes, for whoever keeps the ledgers.
-type Usages struct{ Claims *Claims }
-
-// OnChange calls a function after each change of the claims, until the context ends.
-func (u Usages) OnChange(ctx context.Context, call func(claimKind string)) {
-	u.Claims.OnChange(ctx, call)
-}
+type Usages struct{ *Claims }
 
 // Usage of a class by the claims that are watched, and which of these writes the watches show. known is false until the
 // claims of all kinds that can have the class are listed.
@@ -155,10 +147,10 @@ func (u Usages) Usage(class *inventory.Class, writes []selector.Write) (usage se
 
 // using are the watches of all claims that can have classes of a kind. known is false while one is missing.
 func (u Usages) using(kind *inventory.ClassKind) (watches []*claimWatch, known bool) {
-	snapshot, all := u.Claims.registration.Inventory.Snapshot(), u.Claims.watches()
+	snapshot, all := u.registration.Inventory.Snapshot(), u.watches()
 	for _, name := range kind.ClaimKinds {
 		view := snapshot[name]
-		if view == nil || view.Conflict != nil || errors.Is(u.Claims.Problem(name), cluster.ErrNotInstalled) {
+		if view == nil || view.Conflict != nil || errors.Is(u.Problem(name), cluster.ErrNotInstalled) {
 			continue
 		}
 		w := all[name]
@@ -179,7 +171,7 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 	listed := map[*claimWatch]*usages{}
 	for _, w := range watches {
 		all := newUsages(w.kind)
-		version, err := u.Claims.client.list(ctx, w.resource, func(raw []byte) error {
+		version, err := u.client.list(ctx, w.resource, func(raw []byte) error {
 			head, err := readHead(raw)
 			if err != nil {
 				return err
@@ -211,11 +203,11 @@ func (u Usages) List(ctx context.Context, kind *inventory.ClassKind) (func(*inve
 // Landed reads whether a write is stored: its claim is there at another version than the base. A write of a claim kind
 // that is not watched any more is not.
 func (u Usages) Landed(ctx context.Context, write selector.Write) (bool, error) {
-	w := u.Claims.watches()[write.ClaimKind]
+	w := u.watches()[write.ClaimKind]
 	if w == nil {
 		return false, nil
 	}
-	raw, err := u.Claims.client.Get(ctx, w.resource, write.Namespace, write.Name)
+	raw, err := u.client.Get(ctx, w.resource, write.Namespace, write.Name)
 	if raw == nil || err != nil {
 		return false, err
 	}

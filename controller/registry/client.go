@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
 
+	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
@@ -57,6 +57,28 @@ func (c *classClient) list(ctx context.Context, k resourceKind, namespace string
 		list, err = c.dynamic.Resource(k.Resource()).Namespace(namespace).List(ctx, o)
 	}
 	return list, truncate.Error(err)
+}
+
+// each visits the classes of a namespace, or of all, page by page, so that only one page of whole objects is held.
+func (c *classClient) each(
+	ctx context.Context, k resourceKind, namespace string, o metav1.ListOptions, visit func(runtime.Object) error,
+) error {
+	for o.Limit = v1beta1.LiveReadPage; ; {
+		list, err := c.list(ctx, k, namespace, o)
+		if err != nil {
+			return err
+		}
+		if err := meta.EachListItem(list, visit); err != nil {
+			return err
+		}
+		m, err := meta.ListAccessor(list)
+		if err != nil {
+			return fmt.Errorf("cannot read a list of classes: %w", err)
+		}
+		if o.Continue = m.GetContinue(); o.Continue == "" {
+			return nil
+		}
+	}
 }
 
 func (c *classClient) watch(ctx context.Context, k resourceKind, o metav1.ListOptions) (events apiwatch.Interface, err error) {
@@ -139,10 +161,7 @@ func NewReader(config *rest.Config) (*Reader, error) {
 // Classes returns the classes of a kind: only their metadata, unless the kind needs more.
 func (r *Reader) Classes(ctx context.Context, kind *inventory.ClassKind) (*inventory.Classes, error) {
 	var all []*inventory.Class
-	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.classes.list(ctx, kind, "", o)
-	})
-	err := list.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+	err := r.classes.each(ctx, kind, "", metav1.ListOptions{}, func(o runtime.Object) error {
 		c, err := class(nil, kind, o)
 		all = append(all, c)
 		return err

@@ -10,9 +10,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -104,12 +102,18 @@ func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *inventory.Class
 		s.object, err = l.readRelated(ctx, s.key)
 		return nil, err
 	}
+	o := metav1.ListOptions{}
+	if len(url.QueryEscape(s.key.selector)) <= v1beta1.MaxPushedSelectorBytes {
+		o.LabelSelector = s.key.selector
+	}
 	var found []*inventory.Class
 	for namespace := range strings.SplitSeq(s.key.namespaces, ",") {
-		err := l.readNamespace(ctx, s, namespace, func(c *inventory.Class) {
-			if s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels) {
+		err := l.client.each(ctx, s.key.kind, namespace, o, func(object runtime.Object) error {
+			c, err := class(s.known, s.key.kind, object)
+			if err == nil && (s.selector == nil && c.Default || s.selector != nil && s.selector.Matches(&c.Labels)) {
 				found = append(found, c)
 			}
+			return err
 		})
 		switch {
 		case apierrors.IsNotFound(err): // Its CRD was just deleted.
@@ -120,37 +124,6 @@ func (l *LiveReads) read(ctx context.Context, s *sharedRead) (_ *inventory.Class
 		}
 	}
 	return inventory.NewClasses(s.key.kind, found), nil
-}
-
-// readNamespace visits the classes page by page, so that it holds only one page of whole objects.
-func (l *LiveReads) readNamespace(ctx context.Context, s *sharedRead, namespace string, visit func(*inventory.Class)) error {
-	o := metav1.ListOptions{Limit: v1beta1.LiveReadPage}
-	if len(url.QueryEscape(s.key.selector)) <= v1beta1.MaxPushedSelectorBytes {
-		o.LabelSelector = s.key.selector
-	}
-	for {
-		list, err := l.client.list(ctx, s.key.kind, namespace, o)
-		if err != nil {
-			return err
-		}
-		err = meta.EachListItem(list, func(object runtime.Object) error {
-			c, err := class(s.known, s.key.kind, object)
-			if err == nil {
-				visit(c)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		m, err := meta.ListAccessor(list)
-		if err != nil {
-			return fmt.Errorf("cannot read a list of classes: %w", err)
-		}
-		if o.Continue = m.GetContinue(); o.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // RelatedObject asks the API server for an object that a claim of a namespace names, nil if there is none. Its own namespace may be empty.
@@ -176,7 +149,7 @@ func (l *LiveReads) RelatedObject(
 	return nil, err
 }
 
-// validName reports whether an object can have this name: authors of claims make them up.
+// validName reports whether an object can have this name, which goes into a URL: authors of claims make them up.
 func validName(name string) bool {
 	return name != "" && len(name) <= validation.DNS1123SubdomainMaxLength && len(content.IsPathSegmentName(name)) == 0
 }
@@ -216,9 +189,8 @@ func (l *LiveReads) Class(ctx context.Context, kind *inventory.ClassKind, namesp
 func (l *LiveReads) NamedClass(
 	ctx context.Context, claimNamespace string, kind *inventory.ClassKind, namespace, name string,
 ) (*inventory.Class, error) {
-	isName := len(name) <= v1beta1.MaxNameBytes && len(apimachineryvalidation.NameIsDNSSubdomain(name, false)) == 0
-	if !isName || namespace != "" && len(apimachineryvalidation.ValidateNamespaceName(namespace, false)) > 0 {
-		return nil, nil // No class has it, and it goes into a URL.
+	if !validName(name) || namespace != "" && !validName(namespace) {
+		return nil, nil
 	}
 	done, err := inTurn(ctx, l.namedLimiter, claimNamespace)
 	if err != nil {
@@ -263,9 +235,6 @@ func (l *LiveReads) ClassKind(ctx context.Context, name string) (*inventory.Clas
 	watched := l.classKinds.Watched(name)
 	if watched != nil && watched.Revision == inventory.RevisionOf(k) && slices.Equal(watched.ClaimKinds, rules.ServedNames(k, claimKinds)) {
 		return watched, nil // To compile expressions takes milliseconds.
-	}
-	if watched != nil && watched.Revision.UID == k.UID {
-		return inventory.NewClassKind(k, watched.GroupVersionKind, watched.Namespaced, claimKinds...), nil
 	}
 	var found cluster.Resource
 	done, err := inTurn(ctx, l.readLimiter, "")

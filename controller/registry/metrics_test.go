@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/controller/cluster"
@@ -90,14 +89,4 @@ type unfilled struct{ client.Reader }
 
 func (unfilled) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("not filled")
-}
-
-func TestRegisterMetrics(t *testing.T) {
-	r := newRegistration(&controllertest.Cached{}, nil, cluster.Resolver{}, nil)
-	r.Inventory.SetClaimKind(selector.NewClaimKind(controllertest.NewClaimKind("claims.example.org")))
-	r.Inventory.Open()
-	require.NoError(t, r.RegisterMetrics())
-	t.Cleanup(func() { metrics.Registry.Unregister(registrationMetrics{r}) })
-	assert.Equal(t, map[string]float64{"default_classes claim_kind=claims.example.org": 0}, controllertest.Scraped(t, metrics.Registry), "We should be in what controller-runtime serves.")
-	assert.Error(t, r.RegisterMetrics(), "We should not count twice.")
 }

@@ -37,7 +37,9 @@ type Opening struct {
 	opened     chan struct{}
 }
 
-// openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those serve.
+// openWhenComplete opens the inventory once no registered kind is missing, or after StartPatience, without the claims that those
+// serve. Then it updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. One may also be
+// refused for good, not be registered any more, serve other claim kinds, or be missing for another reason.
 func (o *Opening) openWhenComplete(ctx context.Context) error {
 	missing, err := o.awaitComplete(ctx)
 	if err != nil {
@@ -48,7 +50,17 @@ func (o *Opening) openWhenComplete(ctx context.Context) error {
 	debug.FreeOSMemory() // Listing the classes took several times the memory that holding them takes.
 	logf.FromContext(ctx).Info("Ready to bind claims")
 	close(o.opened)
-	o.followMissing(ctx, missing)
+	_ = wait.PollUntilContextCancel(ctx, missingInterval, false, func(ctx context.Context) (bool, error) {
+		if _, still := o.awaited(ctx); still != nil {
+			maps.DeleteFunc(still, func(name string, _ missingKind) bool { // Kinds that were registered since are not waited for.
+				_, was := missing[name]
+				return !was
+			})
+			o.setMissing(still, missing)
+			missing = still
+		}
+		return len(missing) == 0, nil
+	})
 	<-ctx.Done()
 	return nil
 }
@@ -81,28 +93,6 @@ func (o *Opening) awaitComplete(ctx context.Context) (missing map[string]missing
 		return true, nil
 	})
 	return missing, err
-}
-
-// followMissing updates the missing kinds until there are none. A kind whose classes arrive stops being missing by itself. followMissing
-// sees that a kind is refused for good or not registered any more, which claim kinds it serves now, and why it is missing now.
-func (o *Opening) followMissing(ctx context.Context, missing map[string]missingKind) {
-	for len(missing) > 0 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(missingInterval):
-		}
-		_, still := o.awaited(ctx)
-		if still == nil {
-			continue
-		}
-		maps.DeleteFunc(still, func(name string, _ missingKind) bool { // Kinds that were registered since are not waited for.
-			_, was := missing[name]
-			return !was
-		})
-		o.setMissing(still, missing)
-		missing = still
-	}
 }
 
 // setMissing records the missing kinds in the inventory, and clears those that were missing before.
@@ -156,7 +146,7 @@ func (o *Opening) awaited(ctx context.Context) (awaited []error, missing map[str
 		if o.inventory.ClaimKind(k.Name) == nil {
 			awaited = append(awaited, fmt.Errorf("claim kind %q is not registered yet", k.Name))
 		}
-		if s := o.related.RelatedState(k.Name); s.pendingRelated() && memory.ServedClaims(k) {
+		if s := o.related.RelatedState(k.Name); !s.Known && s.Pending() && memory.ServedClaims(k) {
 			awaited = append(awaited, fmt.Errorf("objects that claims of %q name are not known yet: %s", k.Name, s.Message))
 		}
 	}

@@ -3,7 +3,6 @@ package registry
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,65 +19,7 @@ import (
 	"github.com/classbind/classbind/controller/controllertest"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/openapi"
 )
-
-func TestSchema(t *testing.T) {
-	const (
-		name    = "claims.example.org"
-		crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + name
-		apiPath = "/openapi/v3/apis/example.org/v2"
-	)
-	with := func(field string) map[string]any {
-		properties := map[string]any{field: map[string]any{"type": "string"}}
-		return map[string]any{"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "properties": properties}}}
-	}
-	version := func(name, field string) map[string]any {
-		return map[string]any{"name": name, "schema": map[string]any{"openAPIV3Schema": with(field)}}
-	}
-	described := with("byAPIServer")
-	described["x-kubernetes-group-version-kind"] = []map[string]any{{"group": "example.org", "version": "v2", "kind": "Claim"}}
-	document := map[string]any{"components": map[string]any{"schemas": map[string]any{"example.Claim": described}}}
-	crd := map[string]any{"spec": map[string]any{"versions": []any{version("v1", "byOldVersion"), version("v2", "byCRD")}}}
-	for tcName, tc := range map[string]struct {
-		reason  string
-		answers map[string]any
-		want    v1beta1.FieldPath // which the schema has
-		err     string
-	}{
-		"CRD":     {"We should read the version that the API server prefers.", map[string]any{crdPath: crd, apiPath: document}, ".spec.byCRD", ""},
-		"OpenAPI": {"We should ask the API server about a kind that has no CRD.", map[string]any{apiPath: document}, ".spec.byAPIServer", ""},
-		"Nothing": {"We should say that there is no schema.", nil, "", openapi.ErrNoSchema.Error()},
-		"CRDRefused": {
-			"We should not take a CRD that we may not read for none.",
-			map[string]any{crdPath: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden), apiPath: document},
-			"", `cannot read the CRD of "claims.example.org": `,
-		},
-	} {
-		t.Run(tcName, func(t *testing.T) {
-			answers := map[string]any{
-				"/apis/example.org":    controllertest.APIGroup("v2", "v1"),
-				"/apis/example.org/v2": controllertest.APIResources(metav1.APIResource{Name: "claims", Kind: "Claim", Verbs: metav1.Verbs{"create"}}),
-			}
-			maps.Copy(answers, tc.answers)
-			resolver, err := cluster.NewResolver(controllertest.NewAPIServer(t, answers))
-			require.NoError(t, err)
-			r := newRegistration(&controllertest.Cached{}, nil, resolver, nil)
-			found, err := r.LookUpClaims(t.Context(), controllertest.NewClaimKind(name), "create")
-			require.NoError(t, err)
-			s, err := r.schema(t.Context(), name, found)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err, tc.reason)
-				return
-			}
-			require.NoError(t, err, tc.reason)
-			k := controllertest.NewClaimKind(name)
-			k.Spec.Reference, k.Spec.Claims.SkipIfSet = v1beta1.Reference{Place: v1beta1.Place{Path: tc.want}, Form: v1beta1.Name}, nil
-			k.Spec.Selector.Path = ".spec.classSelector"
-			assert.Empty(t, selector.CheckPaths(selector.NewClaimKind(k), s).Problems, tc.reason)
-		})
-	}
-}
 
 // TestComparePaths registers a claim kind while the schema of its claims changes.
 func TestComparePaths(t *testing.T) {

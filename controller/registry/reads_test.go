@@ -368,8 +368,15 @@ func TestReadsAreShared(t *testing.T) {
 
 		again := ask(t.Context(), r, k)
 		synctest.Wait()
+		failed := []<-chan answer{ask(t.Context(), r, k), ask(t.Context(), r, k)}
+		synctest.Wait()
 		h.results <- nil
-		assert.Equal(t, answer{read: 3}, <-again, "We should not keep what was read.")
+		failure := errors.New("connection refused")
+		h.results <- failure
+		assert.Equal(t, answer{read: 3}, <-again, "We should not keep what was read, nor give it another's error.")
+		for _, c := range failed {
+			require.ErrorIs(t, (<-c).err, failure, "We should give the error to all who share the read.")
+		}
 		assertNothingLeft(t, r)
 	})
 }
@@ -430,25 +437,6 @@ func TestReadsEndWithTheirLastReader(t *testing.T) {
 		h.results <- nil
 		synctest.Wait()
 		assert.Equal(t, answer{read: 2}, <-third, "We should go on with what others wait for.")
-		assertNothingLeft(t, r)
-	})
-}
-
-func TestReadsShareTheirError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, r := newHeldReads()
-		k := readKey{kind: controllertest.NewClassKind("golds.example.org", "Gold")}
-		first := ask(t.Context(), r, k)
-		synctest.Wait()
-		second, third := ask(t.Context(), r, k), ask(t.Context(), r, k)
-		synctest.Wait()
-
-		h.results <- nil
-		failure := errors.New("connection refused")
-		h.results <- failure
-		require.NoError(t, (<-first).err, "We should not give the first another's error.")
-		require.ErrorIs(t, (<-second).err, failure, "We should give the error to all who share the read.")
-		require.ErrorIs(t, (<-third).err, failure, "We should give the error to all who share the read.")
 		assertNothingLeft(t, r)
 	})
 }

@@ -264,9 +264,6 @@ func (c *ClassKinds) State(name string) State {
 		served: "the classes are offered to claims", notSynced: "the API server does not list the classes: ", permit: Permit(name),
 		stale: "the last known classes are offered, because the API server no longer answers: ",
 	}
-	if !k.synced {
-		messages.stale = "the classes are offered as they were registered before the last change, because the API server does not answer: "
-	}
 	s := k.state(k.objects != nil, k.synced, messages)
 	s.Classes, s.Revision = k.objects, k.kind.Revision
 	s.confirmed, _ = k.watch.LastConfirmed()

@@ -63,7 +63,6 @@ func TestState(t *testing.T) {
 
 		notListed = "the API server does not list the classes: "
 		lastKnown = "the last known classes are offered, because the API server no longer answers: "
-		changed   = "the classes are offered as they were registered before the last change, because the API server does not answer: "
 	)
 	for name, tc := range map[string]struct {
 		reason string
@@ -85,18 +84,16 @@ func TestState(t *testing.T) {
 			"We should say which verbs are missing.", notFollowed(fmt.Errorf("%w: no watch", cluster.ErrUnsuitable), time.Time{}),
 			State{Reason: v1beta1.ReasonUnsuitable, Message: "the resource cannot be used: no watch"},
 		},
-		"NotLookedUp":    {"We should say why it could not be looked up.", notFollowed(refused, time.Time{}), State{Reason: notSynced, Message: "connection refused"}},
-		"NotAnswered":    {"We should say that the first list is under way.", watch(nil, nil, false), watched(notSynced, notListed+"it has not answered yet", nil)},
-		"NotSynced":      {"We should say why the first list failed.", watch(refused, nil, false), watched(notSynced, notListed+"connection refused", nil)},
-		"NotPermitted":   {"We should say how to permit it.", watch(forbidden, nil, false), watched(notPermitted, permit, nil)},
-		"Served":         {"We should say that all is well.", watch(nil, none, true), watched(v1beta1.ReasonServed, "the classes are offered to claims", none)},
-		"Stale":          {"We should say that we offer what we last knew, and why.", watch(refused, none, true), watched(stale, lastKnown+"connection refused", none)},
-		"StaleForbidden": {"We should offer what we last knew of a kind that we may not list any more, and say how to permit it.", watch(forbidden, none, true), watched(stale, lastKnown+permit, none)},
+		"NotLookedUp":  {"We should say why it could not be looked up.", notFollowed(refused, time.Time{}), State{Reason: notSynced, Message: "connection refused"}},
+		"NotAnswered":  {"We should say that the first list is under way.", watch(nil, nil, false), watched(notSynced, notListed+"it has not answered yet", nil)},
+		"NotSynced":    {"We should say why the first list failed.", watch(refused, nil, false), watched(notSynced, notListed+"connection refused", nil)},
+		"NotPermitted": {"We should say how to permit it.", watch(forbidden, nil, false), watched(notPermitted, permit, nil)},
+		"Served":       {"We should say that all is well.", watch(nil, none, true), watched(v1beta1.ReasonServed, "the classes are offered to claims", none)},
+		"Stale":        {"We should say that we offer what we last knew, and why.", watch(refused, none, true), watched(stale, lastKnown+"connection refused", none)},
 		"ChangedAndNotAnswered": {
 			"We should offer what was known before a change of the registration until the API server answers for it.",
-			watch(nil, none, false), watched(stale, changed+"it has not answered yet", none),
+			watch(nil, none, false), watched(stale, lastKnown+"it has not answered yet", none),
 		},
-		"ChangedAndRefused": {"We should say why what was known before a change of the registration is still offered.", watch(forbidden, none, false), watched(stale, changed+permit, none)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &ClassKinds{kinds: map[string]*registered{}}
@@ -122,36 +119,35 @@ func TestPublishPanics(t *testing.T) {
 
 // TestSameClassKind has the changes after which classes are read anew.
 func TestSameClassKind(t *testing.T) {
-	kind := func(change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)) *inventory.ClassKind {
-		k := &v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 7}}
-		found := cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}}
-		claimKind := controllertest.NewClaimKind("claims.example.org")
-		change(k, &found, &claimKind.Spec)
-		return inventory.NewClassKind(k, found.GroupVersionKind, found.Namespaced, claimKind)
+	type registration struct {
+		classKind *v1beta1.ClassKind
+		found     cluster.Resource
+		claimKind *v1beta1.ClaimKind
+	}
+	kind := func(change func(*registration)) *inventory.ClassKind {
+		r := &registration{
+			&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "golds.example.org", UID: "5e1f", Generation: 7}},
+			cluster.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Gold"}},
+			controllertest.NewClaimKind("claims.example.org"),
+		}
+		change(r)
+		return inventory.NewClassKind(r.classKind, r.found.GroupVersionKind, r.found.Namespaced, r.claimKind)
 	}
 	for reason, tc := range map[string]struct {
-		change func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec)
+		change func(*registration)
 		want   bool
 	}{
-		"We should go on when only status or metadata changed.": {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) {
-			k.ResourceVersion, k.Labels, k.Status.Classes = "1001", map[string]string{"a": "b"}, 3
-		}, true},
-		"We should notice a change of the spec.":                  {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.Generation = 8 }, false},
-		"We should notice another registration of the same name.": {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) { k.UID = "c0ffee" }, false},
-		"We should notice another preferred version.":             {func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Version = "v2" }, false},
-		"We should notice another kind of the same plural.":       {func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Kind = "Au" }, false},
-		"We should notice another scope.":                         {func(_ *v1beta1.ClassKind, r *cluster.Resource, _ *v1beta1.ClaimKindSpec) { r.Namespaced = true }, false},
-		"We should notice another claim kind.": {func(k *v1beta1.ClassKind, _ *cluster.Resource, _ *v1beta1.ClaimKindSpec) {
-			k.Spec.ClaimKinds = controllertest.Links("b.example.org")
-		}, false},
-		"We should notice that claims look at other fields.": {func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
-			s.Choice.Score = "class.spec.size"
-		}, false},
-		"We should go on where the claim kind looks at no class.": {func(_ *v1beta1.ClassKind, _ *cluster.Resource, s *v1beta1.ClaimKindSpec) {
-			s.WhenUnmatched = v1beta1.BindLater
-		}, true},
+		"We should go on when only the status changed.":           {func(r *registration) { r.classKind.ResourceVersion, r.classKind.Status.Classes = "1001", 3 }, true},
+		"We should notice a change of the spec.":                  {func(r *registration) { r.classKind.Generation = 8 }, false},
+		"We should notice another registration of the same name.": {func(r *registration) { r.classKind.UID = "c0ffee" }, false},
+		"We should notice another preferred version.":             {func(r *registration) { r.found.Version = "v2" }, false},
+		"We should notice another kind of the same plural.":       {func(r *registration) { r.found.Kind = "Au" }, false},
+		"We should notice another scope.":                         {func(r *registration) { r.found.Namespaced = true }, false},
+		"We should notice another claim kind.":                    {func(r *registration) { r.classKind.Spec.ClaimKinds = controllertest.Links("b.example.org") }, false},
+		"We should notice that claims look at other fields.":      {func(r *registration) { r.claimKind.Spec.Choice.Score = "class.spec.size" }, false},
+		"We should go on where the claim kind looks at no class.": {func(r *registration) { r.claimKind.Spec.WhenUnmatched = v1beta1.BindLater }, true},
 	} {
-		as := kind(func(*v1beta1.ClassKind, *cluster.Resource, *v1beta1.ClaimKindSpec) {})
+		as := kind(func(*registration) {})
 		assert.Equal(t, tc.want, as.Same(kind(tc.change)), reason)
 		assert.Equal(t, tc.want, kind(tc.change).Same(as), reason)
 	}
@@ -251,7 +247,7 @@ func TestFollow(t *testing.T) {
 		server.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden)
 		kind.Generation = 2
 		require.True(t, follow())
-		until(v1beta1.ReasonStale, "as they were registered before the last change, because the API server does not answer: ")
+		until(v1beta1.ReasonStale, "the last known classes are offered")
 		until(v1beta1.ReasonStale, "kubectl create clusterrole")
 		assert.Equal(t, []string{"old"}, offered(), "We should take no class away before the API server has answered for the new registration.")
 		assert.Equal(t, inventory.Revision{UID: "5e1f", Generation: 2}, r.State(plans).Revision, "We should say what we watch for.")
@@ -310,19 +306,12 @@ func TestWithdraw(t *testing.T) {
 			true, nil, withdraw(cluster.ErrNotInstalled),
 			want{reason: notInstalled, stopped: true, notified: ofGolds},
 		},
-		"LeaveUnknown": {"We should tell that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
-		"LeaveAgain":   {"We should not tell what has been told.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
-		"LeaveForAnotherReason": {
-			"We should tell that it is for another reason.",
-			false, cluster.ErrNotInstalled, withdraw(cluster.ErrUnsuitable),
-			want{reason: v1beta1.ReasonUnsuitable, notified: unwatched},
-		},
-		"DropWatched":         {"We should stop the watch, take the classes out, and tell all claim kinds that had them.", true, nil, drop, want{reason: notSynced, stopped: true, notified: ofGolds}},
-		"DropUnwatched":       {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
-		"DropUnknown":         {"We should not mind a CRD that nobody registered.", false, nil, drop, want{reason: notSynced}},
-		"UnansweredWatched":   {"We should go on with what is watched, and have the status written.", true, nil, unanswered(refused), want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched}},
-		"UnansweredUnwatched": {"We should say why we cannot tell any more whether it is installed.", false, cluster.ErrNotInstalled, unanswered(refused), want{reason: notSynced, notified: unwatched}},
-		"UnansweredUnknown":   {"We should say why we cannot tell yet, and have the status written.", false, nil, unanswered(ErrCRDNotServed), want{reason: notSynced, notified: unwatched}},
+		"LeaveUnknown":      {"We should tell that we have looked.", false, nil, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled, notified: unwatched}},
+		"LeaveAgain":        {"We should not tell what has been told.", false, cluster.ErrNotInstalled, withdraw(cluster.ErrNotInstalled), want{reason: notInstalled}},
+		"DropWatched":       {"We should stop the watch, take the classes out, and tell all claim kinds that had them.", true, nil, drop, want{reason: notSynced, stopped: true, notified: ofGolds}},
+		"DropUnwatched":     {"We should forget why there is no watch.", false, cluster.ErrNotInstalled, drop, want{reason: notSynced, notified: unwatched}},
+		"UnansweredWatched": {"We should go on with what is watched, and have the status written.", true, nil, unanswered(refused), want{reason: v1beta1.ReasonServed, offered: true, notified: unwatched}},
+		"UnansweredUnknown": {"We should say why we cannot tell yet, and have the status written.", false, nil, unanswered(ErrCRDNotServed), want{reason: notSynced, notified: unwatched}},
 	} {
 		t.Run(tcName, func(t *testing.T) {
 			got := want{}

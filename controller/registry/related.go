@@ -169,38 +169,42 @@ func (r *RelatedKinds) dropRelated(key rules.Key) bool {
 	return true
 }
 
-// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else nobody knows them.
-func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
+// changeRelated changes what is known of a kind that claim kinds need, and tells that its state changed.
+func (r *RelatedKinds) changeRelated(key rules.Key, change func(*relatedKind)) {
 	defer r.notifyRelated(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.related[key]
-	if old == nil || old.kind == nil {
-		return
+	if k := r.related[key]; k != nil && k.kind != nil { // Else the next reconciliation drops it.
+		change(k)
 	}
-	old.stop()
-	entry := unwatchedRelated(old.kind, why, old.sinceOf(why))
-	r.related[key] = entry
-	switch {
-	case entry.objects == nil:
-		if old.objects != nil {
-			r.inventory.DeleteRelated(key)
+}
+
+// withdrawRelated stops the watch of a kind that is not served. If it is served in no way, there are no objects. Else nobody knows them.
+func (r *RelatedKinds) withdrawRelated(key rules.Key, why error) {
+	r.changeRelated(key, func(old *relatedKind) {
+		old.stop()
+		entry := unwatchedRelated(old.kind, why, old.sinceOf(why))
+		r.related[key] = entry
+		switch {
+		case entry.objects == nil:
+			if old.objects != nil {
+				r.inventory.DeleteRelated(key)
+			}
+			r.inventory.SetRelatedMissing(key, why.Error())
+		case !old.has(old.kind) || old.objects.Len() > 0:
+			r.inventory.SetRelated(entry.objects)
 		}
-		r.inventory.SetRelatedMissing(key, why.Error())
-	case !old.has(old.kind) || old.objects.Len() > 0:
-		r.inventory.SetRelated(entry.objects)
-	}
+	})
 }
 
 // relatedUnanswered records that the API server did not say what it serves. An existing watch stays, and so do the last known objects.
 func (r *RelatedKinds) relatedUnanswered(key rules.Key, why error) {
-	defer r.notifyRelated(key)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k := r.related[key]; k != nil && k.watch == nil {
-		k.err, k.since = why, k.sinceOf(why)
-		r.inventory.SetRelatedMissing(key, why.Error())
-	}
+	r.changeRelated(key, func(k *relatedKind) {
+		if k.watch == nil {
+			k.err, k.since = why, k.sinceOf(why)
+			r.inventory.SetRelatedMissing(key, why.Error())
+		}
+	})
 }
 
 // followRelated watches the objects of a kind, anew if other fields are needed. It is false if the API server answers the watch with 404.
@@ -249,16 +253,15 @@ func (r *RelatedKinds) publishRelated(from *relatedKind, objects *inventory.Obje
 
 // relatedAnswered records the API server's answer to a watch.
 func (r *RelatedKinds) relatedAnswered(from *relatedKind, key rules.Key, err error) {
-	defer r.notifyRelated(key)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.related[key] != from || err == nil:
-	case apierrors.IsNotFound(err):
-		r.relatedRequeued.Notify(key.String())
-	case from.kind == nil || !from.has(from.kind):
-		r.inventory.SetRelatedMissing(key, whyRefused(err, permitRelated))
-	}
+	r.changeRelated(key, func(k *relatedKind) {
+		switch {
+		case k != from || err == nil:
+		case apierrors.IsNotFound(err):
+			r.relatedRequeued.Notify(key.String())
+		case !k.has(k.kind):
+			r.inventory.SetRelatedMissing(key, whyRefused(err, permitRelated))
+		}
+	})
 }
 
 // notifyRelated tells that the state of a related kind changed.
@@ -319,12 +322,4 @@ func (k *relatedKind) stateFor(needed *rules.Kind) State {
 		s.Refused = false
 	}
 	return s
-}
-
-// pendingRelated reports whether a starting replica waits for the objects: see Pending.
-func (s State) pendingRelated() bool {
-	if s.Refused {
-		return s.JustRefused()
-	}
-	return !s.Known && s.Reason == v1beta1.ReasonNotSynced
 }

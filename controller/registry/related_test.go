@@ -170,7 +170,7 @@ func TestRelatedIsWatched(t *testing.T) {
 		w := newRelatedWorld(t)
 		w.names(a, "", "spec.tier")
 		assert.Equal(t, v1beta1.ReasonNotSynced, w.RelatedState(a).Reason)
-		assert.True(t, w.RelatedState(a).pendingRelated(), "We should start only when we know what claims name.")
+		assert.True(t, w.RelatedState(a).Pending(), "We should start only when we know what claims name.")
 		w.run()
 		assert.Equal(t, []time.Duration{0}, w.reconcile(), "We should watch what was needed before the controller began.")
 		assert.Empty(t, w.fault(a))
@@ -245,7 +245,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 			reason: "We should say what admins can do.",
 			served: "v1", refusal: controllertest.Failure(http.StatusForbidden, metav1.StatusReasonForbidden),
 			fault: "label a ClusterRole that allows list and watch with classbind.io/aggregate-to-classbind=true",
-			state: v1beta1.ReasonNotPermitted, message: "label a ClusterRole", pending: false,
+			state: v1beta1.ReasonNotPermitted, message: "label a ClusterRole", pending: true,
 		},
 		"Down": {
 			reason: "We should wait for an API server that does not answer.",
@@ -282,7 +282,7 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					assert.Equal(t, tc.state, s.Reason, tc.reason)
 					assert.Contains(t, s.Message, tc.message, tc.reason)
 					assert.Equal(t, tc.fault == "" || refused, s.Known, tc.reason)
-					assert.Equal(t, tc.pending, s.pendingRelated(), tc.reason)
+					assert.Equal(t, tc.pending, s.Pending(), tc.reason)
 					w.eachRelated(func(_ string, of State, _ int) { assert.Equal(t, s, of, tc.reason) })
 				}
 				check(false)
@@ -310,7 +310,6 @@ func TestRelatedIsNotKnown(t *testing.T) {
 					s := w.RelatedState(a)
 					assert.Equal(t, v1beta1.ReasonStale, s.Reason)
 					assert.True(t, s.Known)
-					assert.False(t, s.pendingRelated())
 				}
 				w.end()
 			})

@@ -129,7 +129,7 @@ func TestDescribeClaims(t *testing.T) {
 		},
 		"NotWatchedYet": {
 			reason: "We should say that we do not watch yet.", claims: watched{err: notWatched, late: notWatched},
-			later: "False/NotSynced: " + unbound + "they are not watched yet", counted: "False/NotSynced: " + unknown + "they are not watched yet",
+			later: "False/NotSynced: " + unbound + "the API server has not listed the claims yet", counted: "False/NotSynced: " + unknown + "the API server has not listed the claims yet",
 		},
 		"NotWatchedYetByThisLeader": {
 			reason: "We should let stand what another leader wrote until we know better.", before: well, written: numbers{seven, three},
