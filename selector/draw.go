@@ -81,15 +81,6 @@ func has(property func(*inventory.Class) bool) drops {
 	return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
 }
 
-// maxFilters is how many filters a kind may have: those of the table, one for each of its fits
-// and the score, and some for the fits of class kinds, of which the others share one.
-const maxFilters = 32
-
-var _ [maxFilters - len(filters)]struct{}
-
-// Dropped counts the candidates that each filter dropped. It is an array: a claim allocates no memory for what it does not get.
-type Dropped [maxFilters]int32
-
 // policy says how one of the classes for a claim is chosen, and what becomes of it without.
 type policy struct {
 	// Deny refuses a claim if no class matches.

@@ -311,37 +311,6 @@ func TestInvalidExpressions(t *testing.T) {
 	}
 }
 
-// TestManyFits of many class kinds: they share a filter when there are too many.
-func TestManyFits(t *testing.T) {
-	e := newExpressive(specs(`{choice: {strategy: LowestScore, score: "class.spec.price"}}`, `{}`))
-	var classKinds []*v1beta1.ClassKind
-	for i := range 4 {
-		k := e.kind.DeepCopy()
-		k.Name = fmt.Sprintf("pools-%d.example.org", i)
-		for j := range 8 {
-			k.Spec.Fits = append(k.Spec.Fits, v1beta1.Fit{Name: fmt.Sprintf("Fit-%d-%d", i, j), Expression: "class.spec.size != 0 || claim.spec.size == 0"})
-		}
-		classKinds = append(classKinds, k)
-	}
-	classKinds[3].Spec.Fits[7].Expression = "claim.spec.size <= class.spec.size"
-	var classes []*inventory.Classes
-	for _, k := range classKinds {
-		kind := inventory.NewClassKind(k, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-		classes = append(classes, inventory.NewClasses(kind, nil))
-	}
-	kind := classes[3].Kind
-	meta := &metav1.ObjectMeta{Name: "small", Labels: map[string]string{"all": "yes"}}
-	classes[3] = classes[3].With(kind.NewClass(meta, map[string]any{"spec": map[string]any{"size": int64(1), "price": int64(1)}}))
-	meta = &metav1.ObjectMeta{Name: "priceless", Labels: meta.Labels}
-	classes[3] = classes[3].With(kind.NewClass(meta, map[string]any{"spec": map[string]any{"size": int64(9)}}))
-	view := NewView(NewClaimKind(e.claims, classKinds...), classes)
-	require.Nil(t, view.Fault)
-	in := view.Kind.Read("team", "db", map[string]any{"spec": all(map[string]any{"size": int64(5)})})
-	d := decided(t, new(Decider), view, in, Admit)
-	assert.Nil(t, d.Class, "We should heed the last fit, too")
-	assert.Equal(t, "OtherFit=1,NoScore=1", d.DroppedText())
-}
-
 // TestSameFits proves that a claim kind stays the same if its class kinds are listed in another
 // order, and not if a filter would say something else.
 func TestSameFits(t *testing.T) {
@@ -583,7 +552,7 @@ func TestBudget(t *testing.T) {
 			d := world.decided(t, all(map[string]any{"size": int64(1000)}))
 			require.NotNil(t, d.Class, name)
 			assert.Equal(t, "zz-good", d.Class.Name, "A class should pay for itself, however many there are: %s", name)
-			assert.Equal(t, count, d.Skipped+int(d.Dropped[d.View.Kind.free]))
+			assert.Equal(t, count, d.Skipped+d.Dropped[d.View.Kind.free])
 			assert.Zero(t, d.Unjudged)
 		}
 	})

@@ -2,7 +2,6 @@ package selector
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,25 +12,6 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.
-func (d *Decision) Warning() string {
-	warning := ""
-	switch {
-	case len(d.Claim.Problems) > 0: // Of a claim that waits.
-		warning = truncate.String(d.Claim.Problems[0].Error(), v1beta1.MaxMessageBytes)
-	case d.Unneeded():
-	case d.Class == nil:
-		warning = d.unmatched()
-	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
-		warning = d.severalDefaults()
-	}
-	unread := d.View.UnreadText()
-	if unread != "" && warning != "" {
-		warning += "; "
-	}
-	return warning + unread
-}
-
 // UnreadText says which class kinds claims are decided on without, as their classes were never known; empty if there is none.
 func (v *View) UnreadText() string {
 	if len(v.Unread) == 0 {
@@ -41,20 +21,6 @@ func (v *View) UnreadText() string {
 	return fmt.Sprintf("classbind decided without the classes of %s, which it cannot read: "+
 		"kubectl describe claimkind %s tells admins what to do",
 		kinds, v.Kind.Name)
-}
-
-// severalDefaults names the default classes among which one was drawn.
-func (d *Decision) severalDefaults() string {
-	var first []*inventory.Class // There may be thousands.
-	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
-		if i, _ := d.View.Kind.firstDrop(d.subject(), c); i < 0 {
-			i, _ := slices.BinarySearchFunc(first, c, inventory.Compare)
-			first = slices.Insert(first, i, c)
-			first = first[:min(len(first), maxListed)]
-		}
-	})
-	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
-		d.Candidates, d.View.Kind.Name, d.Class, list(classNames(first), d.Candidates))
 }
 
 // unmatched says what the claim asked for, among which classes, and what would help.
@@ -95,16 +61,13 @@ func (d *Decision) unmatched() string {
 		noun = "class"
 	}
 	where := fmt.Sprintf("among %d %s of %s", n, noun, kinds)
-	switch {
-	case d.View.Partly() && d.Claim.Namespace == "":
-		where += " that claims without a namespace are offered"
-	case d.View.Partly():
+	if d.View.Partly() {
 		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
 	}
 	if n := d.View.LenUnserving(d.Claim.Namespace); n > 0 {
 		where += fmt.Sprintf("; %d more can serve no claim of %q", n, kind.Name)
 	}
-	if dropped := d.dropped(func(_, text string, n int32) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
+	if dropped := d.dropped(func(_, text string, n int) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}
 	if d.DropErr != nil {
@@ -170,20 +133,9 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 		remedy += kind.Selector.String() + " or "
 	}
 	remedy += fmt.Sprintf("the annotation %s, or ", kind.Annotation[len(kind.Annotation)-1])
-	var cordoned *inventory.Class
-	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
-		i, _ := kind.firstDrop(d.subject(), c)
-		if i >= 0 && kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
-			cordoned = c
-		}
-	})
-	switch {
-	case cordoned != nil:
-		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, cordoned),
-			remedy + "have an admin " + cordoned.Uncordon(kind.Name), "when a default class is offered"
-	case d.Dropped != (Dropped{}) || len(d.Refused) > 0:
+	if d.Dropped != nil || len(d.Refused) > 0 {
 		what += " that " + marked + " can serve it"
-	default:
+	} else {
 		what += " " + marked
 	}
 	return what, remedy + "mark a class default", "when a class is marked default"
@@ -224,7 +176,7 @@ func selectorText(selector labels.Selector) string {
 const maxListed = 4
 
 // List names a few, and counts the rest.
-func List(names []string) string { return list(names, len(names)) }
+func List(names []string) string { return ListFunc(names, func(name string) string { return name }) }
 
 // ListFunc does the same, and makes no more names than it shows: there may be many items.
 func ListFunc[T any](items []T, name func(T) string) string {
@@ -232,13 +184,9 @@ func ListFunc[T any](items []T, name func(T) string) string {
 	for i := range names {
 		names[i] = name(items[i])
 	}
-	return list(names, len(items))
-}
-
-func list(first []string, all int) string {
-	names := strings.Join(first[:min(len(first), maxListed)], ", ")
-	if all > maxListed {
-		return fmt.Sprintf("%s and %d more", names, all-maxListed)
+	text := strings.Join(names, ", ")
+	if more := len(items) - len(names); more > 0 {
+		return fmt.Sprintf("%s and %d more", text, more)
 	}
-	return names
+	return text
 }
