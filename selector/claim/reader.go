@@ -114,6 +114,53 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	return in
 }
 
+// leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The error is for a place that leads through
+// something that is not an object. Of an update, before is what was stored; it is nil for a claim that is created, or waits.
+func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string, by fields.Path, err *field.Error) {
+	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+		return BeingDeleted, nil, nil
+	}
+	for i := range r.conditions {
+		c := &r.conditions[i]
+		if c.ofCreation && before != nil {
+			continue
+		}
+		found, wrong := FirstSet(object, c.places)
+		switch {
+		case c.isReference && before != nil:
+			found, wrong = nil, nil
+			if r.isNamed(object) {
+				return c.reason, c.places[0], nil
+			}
+		case c.isReference:
+			if found, wrong = r.setValue(found, wrong); r.Decides && wrong == nil { // It decides when the claim is bound.
+				found = nil
+			}
+		case c.ofChange && before != nil:
+			if was, _ := FirstSet(before, c.places); was != nil {
+				continue
+			}
+		}
+		switch {
+		case c.mustBeSet && found == nil, !c.mustBeSet && found != nil:
+			return c.reason, c.places[0], nil
+		case !c.mustBeSet && err == nil:
+			err = wrong
+		}
+	}
+	return "", nil, err
+}
+
+// FirstSet returns the first value that an object has at one of the places, nil if it has none.
+func FirstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
+	for _, p := range places {
+		if value, err = p.Lookup(object); value != nil {
+			break
+		}
+	}
+	return value, err
+}
+
 // ReadNamed reads a claim that names its class, for all that may speak against the class. Its selector is that
 // of everything, because a name says more. It is left alone if it names none, or is not ours.
 func (r *Reader) ReadNamed(namespace, name string, object map[string]any) Intake {
@@ -174,7 +221,7 @@ func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.Er
 		detail := "give either the annotation or the field " + r.Selector.String() + ", not both"
 		return nil, field.ErrorList{field.Forbidden(r.Annotation.Field(), detail)}
 	case value != nil:
-		return ParseSelector(value, r.Selector.Field())
+		return ParseSelector(value, r.selectorAt)
 	case text != nil:
 		return ParseSelectorText(text, r.Annotation.Field())
 	}
@@ -194,6 +241,7 @@ type Reader struct {
 	SkipIfSet  []fields.Path
 	// Selector is an object, and annotation has one as a string.
 	Selector, Annotation fields.Path
+	selectorAt           *field.Path // as errors show it
 	WhenNoSelector       v1beta1.WhenAbsent
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
@@ -231,6 +279,7 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		usage:          x.Usage,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
+	r.selectorAt = r.Selector.Field()
 	for _, p := range k.Spec.Claims.SkipIfSet {
 		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}

@@ -84,7 +84,7 @@ func TestNewClassCapacity(t *testing.T) {
 			got.Err = nil
 			assert.Equal(t, tc.want, got, tc.reason)
 			classes := NewClasses(kind, []*Class{c})
-			assert.Len(t, classes.WithMalformedCapacity(), map[bool]int{true: 1}[tc.err != ""], tc.reason)
+			assert.Len(t, classes.Faulty(MalformedCapacity), map[bool]int{true: 1}[tc.err != ""], tc.reason)
 			assert.Same(t, classes, classes.With(kind.NewClass(meta, object)), "We should see that nothing changed.")
 			if tc.err != "" {
 				return

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestNewClassWeightOfBothAnnotations(t *testing.T) {
@@ -71,26 +73,9 @@ func TestNewClassMarks(t *testing.T) {
 				got.err = c.MarkErr.Error()
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
-			assert.Len(t, NewClasses(tc.kind, []*Class{c}).WithInvalidMark(), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
+			assert.Len(t, NewClasses(tc.kind, []*Class{c}).Faulty(MalformedMark), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
 		})
 	}
-}
-
-func TestNewClass(t *testing.T) {
-	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
-	now := metav1.Now()
-
-	got := kind.NewClass(&metav1.ObjectMeta{
-		Namespace: "team", Name: "gold", Labels: map[string]string{"tier": "gold"}, DeletionTimestamp: &now,
-		Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
-	}, nil)
-	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.DrawHash, want.Place, want.groupless, want.kindless = got.DrawHash, got.Place, got.groupless, got.kindless
-	assert.Equal(t, want, got, "We should read everything that choosing needs")
-
-	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1beta1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, DrawHash: plain.DrawHash, Place: plain.Place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
-	assert.NotEqual(t, got.DrawHash, plain.DrawHash, "We should tell classes of two namespaces apart")
 }
 
 func TestClassHash(t *testing.T) {
@@ -196,4 +181,14 @@ func TestClassKind(t *testing.T) {
 
 	core := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false)
 	require.Equal(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, core.Resource(), "We should name a core resource")
+}
+
+// TestPlaces keeps authors from making up names of classes that one place of a table would have.
+func TestPlaces(t *testing.T) {
+	before := claim.PlaceOf("example.org", "A", "team", "gold")
+	seed := claim.Seed
+	defer func() { claim.Seed = seed }()
+	claim.Seed = maphash.MakeSeed()
+	assert.NotEqual(t, before, claim.PlaceOf("example.org", "A", "team", "gold"), "Another process should have other places.")
+	assert.NotEqual(t, className{"team", "gold"}.Hash(), className{"", "team/gold"}.Hash())
 }
