@@ -212,7 +212,7 @@ func TestSoft(t *testing.T) {
 				assert.Nil(t, w.admit(t, w.second, "b", "two"), "A full class should go to no claim of either kind.")
 
 				freed := w.Freed(w.second)
-				count.Unbind(1)
+				w.first.Kind.Tally.Unbind(count, 1)
 				w.first.Kind.Tally.Free()
 				assert.NotEqual(t, freed, w.Freed(w.second), "We should tell claims of the other kind that there may be room.")
 				require.NotNil(t, w.admit(t, w.second, "b", "two"), "A deleted claim should make room.")
@@ -256,12 +256,10 @@ func TestSoftUsage(t *testing.T) {
 	other := w.store(w.second, "b", "one", w.classes[0], 2)
 	assert.Equal(t, Room{Used: 9, NamespaceUsed: 7}, w.Room("a", w.classes[0]))
 	assert.EqualValues(t, 1, w.first.Kind.BoundClaims(w.classes[0]), "We should still count claims.")
-	for i := range 500 { // So that the table grows.
-		w.store(w.first, fmt.Sprint("team-", i), "one", w.classes[0], 3).Unbind(3)
-	}
+	w.first.Kind.Tally.Unbind(w.store(w.first, "team", "one", w.classes[0], 3), 3)
 	assert.Equal(t, Room{Used: 9, NamespaceUsed: 2}, w.Room("b", w.classes[0]))
-	count.Unbind(7)
-	other.Unbind(2)
+	w.first.Kind.Tally.Unbind(count, 7)
+	w.second.Kind.Tally.Unbind(other, 2)
 	assert.Equal(t, Room{}, w.Room("a", w.classes[0]))
 }
 
