@@ -57,7 +57,7 @@ type Decider struct {
 	Now func() time.Time
 }
 
-// Mode says what a decision is for.
+// Mode says what a decision is for. After one that counts comes the same without any effect.
 type Mode int
 
 const (
@@ -78,18 +78,6 @@ func (m Mode) reads() bool { return m == Admit || m == DryRun }
 
 // Commits reports whether a decision counts: the claim gets the class.
 func (m Mode) Commits() bool { return m == Admit || m == Later }
-
-// uncounted is the mode of the same decision that does not count.
-func (m Mode) uncounted() Mode {
-	switch m {
-	case Admit:
-		return DryRun
-	case Later:
-		return Preview
-	default:
-		return m
-	}
-}
 
 // Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
 type Gate struct {
@@ -118,8 +106,8 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 		return decision, err
 	}
 	lacks := view.Kind.LacksCompany(in.Parents)
-	if lacks != nil { // No class will have the claim, so none is to count it.
-		mode = mode.uncounted()
+	if lacks != nil && mode.Commits() { // No class will have the claim, so none is to count it.
+		mode++
 	}
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {

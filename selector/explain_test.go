@@ -2,7 +2,6 @@ package selector
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -148,49 +147,6 @@ func place(view *View, claim claim.Claim, c *inventory.Class) string {
 		}
 	}
 	return "rest"
-}
-
-// TestExplainedOdds compares them with 100,000 draws by a chi-square test at p =
-// 0.001. All seeds are fixed, so that what passes once always passes.
-func TestExplainedOdds(t *testing.T) {
-	critical := []float64{0, 10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877} // by degrees of freedom
-	const draws = 100_000
-	for name, strategy := range strategies {
-		if strategy.Depends != "" {
-			continue // There are no odds to explain.
-		}
-		for n := range uint64(4) {
-			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
-				random := rand.New(rand.NewPCG(8, n)) //nolint:gosec // It has to be reproducible.
-				weights := map[string]int64{}
-				for i := range 2 + random.IntN(9) {
-					weights[fmt.Sprintf("%s/class-%d", []string{"as", "bs", "cs"}[i%3], i)] = random.Int64N(4)
-				}
-				weights["as/class-0"] = 3 // One has a weight.
-				k := postgres()
-				k.Spec.Choice.Strategy, k.Spec.Choice.Seed = name, v1beta1.SeedRequest
-				view := weighed(k, weights)
-
-				got := map[*inventory.Class]int{}
-				for range draws {
-					got[choose(view, nthClaim(0), random.Uint64()).Class]++
-				}
-				statistic, freedom := 0.0, -1
-				for _, c := range explain(view, nthClaim(0), 0).Candidates {
-					if c.Odds.Share == 0 {
-						require.Zero(t, got[c.Class], "We should never draw %s", c.Class)
-						continue
-					}
-					expected := float64(c.Odds.Share) / float64(c.Odds.Total) * draws
-					statistic += math.Pow(float64(got[c.Class])-expected, 2) / expected
-					freedom++
-					delete(got, c.Class)
-				}
-				assert.Empty(t, got, "We should tell of all that is drawn")
-				assert.LessOrEqual(t, statistic, critical[freedom], "We should tell the odds with which classes are drawn: %v", weights)
-			})
-		}
-	}
 }
 
 func TestExplainOdds(t *testing.T) {

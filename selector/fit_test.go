@@ -667,34 +667,3 @@ func TestListedAgain(t *testing.T) {
 	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("a"), b}))
 	assert.NotNil(t, i.Snapshot()[e.claims.Name].Classes[0].Find("", "a"), "We should judge a class that has changed.")
 }
-
-// TestClassChangesMeanwhile proves that a claim sees a class as it was at one moment.
-func TestClassChangesMeanwhile(t *testing.T) {
-	e := newExpressive(fits("class.spec.driver == claim.spec.driver && class.spec.size + claim.spec.zero == 2"))
-	kind := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false, e.claims)
-	class := func(driver string, size int64) *inventory.Class {
-		meta := &metav1.ObjectMeta{Name: "class", Labels: map[string]string{"all": "yes"}}
-		return kind.NewClass(meta, map[string]any{"spec": map[string]any{"driver": driver, "size": size}})
-	}
-	i := NewInventory()
-	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
-	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("a", 1)}))
-	i.Open()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go func() {
-		for ctx.Err() == nil { // No version has both.
-			i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("b", 2)}))
-			i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{class("a", 1)}))
-		}
-	}()
-	decided := map[bool]int{}
-	for n := 0; n < 3000 || len(decided) < 2; n++ { // The other goroutine may start late.
-		view := i.Snapshot()[e.claims.Name]
-		object := map[string]any{"metadata": map[string]any{"name": "db"}, "spec": all(map[string]any{"driver": "a", "zero": int64(0)})}
-		d, err := new(Decider).Decide(ctx, view, view.Kind.Read("team", "db", object), Admit)
-		require.NoError(t, err)
-		require.Nil(t, d.Class, "We should not mix two versions of a class")
-		decided[d.DroppedText() == ""]++
-	}
-}

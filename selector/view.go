@@ -188,15 +188,17 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
 	i, _ := v.Kind.firstDrop(subject{view: v}, c) // It fails for expressions alone, and there are none.
-	switch {
-	case i < 0:
+	if i < 0 {
 		return c, nil
-	case v.Kind.filters[i].reason == reasonCordoned:
-		return nil, inventory.Faultf(v1beta1.ReasonDefaultCordoned, "the default class %s is cordoned", c)
-	case v.Kind.filters[i].reason == reasonWeightZero:
-		return nil, inventory.Faultf(v1beta1.ReasonWeightZero, "the default class %s has the weight 0", c)
 	}
-	return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "the default class %s is %s", c, v.Kind.filters[i].text)
+	by, reason := &v.Kind.filters[i], v1beta1.ReasonNeedsWebhook
+	switch by.reason {
+	case reasonCordoned:
+		reason = v1beta1.ReasonDefaultCordoned
+	case reasonWeightZero:
+		reason = v1beta1.ReasonWeightZero
+	}
+	return nil, inventory.Faultf(reason, "the default class %s is %s", c, by.text)
 }
 
 // needsWebhook says why only classbind can tell which class a claim without an opinion gets; empty, the API server can tell, too.

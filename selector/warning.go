@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
@@ -29,25 +28,22 @@ func (d *Decision) unmatched() string {
 	if kind.Use != "" {
 		return unusable(d)
 	}
-	var what, remedy, later string
+	var what, remedy string
 	switch {
 	case d.asks() == nil:
-		what, remedy, later = d.withoutDefault()
+		what, remedy = d.withoutDefault()
 	case d.Claim.Selector == nil:
 		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and there is none", kind.Name)
-		remedy, later = "create a class", "when there is a class"
+		remedy = "create a class"
 	default:
 		what = fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector))
-		remedy, later = "change the selector, or create or label a class", "when a class matches"
+		remedy = "change the selector, or create or label a class"
 	}
 	what += equalText(d)
-	if droppedBy(d, claim.OtherReference) {
-		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.ClassRef, remedy)
-	}
 	if droppedBy(d, reasonFull) {
 		remedy = "wait until a class has room, or " + remedy
 	}
-	later = d.laterText(later)
+	later := d.laterText()
 	if len(d.View.Classes) == 0 && len(d.View.Unread) > 0 { // They say the rest.
 		return what + ": the classes of no class kind that serves it are known" + later
 	}
@@ -77,12 +73,12 @@ func (d *Decision) unmatched() string {
 }
 
 // laterText says what becomes of a claim without a class.
-func (d *Decision) laterText(when string) string {
+func (d *Decision) laterText() string {
 	switch kind := d.View.Kind; {
 	case d.Lacks != "":
 		return "; the schema of its kind requires " + d.Lacks
 	case kind.BindLater && !kind.CannotBindLater.Load():
-		return "; it will be bound " + when
+		return "; it will be bound when a class matches"
 	}
 	return ""
 }
@@ -101,7 +97,11 @@ func unusable(d *Decision) string {
 	}
 	switch {
 	case len(d.Usable) > 0:
-		what += ": it may use " + strings.Join(classNames(d.Usable), ", ")
+		names := make([]string, len(d.Usable))
+		for i, c := range d.Usable {
+			names[i] = c.String()
+		}
+		what += ": it may use " + strings.Join(names, ", ")
 	case d.Usable != nil:
 		what += ", nor any other that is known"
 	}
@@ -109,19 +109,11 @@ func unusable(d *Decision) string {
 	if d.Claim.Namespace != "" {
 		what += " with -n " + d.Claim.Namespace
 	}
-	return what + d.laterText("when it may use one that matches")
+	return what + d.laterText()
 }
 
-func classNames(classes []*inventory.Class) []string {
-	names := make([]string, len(classes))
-	for i, c := range classes {
-		names[i] = c.String()
-	}
-	return names
-}
-
-// withoutDefault says why a claim without a selector gets no default class, what would help, and when it would be bound.
-func (d *Decision) withoutDefault() (what, remedy, later string) {
+// withoutDefault says why a claim without a selector gets no default class, and what would help.
+func (d *Decision) withoutDefault() (what, remedy string) {
 	kind := d.View.Kind
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind.Name)
 	marked := "is marked default"
@@ -138,7 +130,7 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	} else {
 		what += " " + marked
 	}
-	return what, remedy + "mark a class default", "when a class is marked default"
+	return what, remedy + "mark a class default"
 }
 
 // equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
