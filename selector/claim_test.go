@@ -186,7 +186,7 @@ func TestReadAsWritten(t *testing.T) {
 	for _, below := range parts {
 		parts = append(parts, `{"b":`+below+`}`)
 	}
-	claims := []string{`{}`, `{"spec":{}}`, `{"metadata":{"labels":{"b":"1"}},"spec":null}`, `{"spec":1}`, `{"spec":[]}`, `{"spec":[],"spec":{"a":{"b":1}}}`}
+	claims := []string{`{}`, `{"spec":{}}`, `{"metadata":{"labels":{"b":"1"}},"spec":null}`, `{"spec":1}`, `{"spec":[]}`}
 	for _, part := range parts {
 		claims = append(claims, `{"metadata":{"labels":{}},"spec":{"a":`+part+`}}`)
 	}
@@ -266,7 +266,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // isValid reports whether the decoder of reviews lets such a claim through.
-func isValid(raw []byte) bool { return jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) }
+func isValid(raw []byte) bool { return jsontext.Value(raw).IsValid() }
 
 // A field that a claim repeats is made once.
 func TestRepetitionsAreMadeOnce(t *testing.T) {

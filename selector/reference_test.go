@@ -308,7 +308,6 @@ func TestRestore(t *testing.T) {
 		"HalfWithMore":  {reason: "We should complete a reference whose other fields are not ours.", before: `{"spec":{"classRef":{"kind":"SQLClass","name":"gold","major":16}}}`, now: `{"spec":{"classRef":{"kind":"SQLClass","major":17}}}`, want: claim.Restored, patch: add("/spec/classRef/name", `"gold"`)},
 		"HalfOfOther":   {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference},
 		"OtherWay":      {reason: "We should let an author refer in another way.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","external":"projects/x"}}}`, want: claim.OtherReference},
-		"Twice":         {reason: "We should take the last of several fields of a name, as the API server does.", before: `{"spec":{"classRef":{"name":"silver"}},"spec":{"classRef":` + gold + `}}`, now: `{}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
 		"Selector":      {reason: "We should not look at what the claim asks for: it has its class.", before: bound, now: `{"spec":{"classSelector":5}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
 		"Changed":       {reason: "We should allow another reference.", before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, want: claim.Settled},
 		"Kept":          {reason: "We should leave alone an update that keeps the reference.", before: bound, now: bound, want: claim.Settled},

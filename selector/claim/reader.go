@@ -79,8 +79,7 @@ type Intake struct {
 }
 
 // DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo ask for. Of a value that is too long, it
-// keeps the length. It fails if the claim is not an object. Of several fields of one name the last counts, as it does for the API server,
-// which never sends them. For invalid JSON, its result means nothing.
+// keeps the length. It fails if the claim is not an object. For invalid JSON, its result means nothing.
 func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
 	return r.plan.DecodeValid(raw)
 }
@@ -257,8 +256,8 @@ type Reader struct {
 	LooksAt *expression.Fields
 	// hasFacts says that there are expressions that need more than a class.
 	hasFacts bool
-	// plan of the fields that lead to any of these, and referencePlan of the whole reference.
-	plan, referencePlan *fields.Plan
+	// plan of the fields that lead to any of these.
+	plan *fields.Plan
 }
 
 // NewReader returns the Reader of a ClaimKind, whose expressions are compiled.
@@ -289,9 +288,6 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 	}
 	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
-	whole := &fields.Plan{}
-	whole.Add(r.ClassRef, fields.AsWhole, v1beta1.MaxReviewBytes)
-	r.referencePlan = whole.Compile(0)
 	return r
 }
 
@@ -348,7 +344,7 @@ func (r *Reader) newPlan() *fields.Plan {
 	for _, at := range r.LooksAt.Paths() {
 		p.AddForExpressions(at, v1beta1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
 	}
-	return p.Compile(0)
+	return p
 }
 
 // AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not show whether it is to be bound now.
