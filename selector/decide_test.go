@@ -194,22 +194,6 @@ func TestViewLeavesOut(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		names  []string
-		want   string
-	}{
-		"None": {reason: "We should have nothing to say of nothing"},
-		"Four": {reason: "We should name a few", names: []string{"a", "b", "c", "d"}, want: "a, b, c, d"},
-		"Six":  {reason: "We should count the rest", names: []string{"a", "b", "c", "d", "e", "f"}, want: "a, b, c, d and 2 more"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, List(tc.names), tc.reason)
-		})
-	}
-}
-
 // registered returns, for each claim kind of testdata/registered.yaml, a function that makes a view of classes.
 func registered(t *testing.T) map[string]func(classes []map[string]any) *View {
 	t.Helper()

@@ -3,7 +3,6 @@ package selector
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,143 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
-
-// TestExplainAgreesWithDecide on 1,000 generated claims, each with classes of its
-// own; what is reported of those is compared with a look at each of them alone.
-func TestExplainAgreesWithDecide(t *testing.T) {
-	seen := map[string]int{}
-	for i := range 4000 {
-		g := generator{rand.New(rand.NewPCG(5, uint64(i)))} //nolint:gosec // It has to be reproducible.
-		view, claim, fresh := g.view(), g.claim(), g.Uint64()
-
-		want, got := choose(view, claim, fresh), explain(view, claim, fresh)
-		require.Equal(t, want, got.Decision, "We should tell the decision that is made (%d)", i)
-		seen[want.Reason()]++
-
-		var total, shares int64
-		chosen := false
-		reported := map[*inventory.Class]string{}
-		tell := func(c *inventory.Class, as string) {
-			require.NotContains(t, reported, c, "We should tell a class once (%d)", i)
-			reported[c] = as
-		}
-		for _, c := range got.Candidates {
-			tell(c.Class, "")
-			shares, total = shares+c.Odds.Share, c.Odds.Total
-			if c.Class == want.Class {
-				chosen = true
-				require.Positive(t, c.Odds.Share, "We should draw what has odds (%d)", i)
-			}
-		}
-		require.Equal(t, total, shares, "The odds should add up to one (%d)", i)
-		require.Equal(t, want.Class != nil, chosen, "The class should be one of the candidates (%d)", i)
-		dropped := make([]int, len(view.Kind.filters))
-		for _, d := range got.Dropped {
-			tell(d.Class, d.Reason)
-			for n, f := range view.Kind.filters {
-				if f.reason == d.Reason {
-					dropped[n]++
-				}
-			}
-		}
-		if want.Dropped == nil {
-			want.Dropped = make([]int, len(dropped))
-		}
-		require.Equal(t, want.Dropped, dropped, "We should name every class that was dropped (%d)", i)
-		for _, m := range got.NearMisses {
-			tell(m.Class, "near")
-			unmet, err := labels.Parse(m.Unmet.Text)
-			require.NoError(t, err)
-			require.False(t, unmet.Matches(m.Class.Labels), "We should name a requirement that is not met (%d)", i)
-			require.Equal(t, m.Class.Labels.Has(m.Unmet.Key), m.Value != nil, "We should tell what the class has (%d)", i)
-			require.Equal(t, m.Class.Labels.Get(m.Unmet.Key), ptr.Deref(m.Value, ""), "We should tell what the class has (%d)", i)
-		}
-		rest := 0
-		for _, x := range view.Classes {
-			for _, c := range x.All() {
-				as, ok := reported[c]
-				switch {
-				case !ok && !offered(view, claim, c):
-					as = "unoffered"
-				case !ok:
-					as = "rest"
-					rest++
-				}
-				require.Equal(t, place(view, claim, c), as, "%s for %v (%d)", c, claim, i)
-				seen[as]++
-			}
-		}
-		require.Equal(t, rest, got.FarMisses+got.NotDefault, "We should count the rest (%d)", i)
-
-		again := explain(view, claim, g.Uint64())
-		if got.Reproducible {
-			require.Same(t, want.Class, again.Decision.Class, "We should promise only what holds (%d)", i)
-		} else {
-			seen["afresh"]++
-		}
-	}
-	for _, what := range []string{"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "", "near", "rest", "afresh", "Terminating", "Cordoned", "WeightZero", "TooManyLabels", "NotOfNamespace", "unoffered"} {
-		assert.GreaterOrEqual(t, seen[what], 20, "We should have come across %q often enough to say something of it", what)
-	}
-}
-
-// offered reports whether a claim is offered a class, by its definition.
-func offered(view *View, claim claim.Claim, c *inventory.Class) bool {
-	switch view.Kind.From {
-	case v1beta1.FromAll:
-		return true
-	case v1beta1.FromNames:
-		return !c.Kind.Namespaced || slices.Contains(view.Kind.Names, c.Namespace)
-	default:
-		return !c.Kind.Namespaced || c.Namespace == claim.Namespace
-	}
-}
-
-// place of a class in an explanation, by its definition.
-func place(view *View, claim claim.Claim, c *inventory.Class) string {
-	if !offered(view, claim, c) {
-		return "unoffered"
-	}
-	dropped := func(c *inventory.Class) string {
-		for _, f := range view.Kind.filters {
-			if is, _ := f.drops(subject{Claim: claim}, c); is {
-				return f.reason
-			}
-		}
-		return ""
-	}
-	if claim.Selector == nil && c.Default {
-		if !c.Kind.Namespaced && view.Kind.From == v1beta1.FromSameAsClaim {
-			for _, s := range view.Classes {
-				for _, own := range s.All() {
-					if s.Kind.Namespaced && own.Namespace == claim.Namespace && own.Default && dropped(own) == "" {
-						return "NotOfNamespace"
-					}
-				}
-			}
-		}
-		return dropped(c)
-	}
-	if claim.Selector != nil && claim.Selector.Matches(c.Labels) {
-		return dropped(c)
-	}
-	if claim.Selector != nil {
-		requirements, _ := claim.Selector.Requirements()
-		for i := range requirements {
-			others := labels.NewSelector().Add(requirements[:i]...).Add(requirements[i+1:]...)
-			if others.Matches(c.Labels) {
-				return "near"
-			}
-		}
-	}
-	return "rest"
-}
 
 func TestExplainOdds(t *testing.T) {
 	for name, tc := range map[string]struct {

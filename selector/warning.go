@@ -60,9 +60,6 @@ func (d *Decision) unmatched() string {
 	if d.View.Partly() {
 		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
 	}
-	if n := d.View.LenUnserving(d.Claim.Namespace); n > 0 {
-		where += fmt.Sprintf("; %d more can serve no claim of %q", n, kind.Name)
-	}
 	if dropped := d.dropped(func(_, text string, n int) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}

@@ -284,16 +284,8 @@ func NewLabels(set map[string]string) Labels {
 		h := unique.Make(key)
 		l = append(l, keyed{text(key).Hash(), h, newLabel(h, value)})
 	}
-	slices.SortFunc(l, compareKeyed)
+	slices.SortFunc(l, func(a, b keyed) int { return cmp.Compare(a.hash, b.hash) })
 	return l
-}
-
-// compareKeyed is the order of Labels.
-func compareKeyed(a, b keyed) int {
-	if order := cmp.Compare(a.hash, b.hash); order != 0 || a.key == b.key {
-		return order
-	}
-	return cmp.Compare(a.key.Value(), b.key.Value())
 }
 
 // labelsFit reports whether labels are within the limits of a class.
