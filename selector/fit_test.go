@@ -622,28 +622,6 @@ func TestUnlinked(t *testing.T) {
 	}
 }
 
-// TestUnlinkedApart proves that what the classes of a view that waits can serve does not matter
-// to another view, although both have the same classes until it is linked.
-func TestUnlinkedApart(t *testing.T) {
-	e := newExpressive(fits("class.spec.size > 1"))
-	plain := postgres()
-	plain.Name, plain.Spec.Claims.Resource = "plain.example.org", "plain.example.org"
-	e.kind.Spec.ClaimKinds = append(e.kind.Spec.ClaimKinds, v1beta1.ClaimKindLink{Name: plain.Name})
-	ignorant := inventory.NewClassKind(e.kind, schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Pool"}, false)
-	i := NewInventory()
-	i.SetClaimKind(NewClaimKind(e.claims, e.kind))
-	i.SetClaimKind(NewClaimKind(plain, e.kind))
-	i.Open()
-	classes := inventory.NewClasses(ignorant, nil)
-	for _, name := range []string{"a", "b"} {
-		classes = classes.With(ignorant.NewClass(&metav1.ObjectMeta{Name: name}, nil))
-		i.ChangeClass(classes, "", name)
-	}
-	require.NotNil(t, i.Snapshot()[e.claims.Name].Fault)
-	require.Nil(t, i.Snapshot()[plain.Name].Fault)
-	assert.Equal(t, classes.All(), i.Snapshot()[plain.Name].Classes[0].All())
-}
-
 // TestListedAgain proves that a list judges no class again that has not changed.
 func TestListedAgain(t *testing.T) {
 	e := newExpressive(fits("class.spec.size > 1"))

@@ -200,46 +200,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Of what is not to be decided, nothing is asked.
-func TestDeciderGuards(t *testing.T) {
-	fault := &inventory.Fault{Reason: "Reason", Text: "text"}
-	kind := NewClaimKind(postgres())
-	d := Decider{
-		Gates: []Gate{{Admits: func(context.Context, Mode, *View, claim.Claim, *inventory.Class) (bool, error) {
-			t.Error("We should ask no gate.")
-			return false, nil
-		}}},
-		Live: func(context.Context, *View, claim.Claim) (*View, error) {
-			t.Error("We should read no classes.")
-			return nil, errors.New("no read")
-		},
-	}
-	invalid := kind.Read("team", "db", map[string]any{"spec": "text"})
-	for name, tc := range map[string]struct {
-		why    string
-		view   *View
-		in     claim.Intake
-		reason string
-		err    error
-	}{
-		"Fault":     {why: "We should not decide for a registration at fault, not even on a claim that is left alone.", view: &View{Kind: kind, Fault: fault}, in: claim.Intake{LeftAlone: claim.Settled}, err: fault},
-		"LeftAlone": {why: "We should leave it alone.", view: &View{Kind: kind}, in: claim.Intake{LeftAlone: claim.Settled}, reason: claim.Settled},
-		"Malformed": {why: "We should not choose for an invalid claim.", view: &View{Kind: kind}, in: invalid, reason: "MalformedClaim"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := d.Decide(t.Context(), tc.view, tc.in, Admit)
-			if tc.err != nil {
-				require.ErrorIs(t, err, tc.err, tc.why)
-			} else {
-				require.NoError(t, err, tc.why)
-				assert.Equal(t, tc.reason, got.Reason(), tc.why)
-			}
-			assert.False(t, got.Drawn(), tc.why)
-			assert.Nil(t, got.Class, tc.why)
-		})
-	}
-}
-
 func TestExplainRefusals(t *testing.T) {
 	view := newView(NewClaimKind(postgres()), []*inventory.Classes{manyClasses("as.example.org", 3, 3)})
 	first := choose(view, nthClaim(1), 0).Class

@@ -137,16 +137,6 @@ func TestInventoryMissing(t *testing.T) {
 	}
 }
 
-func TestInventorySharesViews(t *testing.T) {
-	i := NewInventory()
-	i.Open()
-	i.SetClaimKind(NewClaimKind(postgres()))
-	before := i.Snapshot()[postgres().Name]
-	other := newKind("bs", "B", "others.example.org")
-	i.SetClasses(inventory.NewClasses(other, []*inventory.Class{{Kind: other, Name: "gold"}}))
-	assert.Same(t, before, i.Snapshot()[postgres().Name], "We should not make a view anew for what it does not show")
-}
-
 func TestInventorySharesChanges(t *testing.T) {
 	i := NewInventory()
 	i.Open()
