@@ -153,13 +153,7 @@ func equalText(d *Decision) string {
 }
 
 // selectorText is short, so that clients do not cut off the end of a warning.
-func selectorText(selector labels.Selector) string {
-	const most = 200
-	if text := selector.String(); len(text) > most { // Labels are ASCII.
-		return text[:most] + "..."
-	}
-	return selector.String()
-}
+func selectorText(selector labels.Selector) string { return truncate.String(selector.String(), 200) }
 
 // maxListed is how many classes a warning names. Clients may cut off a longer one.
 const maxListed = 4

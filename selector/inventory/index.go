@@ -520,7 +520,9 @@ func (t table[K, V]) Get(k K) (value V, ok bool) {
 
 // find the chunk and the index in it of a key, or where it belongs, in a table that is not empty.
 func (t table[K, V]) find(hash uint64, k K) (chunk, i int, ok bool) {
-	chunk, found := slices.BinarySearchFunc(*t.chunks, hash, func(c *[]entry[K, V], hash uint64) int { return cmp.Compare((*c)[0].hash, hash) })
+	chunk, found := slices.BinarySearchFunc(*t.chunks, hash, func(c *[]entry[K, V], hash uint64) int {
+		return cmp.Compare((*c)[0].hash, hash)
+	})
 	if !found {
 		chunk = max(chunk-1, 0)
 	}
