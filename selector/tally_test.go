@@ -3,6 +3,7 @@ package selector
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -451,4 +452,43 @@ func TestTurnsAreNotForgottenAsTheyAreTaken(t *testing.T) {
 	turns.forget()
 	taken.Store(v1beta1.MaxTurns + 1)
 	assert.EqualValues(t, v1beta1.MaxTurns+1, -turns.rank("", &inventory.Class{Place: 1}), "We should know of a turn that was being taken as we forgot others.")
+}
+
+// elsewhere is what a function returns in a process with another seed.
+func elsewhere(of func() []uint64) []uint64 {
+	seed := claim.Seed
+	defer func() { claim.Seed = seed }()
+	claim.Seed = maphash.MakeSeed()
+	return of()
+}
+
+// TestCraftedTally plays authors who make up names so that one is counted for another.
+func TestCraftedTally(t *testing.T) {
+	keys := func() []uint64 {
+		gold := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)
+		all := []uint64{claimHash("team", "db", "", 0), claimHash("team", "", "db-", 1), Share{isLimited: true, namespace: "team"}.key(1)}
+		for _, form := range claim.Forms {
+			all = append(all, kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = form.Name }).CountedAs(gold))
+		}
+		return all
+	}
+	here := keys()
+	for i, key := range elsewhere(keys) {
+		assert.NotEqual(t, here[i], key, "Nobody should know the key %d of a count.", i)
+	}
+}
+
+// TestCraftedTurns does the same with the turns of classes.
+func TestCraftedTurns(t *testing.T) {
+	keys := func() (all []uint64) {
+		turns := &turns{}
+		gold := newKind("golds.example.org", "Gold").NewClass(&metav1.ObjectMeta{Name: "gold"}, nil)
+		require.True(t, turns.commit(gold, 0))
+		turns.last.Range(func(key, _ any) bool {
+			all = append(all, key.(uint64))
+			return true
+		})
+		return all
+	}
+	assert.NotEqual(t, keys(), elsewhere(keys), "Nobody should know the key of a turn.")
 }

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"fmt"
-	"hash/maphash"
 	"strings"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 )
 
 func TestNewClassWeightOfBothAnnotations(t *testing.T) {
@@ -181,14 +179,4 @@ func TestClassKind(t *testing.T) {
 
 	core := NewClassKind(&v1beta1.ClassKind{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false)
 	require.Equal(t, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, core.Resource(), "We should name a core resource")
-}
-
-// TestPlaces keeps authors from making up names of classes that one place of a table would have.
-func TestPlaces(t *testing.T) {
-	before := claim.PlaceOf("example.org", "A", "team", "gold")
-	seed := claim.Seed
-	defer func() { claim.Seed = seed }()
-	claim.Seed = maphash.MakeSeed()
-	assert.NotEqual(t, before, claim.PlaceOf("example.org", "A", "team", "gold"), "Another process should have other places.")
-	assert.NotEqual(t, className{"team", "gold"}.Hash(), className{"", "team/gold"}.Hash())
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
+	"github.com/classbind/classbind/selector/claim"
 )
 
 // Classes after many changes, and their index, equal those that are built at once, and nothing is left of classes that are gone.
@@ -198,4 +200,19 @@ func requireTable[K tableKey](t *testing.T, model map[K]int, d table[K, int]) {
 		all[k] = v
 	})
 	require.Equal(t, model, all, "We should visit all that is there.")
+}
+
+// TestCraftedClasses plays an author who makes up names for one place of a table: another process has other places.
+func TestCraftedClasses(t *testing.T) {
+	kind := newKind("as.example.org", "A")
+	places := func() []uint64 {
+		c := kind.NewClass(&metav1.ObjectMeta{Namespace: "team", Name: "gold"}, nil)
+		return []uint64{c.Hash(), c.name().Hash(), text("team").Hash(), c.groupless, c.kindless}
+	}
+	before, seed := places(), claim.Seed
+	defer func() { claim.Seed = seed }()
+	claim.Seed = maphash.MakeSeed()
+	for i, place := range places() {
+		assert.NotEqual(t, before[i], place, "Nobody should know the place %d of a class.", i)
+	}
 }
