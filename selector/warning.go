@@ -122,9 +122,20 @@ func (d *Decision) withoutDefault() (what, remedy string) {
 		remedy += kind.Selector.String() + " or "
 	}
 	remedy += fmt.Sprintf("the annotation %s, or ", kind.Annotation[len(kind.Annotation)-1])
-	if d.Dropped != nil || len(d.Refused) > 0 {
+	var cordoned *inventory.Class
+	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
+		i, _ := kind.firstDrop(d.subject(), c)
+		if i >= 0 && kind.filters[i].reason == reasonCordoned && (cordoned == nil || inventory.Compare(c, cordoned) < 0) {
+			cordoned = c
+		}
+	})
+	switch {
+	case cordoned != nil:
+		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, cordoned),
+			remedy + "have an admin " + cordoned.Uncordon(kind.Name)
+	case d.Dropped != nil || len(d.Refused) > 0:
 		what += " that " + marked + " can serve it"
-	} else {
+	default:
 		what += " " + marked
 	}
 	return what, remedy + "mark a class default"
