@@ -58,7 +58,9 @@ var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Enco
 }))
 
 // AskWith a problem, for which none of the claims can be bound. It is a short copy, which does not keep the claim in memory.
-func AskWith(problem string) Ask { return Ask("!" + strings.Clone(truncate.String(problem, v1beta1.MaxMessageBytes))) }
+func AskWith(problem string) Ask {
+	return Ask("!" + strings.Clone(truncate.String(problem, v1beta1.MaxMessageBytes)))
+}
 
 // Problem for which none of the claims can be bound; empty, there is none.
 func (a Ask) Problem() string {
