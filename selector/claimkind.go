@@ -22,7 +22,6 @@ import (
 // ClaimKind is a registered kind of claim, compiled once: how its claims are read, what expressions say, and how a class is chosen.
 type ClaimKind struct {
 	inventory.Demand
-	policy
 	reserved
 
 	// Revision of the ClaimKind from which it was compiled.
@@ -40,6 +39,17 @@ type ClaimKind struct {
 	Tally *Tally
 	// Room is how much of a class is taken, for a claim of a namespace. Nil does not know: each class counts as empty.
 	Room func(namespace string, c *inventory.Class) Room
+	// Deny refuses a claim if no class matches, and BindLater binds it later.
+	Deny, BindLater bool
+	// Strategy chooses among several candidates.
+	Strategy   Strategy
+	memory     memory // nil if the strategy has none
+	freshSeeds bool
+	// Use is whose right to use a class counts; empty, every claim may have every class.
+	Use v1beta1.UseSubject
+	// filters. The first of them, as many as free, evaluate no expression.
+	filters []filter
+	free    int
 	// CannotBindLater is whether the leader could not bind claims later when it last tried, by the status. It is for texts alone.
 	CannotBindLater atomic.Bool
 	// selectorAbsent says that the schema of the claims has no field for the selector.
@@ -51,15 +61,21 @@ type ClaimKind struct {
 // NewClaimKind compiles a ClaimKind. The ClassKinds are those that serve it.
 func NewClaimKind(k *v1beta1.ClaimKind, classKinds ...*v1beta1.ClassKind) *ClaimKind {
 	c := &ClaimKind{
-		Demand:   inventory.NewDemand(k, classKinds...),
-		policy:   newPolicy(k),
-		reserved: reservedBy(k),
-		Revision: inventory.RevisionOf(k),
-		Counted:  CountsClaims(k, classKinds...),
-		Watched:  WatchesClaims(k, classKinds...),
-		Limited:  slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).HasCapacity),
-		Hard:     slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).IsHard),
+		Demand:     inventory.NewDemand(k, classKinds...),
+		reserved:   reservedBy(k),
+		Revision:   inventory.RevisionOf(k),
+		Counted:    CountsClaims(k, classKinds...),
+		Watched:    WatchesClaims(k, classKinds...),
+		Limited:    slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).HasCapacity),
+		Hard:       slices.ContainsFunc(classKinds, (*v1beta1.ClassKind).IsHard),
+		Deny:       k.Spec.WhenUnmatched == v1beta1.Deny,
+		BindLater:  k.Spec.WhenUnmatched == v1beta1.BindLater,
+		freshSeeds: k.Spec.Choice.Seed == v1beta1.SeedRequest,
+		Use:        useOf(k),
 	}
+	name := cmp.Or(k.Spec.Choice.Strategy, v1beta1.WeightedRandom)
+	c.Strategy = strategies[name]
+	c.Strategy.Name = name
 	c.fault = cmp.Or(unknownValue(k), inventory.FaultOf("claim kind", k.Name, c.Invalid))
 	c.CannotBindLater.Store(CannotBindLater(k))
 	if c.Strategy.newMemory != nil {

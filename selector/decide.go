@@ -19,6 +19,7 @@ import (
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
+	"github.com/classbind/classbind/selector/truncate"
 )
 
 // Decider decides on claims. It alone knows the order of a decision:
@@ -56,7 +57,7 @@ type Decider struct {
 	Now func() time.Time
 }
 
-// Mode says what a decision is for.
+// Mode says what a decision is for. After one that counts comes the same without any effect.
 type Mode int
 
 const (
@@ -77,18 +78,6 @@ func (m Mode) reads() bool { return m == Admit || m == DryRun }
 
 // Commits reports whether a decision counts: the claim gets the class.
 func (m Mode) Commits() bool { return m == Admit || m == Later }
-
-// uncounted is the mode of the same decision that does not count.
-func (m Mode) uncounted() Mode {
-	switch m {
-	case Admit:
-		return DryRun
-	case Later:
-		return Preview
-	default:
-		return m
-	}
-}
 
 // Gate is asked what no filter can tell of a class: may its author use it, is there room? If it refuses, the next class is drawn.
 type Gate struct {
@@ -117,8 +106,8 @@ func (d *Decider) Decide(ctx context.Context, view *View, in claim.Intake, mode 
 		return decision, err
 	}
 	lacks := view.Kind.LacksCompany(in.Parents)
-	if lacks != nil { // No class will have the claim, so none is to count it.
-		mode = mode.uncounted()
+	if lacks != nil && mode.Commits() { // No class will have the claim, so none is to count it.
+		mode++
 	}
 	err = d.draw(&deadline, view, &decision, mode) //nolint:contextcheck // It is in deadline.
 	if err == nil && decision.Class == nil && decision.Drawn() && d.Live != nil && mode.reads() {
@@ -425,9 +414,9 @@ type Decision struct {
 	Lacks string
 	// Candidates is how many classes the filters left.
 	Candidates int
-	// Dropped counts the classes that the claim asked for and the filters dropped, and
+	// Dropped counts the classes that the claim asked for and each filter dropped, nil if none did, and
 	// DropErr is the error of a filter, for the first class by name. So replicas say the same.
-	Dropped Dropped
+	Dropped []int
 	DropErr error
 	dropErr *inventory.Class
 	// Unjudged and Skipped count the classes for which no expression was evaluated, because those for other classes cost too much. The
@@ -448,7 +437,7 @@ type Decision struct {
 
 // forgetDraw makes room for the outcome of another draw.
 func (d *Decision) forgetDraw() {
-	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.Refused = 0, Dropped{}, nil, nil, nil
+	d.Candidates, d.Dropped, d.DropErr, d.dropErr, d.Refused = 0, nil, nil, nil, nil
 	d.Unjudged, d.Skipped = 0, 0
 }
 
@@ -466,8 +455,30 @@ func (d *Decision) Denied() bool {
 func (d *Decision) Unneeded() bool {
 	return d.Drawn() && d.Class == nil && d.Lacks == "" && d.Claim.Selector == nil && d.Claim.Given == nil &&
 		(d.View.Kind.Use != "" || // A default that it may not use is none, and one that it cannot get is to be told.
-			d.Candidates == 0 && d.Dropped == (Dropped{}) && len(d.Refused) == 0) &&
+			d.Candidates == 0 && d.Dropped == nil && len(d.Refused) == 0) &&
 		d.View.Kind.WhenNoSelector == v1beta1.NoSelectorDefaultIfAny
+}
+
+// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.
+func (d *Decision) Warning() string {
+	warning := ""
+	switch {
+	case len(d.Claim.Problems) > 0: // Of a claim that waits.
+		warning = truncate.String(d.Claim.Problems[0].Error(), v1beta1.MaxMessageBytes)
+	case d.Unneeded():
+	case d.Class == nil:
+		warning = d.unmatched()
+	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
+		warning = fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of them",
+			d.Candidates, d.View.Kind.Name, d.Class)
+	}
+	if len(d.View.Unread) == 0 {
+		return warning
+	}
+	if warning != "" {
+		warning += "; "
+	}
+	return warning + d.View.UnreadText()
 }
 
 // Patch gives the claim its class, after these tests, and the annotation that says why.
@@ -542,7 +553,7 @@ func (d *Decision) Reason() string {
 
 // DroppedText is how many classes each filter dropped and each gate refused, such as "Cordoned=2,WeightZero=1", for programs.
 func (d *Decision) DroppedText() string {
-	return d.dropped(func(reason, _ string, n int32) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
+	return d.dropped(func(reason, _ string, n int) string { return fmt.Sprintf("%s=%d", reason, n) }, ",")
 }
 
 // IsFull reports whether a claim gets no class, and at least one had no room for it.
@@ -551,10 +562,10 @@ func IsFull(d *Decision) bool { return d.Drawn() && d.Class == nil && droppedBy(
 // droppedBy reports whether the filter with this reason dropped a class.
 func droppedBy(d *Decision, reason string) bool {
 	i := slices.IndexFunc(d.View.Kind.filters, func(f filter) bool { return f.reason == reason })
-	return i >= 0 && d.Dropped[i] > 0
+	return d.Dropped != nil && i >= 0 && d.Dropped[i] > 0
 }
 
-func (d *Decision) dropped(format func(reason, text string, n int32) string, separator string) string {
+func (d *Decision) dropped(format func(reason, text string, n int) string, separator string) string {
 	var texts []string
 	for i, n := range d.Dropped {
 		if n > 0 {
@@ -562,7 +573,7 @@ func (d *Decision) dropped(format func(reason, text string, n int32) string, sep
 			texts = append(texts, format(f.reason, f.text, n))
 		}
 	}
-	byGate := map[*Gate]int32{}
+	byGate := map[*Gate]int{}
 	for _, r := range d.Refused {
 		byGate[r.Gate]++
 	}

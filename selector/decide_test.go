@@ -111,8 +111,8 @@ func TestLacks(t *testing.T) {
 		"Deny":          {reason: "We should refuse what the registration refuses.", change: func(k *v1beta1.ClaimKind) { k.Spec.WhenUnmatched = v1beta1.Deny }, claim: "spec: {}", denied: true},
 		"Bound":         {reason: "We should admit a claim that gets its reference.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {classSelector: {}}"},
 		"LeftAlone":     {reason: "We should not judge a claim that is not ours to bind.", required: []v1beta1.FieldPath{".spec.classRef"}, claim: "spec: {resourceRef: {}}"},
-		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class is marked default"},
-		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Preview, warning: "it will be bound when a class is marked default"},
+		"Later":         {reason: "We should go on with a claim that is stored without.", required: []v1beta1.FieldPath{".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Later, warning: "it will be bound when a class matches"},
+		"Preview":       {reason: "We should tell of a claim that waits what becomes of it.", required: []v1beta1.FieldPath{".spec", ".spec.classRef"}, change: bindLater, claim: "spec: {}", mode: Preview, warning: "it will be bound when a class matches"},
 		"CannotBind": {reason: "We should promise nothing where late binding does not work.", change: func(k *v1beta1.ClaimKind) {
 			bindLater(k)
 			k.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLateBinding, Status: metav1.ConditionFalse}}
@@ -134,20 +134,6 @@ func TestLacks(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestViewDefaults(t *testing.T) {
-	kind := newKind("cloudsqlinstanceclasses.database.gcp.crossplane.io", "CloudSQLInstanceClass")
-	view := newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, []*inventory.Class{
-		{Kind: kind, Name: "plain"},
-		{Kind: kind, Name: "marked", Default: true},
-		{Kind: kind, Name: "leaving", Default: true, Terminating: true},
-		{Kind: kind, Name: "cordoned", Default: true, Cordoned: true},
-	})})
-
-	assert.Equal(t, []string{"CloudSQLInstanceClass/cordoned", "CloudSQLInstanceClass/marked"}, names(view.DefaultsBySeat()[inventory.Seat{ClaimKind: view.Kind.Name}]),
-		"We should count every default but those that are being deleted")
-	assert.Equal(t, 4, view.Len(), "We should count every class")
 }
 
 func TestViewLeavesOut(t *testing.T) {
@@ -204,55 +190,6 @@ func TestViewLeavesOut(t *testing.T) {
 					leftOut.Name, k.Name, tc.format, tc.want[0], tc.forms), fault.Text)
 			}
 			assert.Nil(t, view.FaultOf(tc.want[0]), tc.reason)
-		})
-	}
-}
-
-func TestViewFaultOfAnotherRelease(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		spec   func(*v1beta1.ClaimKindSpec)
-		want   string
-	}{
-		"Absent": {
-			reason: "We should take what is absent for the default, which the API server fills in",
-			spec: func(s *v1beta1.ClaimKindSpec) {
-				*s = v1beta1.ClaimKindSpec{Claims: v1beta1.Claims{SkipIfSet: s.Claims.SkipIfSet}, Reference: v1beta1.Reference{Place: v1beta1.Place{Path: s.Reference.Path}}, Selector: s.Selector}
-			},
-		},
-		"ReferenceForm": {
-			reason: "We should write no reference of another form", spec: spec(`{reference: {form: "Pointer"}}`),
-			want: `has the reference.form "Pointer", which this release of classbind does not know: set spec.reference.form to one of GroupKindReference, KindReference, LocalObjectReference, Name, NamespacedReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference, or upgrade classbind`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := postgres()
-			tc.spec(&k.Spec)
-			view := newView(NewClaimKind(k), []*inventory.Classes{inventory.NewClasses(newKind("as.example.org", "Class"), nil)})
-			if tc.want == "" {
-				require.Nil(t, view.Fault, tc.reason)
-				assert.Equal(t, v1beta1.WeightedRandom, view.Kind.Strategy.Name, tc.reason)
-				return
-			}
-			require.NotNil(t, view.Fault, tc.reason)
-			assert.Equal(t, v1beta1.ReasonUnknownValue, view.Fault.Reason, tc.reason)
-			assert.Contains(t, view.Fault.Text, tc.want, tc.reason)
-		})
-	}
-}
-
-func TestList(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason string
-		names  []string
-		want   string
-	}{
-		"None": {reason: "We should have nothing to say of nothing"},
-		"Four": {reason: "We should name a few", names: []string{"a", "b", "c", "d"}, want: "a, b, c, d"},
-		"Six":  {reason: "We should count the rest", names: []string{"a", "b", "c", "d", "e", "f"}, want: "a, b, c, d and 2 more"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, List(tc.names), tc.reason)
 		})
 	}
 }
@@ -439,17 +376,6 @@ func newView(kind *ClaimKind, classes []*inventory.Classes) *View {
 	v := NewView(kind, classes)
 	v.MakeIndex()
 	return v
-}
-
-// ownDefaults is a view of this many namespaces. Each has a default class for its own claims.
-func ownDefaults(namespaces int) *View {
-	kind := newKind("as.example.org", "Class", postgres().Name)
-	kind.Namespaced = true
-	classes := make([]*inventory.Class, namespaces)
-	for i := range classes {
-		classes[i] = kind.NewClass(&metav1.ObjectMeta{Namespace: fmt.Sprint("team-", i), Name: "gold", Annotations: map[string]string{defaultAnnotation: "true"}}, nil)
-	}
-	return newView(NewClaimKind(postgres()), []*inventory.Classes{inventory.NewClasses(kind, classes)})
 }
 
 var (

@@ -26,7 +26,7 @@
 //	none                                       Unmatched; [Decision.Denied] reports whether the claim is refused
 //	one                                        Bound to it
 //	several                                    Bound to the one that the strategy draws
-//	several, marked default                    the same, and [Decision.Warning] names them
+//	several, marked default                    the same, and [Decision.Warning] says so
 //
 // A [Gate] may refuse the class that is drawn. Then the next in the order of the draw is the claim's. [Decider] has the whole order.
 //

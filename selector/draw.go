@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"cmp"
 	"container/heap"
 	"errors"
 	"math"
@@ -81,43 +80,6 @@ func has(property func(*inventory.Class) bool) drops {
 	return func(_ subject, c *inventory.Class) (bool, error) { return property(c), nil }
 }
 
-// maxFilters is how many filters a kind may have: those of the table, one for each of its fits
-// and the score, and some for the fits of class kinds, of which the others share one.
-const maxFilters = 32
-
-var _ [maxFilters - len(filters)]struct{}
-
-// Dropped counts the candidates that each filter dropped. It is an array: a claim allocates no memory for what it does not get.
-type Dropped [maxFilters]int32
-
-// policy says how one of the classes for a claim is chosen, and what becomes of it without.
-type policy struct {
-	// Deny refuses a claim if no class matches.
-	Deny bool
-	// BindLater binds a claim later if no class matches now.
-	BindLater bool
-	// Strategy chooses among several candidates.
-	Strategy   Strategy
-	memory     memory // nil if the strategy has none
-	freshSeeds bool
-	// Use is whose right to use a class counts; empty, every claim may have every class.
-	Use v1beta1.UseSubject
-	// filters. The first of them, as many as free, evaluate no expression.
-	filters []filter
-	free    int
-}
-
-func newPolicy(k *v1beta1.ClaimKind) policy {
-	p := policy{
-		Deny: k.Spec.WhenUnmatched == v1beta1.Deny, BindLater: k.Spec.WhenUnmatched == v1beta1.BindLater,
-		freshSeeds: k.Spec.Choice.Seed == v1beta1.SeedRequest, Use: useOf(k),
-	}
-	name := cmp.Or(k.Spec.Choice.Strategy, v1beta1.WeightedRandom)
-	p.Strategy = strategies[name]
-	p.Strategy.Name = name
-	return p
-}
-
 func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
 	if k.Spec.Classes.Use == nil {
 		return ""
@@ -126,17 +88,17 @@ func useOf(k *v1beta1.ClaimKind) v1beta1.UseSubject {
 }
 
 // UserOf is whose right to use a class counts for a claim, nil if none does: the namespace's where the requester is not known any more.
-func (p *policy) UserOf(c claim.Claim) *access.Subject {
+func (k *ClaimKind) UserOf(c claim.Claim) *access.Subject {
 	switch {
-	case p.Use == "":
+	case k.Use == "":
 		return nil
-	case p.Use == v1beta1.UseByRequester && c.Requester != nil:
+	case k.Use == v1beta1.UseByRequester && c.Requester != nil:
 		return c.Requester
 	}
 	return access.OfNamespace(c.Namespace)
 }
 
-func (p *policy) drawsAfresh(c claim.Claim) bool { return p.freshSeeds || c.Name == "" }
+func (k *ClaimKind) drawsAfresh(c claim.Claim) bool { return k.freshSeeds || c.Name == "" }
 
 // Seed of the draw for a claim: a hash of its identity, or fresh if it has no name yet or the kind asks for that.
 func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
@@ -147,7 +109,7 @@ func (k *ClaimKind) Seed(c claim.Claim, fresh uint64) uint64 {
 }
 
 // judges reports whether there are filters that evaluate expressions.
-func (p *policy) judges() bool { return p.free < len(p.filters) }
+func (k *ClaimKind) judges() bool { return k.free < len(k.filters) }
 
 // firstDrop returns the index of the first filter that drops a candidate, -1 if none does.
 func (k *ClaimKind) firstDrop(claim subject, c *inventory.Class) (filter int, err error) {
@@ -158,9 +120,9 @@ func (k *ClaimKind) firstDrop(claim subject, c *inventory.Class) (filter int, er
 }
 
 // firstFreeDrop does the same with the filters that evaluate nothing.
-func (p *policy) firstFreeDrop(claim subject, c *inventory.Class) (filter int, err error) {
-	for i := range p.filters[:p.free] {
-		if dropped, err := p.filters[i].drops(claim, c); dropped || err != nil {
+func (k *ClaimKind) firstFreeDrop(claim subject, c *inventory.Class) (filter int, err error) {
+	for i := range k.filters[:k.free] {
+		if dropped, err := k.filters[i].drops(claim, c); dropped || err != nil {
 			return i, err
 		}
 	}

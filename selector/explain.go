@@ -488,7 +488,7 @@ func (d *Drop) addExpression(kind *ClaimKind, facts *facts) {
 		return
 	}
 	for _, f := range slices.Concat(kind.Fits, d.Class.Kind.ForClaims.Fits) {
-		if f.Name != d.Reason && d.Reason != otherFit && d.Reason != reasonFailed {
+		if f.Name != d.Reason && d.Reason != reasonFailed {
 			continue
 		}
 		if term, err := facts.drops(f, d.Class); term != nil && (err != nil || d.Reason != reasonFailed) {

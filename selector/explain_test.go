@@ -2,9 +2,7 @@ package selector
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,183 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 )
-
-// TestExplainAgreesWithDecide on 1,000 generated claims, each with classes of its
-// own; what is reported of those is compared with a look at each of them alone.
-func TestExplainAgreesWithDecide(t *testing.T) {
-	seen := map[string]int{}
-	for i := range 4000 {
-		g := generator{rand.New(rand.NewPCG(5, uint64(i)))} //nolint:gosec // It has to be reproducible.
-		view, claim, fresh := g.view(), g.claim(), g.Uint64()
-
-		want, got := choose(view, claim, fresh), explain(view, claim, fresh)
-		require.Equal(t, want, got.Decision, "We should tell the decision that is made (%d)", i)
-		seen[want.Reason()]++
-
-		var total, shares int64
-		chosen := false
-		reported := map[*inventory.Class]string{}
-		tell := func(c *inventory.Class, as string) {
-			require.NotContains(t, reported, c, "We should tell a class once (%d)", i)
-			reported[c] = as
-		}
-		for _, c := range got.Candidates {
-			tell(c.Class, "")
-			shares, total = shares+c.Odds.Share, c.Odds.Total
-			if c.Class == want.Class {
-				chosen = true
-				require.Positive(t, c.Odds.Share, "We should draw what has odds (%d)", i)
-			}
-		}
-		require.Equal(t, total, shares, "The odds should add up to one (%d)", i)
-		require.Equal(t, want.Class != nil, chosen, "The class should be one of the candidates (%d)", i)
-		dropped := Dropped{}
-		for _, d := range got.Dropped {
-			tell(d.Class, d.Reason)
-			for n, f := range view.Kind.filters {
-				if f.reason == d.Reason {
-					dropped[n]++
-				}
-			}
-		}
-		require.Equal(t, want.Dropped, dropped, "We should name every class that was dropped (%d)", i)
-		for _, m := range got.NearMisses {
-			tell(m.Class, "near")
-			unmet, err := labels.Parse(m.Unmet.Text)
-			require.NoError(t, err)
-			require.False(t, unmet.Matches(m.Class.Labels), "We should name a requirement that is not met (%d)", i)
-			require.Equal(t, m.Class.Labels.Has(m.Unmet.Key), m.Value != nil, "We should tell what the class has (%d)", i)
-			require.Equal(t, m.Class.Labels.Get(m.Unmet.Key), ptr.Deref(m.Value, ""), "We should tell what the class has (%d)", i)
-		}
-		rest := 0
-		for _, x := range view.Classes {
-			for _, c := range x.All() {
-				as, ok := reported[c]
-				switch {
-				case !ok && !offered(view, claim, c):
-					as = "unoffered"
-				case !ok:
-					as = "rest"
-					rest++
-				}
-				require.Equal(t, place(view, claim, c), as, "%s for %v (%d)", c, claim, i)
-				seen[as]++
-			}
-		}
-		require.Equal(t, rest, got.FarMisses+got.NotDefault, "We should count the rest (%d)", i)
-
-		again := explain(view, claim, g.Uint64())
-		if got.Reproducible {
-			require.Same(t, want.Class, again.Decision.Class, "We should promise only what holds (%d)", i)
-		} else {
-			seen["afresh"]++
-		}
-	}
-	for _, what := range []string{"MatchingClass", "NoMatchingClass", "DefaultClass", "NoDefaultClass", "", "near", "rest", "afresh", "Terminating", "Cordoned", "WeightZero", "TooManyLabels", "NotOfNamespace", "unoffered"} {
-		assert.GreaterOrEqual(t, seen[what], 20, "We should have come across %q often enough to say something of it", what)
-	}
-}
-
-// offered reports whether a claim is offered a class, by its definition.
-func offered(view *View, claim claim.Claim, c *inventory.Class) bool {
-	switch view.Kind.From {
-	case v1beta1.FromAll:
-		return true
-	case v1beta1.FromNames:
-		return !c.Kind.Namespaced || slices.Contains(view.Kind.Names, c.Namespace)
-	default:
-		return !c.Kind.Namespaced || c.Namespace == claim.Namespace
-	}
-}
-
-// place of a class in an explanation, by its definition.
-func place(view *View, claim claim.Claim, c *inventory.Class) string {
-	if !offered(view, claim, c) {
-		return "unoffered"
-	}
-	dropped := func(c *inventory.Class) string {
-		for _, f := range view.Kind.filters {
-			if is, _ := f.drops(subject{Claim: claim}, c); is {
-				return f.reason
-			}
-		}
-		return ""
-	}
-	if claim.Selector == nil && c.Default {
-		if !c.Kind.Namespaced && view.Kind.From == v1beta1.FromSameAsClaim {
-			for _, s := range view.Classes {
-				for _, own := range s.All() {
-					if s.Kind.Namespaced && own.Namespace == claim.Namespace && own.Default && dropped(own) == "" {
-						return "NotOfNamespace"
-					}
-				}
-			}
-		}
-		return dropped(c)
-	}
-	if claim.Selector != nil && claim.Selector.Matches(c.Labels) {
-		return dropped(c)
-	}
-	if claim.Selector != nil {
-		requirements, _ := claim.Selector.Requirements()
-		for i := range requirements {
-			others := labels.NewSelector().Add(requirements[:i]...).Add(requirements[i+1:]...)
-			if others.Matches(c.Labels) {
-				return "near"
-			}
-		}
-	}
-	return "rest"
-}
-
-// TestExplainedOdds compares them with 100,000 draws by a chi-square test at p =
-// 0.001. All seeds are fixed, so that what passes once always passes.
-func TestExplainedOdds(t *testing.T) {
-	critical := []float64{0, 10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877} // by degrees of freedom
-	const draws = 100_000
-	for name, strategy := range strategies {
-		if strategy.Depends != "" {
-			continue // There are no odds to explain.
-		}
-		for n := range uint64(4) {
-			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
-				random := rand.New(rand.NewPCG(8, n)) //nolint:gosec // It has to be reproducible.
-				weights := map[string]int64{}
-				for i := range 2 + random.IntN(9) {
-					weights[fmt.Sprintf("%s/class-%d", []string{"as", "bs", "cs"}[i%3], i)] = random.Int64N(4)
-				}
-				weights["as/class-0"] = 3 // One has a weight.
-				k := postgres()
-				k.Spec.Choice.Strategy, k.Spec.Choice.Seed = name, v1beta1.SeedRequest
-				view := weighed(k, weights)
-
-				got := map[*inventory.Class]int{}
-				for range draws {
-					got[choose(view, nthClaim(0), random.Uint64()).Class]++
-				}
-				statistic, freedom := 0.0, -1
-				for _, c := range explain(view, nthClaim(0), 0).Candidates {
-					if c.Odds.Share == 0 {
-						require.Zero(t, got[c.Class], "We should never draw %s", c.Class)
-						continue
-					}
-					expected := float64(c.Odds.Share) / float64(c.Odds.Total) * draws
-					statistic += math.Pow(float64(got[c.Class])-expected, 2) / expected
-					freedom++
-					delete(got, c.Class)
-				}
-				assert.Empty(t, got, "We should tell of all that is drawn")
-				assert.LessOrEqual(t, statistic, critical[freedom], "We should tell the odds with which classes are drawn: %v", weights)
-			})
-		}
-	}
-}
 
 func TestExplainOdds(t *testing.T) {
 	for name, tc := range map[string]struct {

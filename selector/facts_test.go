@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/claim/claimtest"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
 	"github.com/classbind/classbind/selector/inventory"
@@ -357,49 +355,4 @@ func TestTermsMeanTheWhole(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 100)
-}
-
-func TestCraftedTally(t *testing.T) {
-	for name, tc := range map[string]struct {
-		prefix string
-		format v1beta1.ReferenceForm
-	}{
-		"Class":    {"example.org/Gold//", v1beta1.ObjectReference},
-		"Kindless": {"///", v1beta1.LocalObjectReference},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := counting(0, func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = tc.format })
-			kind := v.Classes[0].Kind
-			var classes []*inventory.Class
-			for _, name := range claimtest.Crafted(t, tc.prefix)[:100] {
-				classes = append(classes, kind.NewClass(&metav1.ObjectMeta{Name: name}, nil))
-				store(v, name, "", classes[0])
-			}
-			assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(classes[0])))
-			assert.Zero(t, v.Kind.Tally.claims(v.Kind.CountedAs(classes[1])), "We should not count one class's claims for another whose name was made up for that.")
-		})
-	}
-	t.Run("Claims", func(t *testing.T) {
-		v := counting(1)
-		gold := v.Classes[0].All()[0]
-		for _, name := range claimtest.Crafted(t, "team-a/")[:100] {
-			commit(v.Kind, claim.Claim{Namespace: "team-a", Name: name}, gold, time.Unix(0, 0))
-		}
-		v.Kind.Tally.Expire(time.Unix(0, 0))
-		assert.EqualValues(t, 100, v.Kind.Tally.claims(v.Kind.CountedAs(gold)), "We should not take one claim for another whose name was made up for that.")
-	})
-}
-
-func TestCraftedTurns(t *testing.T) {
-	classes := map[string][]string{}
-	for _, name := range claimtest.Crafted(t, "example.org/A//")[:4] {
-		classes[name] = []string{"any"}
-	}
-	view, got := tiers(inTurn(), classes), map[string]int{}
-	for i := range 40 {
-		got[next(t, view, asks(i, "any"), 0)]++
-	}
-	for name := range classes {
-		assert.Equal(t, 10, got["A/"+name], "We should give each class its turns, whatever its name was made up for.")
-	}
 }

@@ -246,13 +246,7 @@ func (i *Inventory) update(claimKinds ...string) {
 		v.needs = UnionRelated(kind)
 		v.RelatedMissing = v.relateTo(i.related)
 		v.Fault = cmp.Or(v.Fault, v.Missing, v.RelatedMissing)
-		first := name
-		for other := range i.claimKinds {
-			if other < first && i.claimKinds[other].reserved == kind.reserved {
-				first = other
-			}
-		}
-		v.Conflict = kind.conflict(name, first)
+		v.Conflict = kind.conflict(name, slices.Min(rivals(i.claimKinds, kind)))
 		hasIndex := func(other *View) bool { return v.ShareIndex(&other.Offer) }
 		if i.open && !slices.ContainsFunc(slices.Collect(maps.Values(i.views)), hasIndex) {
 			v.MakeIndex() // Before it is open, each kind that is listed would do so again.

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/inventory"
@@ -100,42 +98,6 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// TestInventoryOfANewcomer which no reference can tell from a class kind whose name comes first.
-func TestInventoryOfANewcomer(t *testing.T) {
-	k := postgres()
-	k.Spec.Reference.Form = v1beta1.LocalObjectReference
-	i := NewInventory()
-	i.SetClaimKind(NewClaimKind(k))
-	i.Open()
-	first, newcomer := newKind("as", "a", k.Name), newKind("bs", "b", k.Name)
-	classes := func(kind *inventory.ClassKind, names ...string) *inventory.Classes {
-		var all []*inventory.Class
-		for _, n := range names {
-			all = append(all, kind.NewClass(&metav1.ObjectMeta{Name: n}, nil))
-		}
-		return inventory.NewClasses(kind, all)
-	}
-	shows := func(reason string, want ...string) {
-		t.Helper()
-		view := i.Snapshot()[k.Name]
-		require.Nil(t, view.Fault, reason)
-		assert.Equal(t, map[string][]string{k.Name: want}, shown(i.Snapshot()), reason)
-	}
-	i.SetClasses(classes(newcomer, "new"))
-	shows("We should offer what is alone.", "b/new")
-	i.SetClasses(classes(first, "old"))
-	shows("We should offer the first by name, whichever is known first.", "a/old")
-	i.SetClasses(classes(newcomer, "new", "newer"))
-	shows("We should not offer a change of the newcomer's.", "a/old")
-	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("bs"))
-	i.SetClasses(classes(first, "old", "other"))
-	shows("We should offer a change of the first one's.", "a/old", "a/other")
-	assert.NotNil(t, i.Snapshot()[k.Name].FaultOf("bs"), "We should remember who is left out.")
-	i.DeleteClasses("as")
-	shows("We should offer the newcomer once it is alone.", "b/new", "b/newer")
-	assert.Nil(t, i.Snapshot()[k.Name].FaultOf("bs"))
-}
-
 func TestInventoryMissing(t *testing.T) {
 	const fault = `the classes of "as", which were offered to claims of "databases.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`
 	for name, tc := range map[string]struct {
@@ -173,48 +135,6 @@ func TestInventoryMissing(t *testing.T) {
 			assert.Equal(t, tc.want, faults, tc.reason)
 		})
 	}
-}
-
-func TestInventoryReplacesClaimKind(t *testing.T) {
-	i := NewInventory()
-	i.Open()
-	kind := newKind("as", "A", postgres().Name)
-	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}}))
-	for _, deny := range []bool{false, true} {
-		k := NewClaimKind(postgres())
-		k.Deny = deny
-		i.SetClaimKind(k)
-		assert.Equal(t, deny, i.Snapshot()[k.Name].Kind.Deny, "We should answer as the claim kind now says")
-		assert.Equal(t, 1, i.Snapshot()[k.Name].Len(), "We should keep its classes")
-	}
-}
-
-func TestInventorySnapshotsStay(t *testing.T) {
-	i := NewInventory()
-	i.Open()
-	empty := i.Snapshot()
-	i.SetClaimKind(NewClaimKind(postgres()))
-	kind := newKind("as", "A", postgres().Name)
-	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "gold"}}))
-	full := i.Snapshot()
-	want := map[string][]string{postgres().Name: {"A/gold"}}
-	require.Equal(t, want, shown(full))
-
-	i.SetClasses(inventory.NewClasses(kind, []*inventory.Class{{Kind: kind, Name: "silver"}}))
-	i.DeleteClasses("as")
-	i.DeleteClaimKind(postgres().Name)
-	assert.Equal(t, want, shown(full), "We should not change what a claim is being chosen from")
-	assert.Empty(t, empty, "We should not change what a claim is being chosen from")
-}
-
-func TestInventorySharesViews(t *testing.T) {
-	i := NewInventory()
-	i.Open()
-	i.SetClaimKind(NewClaimKind(postgres()))
-	before := i.Snapshot()[postgres().Name]
-	other := newKind("bs", "B", "others.example.org")
-	i.SetClasses(inventory.NewClasses(other, []*inventory.Class{{Kind: other, Name: "gold"}}))
-	assert.Same(t, before, i.Snapshot()[postgres().Name], "We should not make a view anew for what it does not show")
 }
 
 func TestInventorySharesChanges(t *testing.T) {

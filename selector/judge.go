@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -31,17 +30,6 @@ const (
 )
 
 var errCostly = errors.New("its fields are too long for the expressions of the claim kind")
-
-// addJudges adds the filters that evaluate expressions, after all others. The first two of them
-// drop nothing: they count the classes that cost too much, and those for which an expression fails.
-func (p *policy) addJudges(f filter) {
-	if !p.judges() {
-		none := func(subject, *inventory.Class) (bool, error) { return false, nil }
-		p.filters = append(p.filters,
-			filter{reasonCostly, "too costly to judge", nil, none}, filter{reasonFailed, failedText, nil, none})
-	}
-	p.filters = append(p.filters, f)
-}
 
 // judge returns the index of the first filter with an expression that drops a class, -1 if none does.
 func (k *ClaimKind) judge(claim subject, c *inventory.Class) (filter int, err error) {
@@ -137,6 +125,9 @@ func (o *order) mayPrefer(c, best candidate) bool {
 
 // drop counts a class that a filter dropped.
 func (d *Decision) drop(filter int, c *inventory.Class, err error) {
+	if d.Dropped == nil {
+		d.Dropped = make([]int, len(d.View.Kind.filters))
+	}
 	d.Dropped[filter]++
 	if err != nil && (d.dropErr == nil || inventory.Compare(c, d.dropErr) < 0) {
 		d.DropErr, d.dropErr = err, c
@@ -184,11 +175,11 @@ func (e *fitError) Error() string { return "the expression " + e.field + " fails
 
 func (e *fitError) Unwrap() error { return e.err }
 
-// linkedFilter drops by the fits of class kinds that have the names of these.
-func linkedFilter(reason, text string, of []rules.LinkedFit) filter {
-	return filter{reason, text, nil, func(claim subject, c *inventory.Class) (bool, error) {
+// linkedFilter drops by the fits of class kinds that have this name.
+func linkedFilter(of rules.LinkedFit) filter {
+	return filter{of.Name, of.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 		for _, f := range c.Kind.ForClaims.Fits {
-			if slices.ContainsFunc(of, func(named rules.LinkedFit) bool { return named.Name == f.Name }) {
+			if f.Name == of.Name {
 				if by, err := claim.facts.drops(f, c); by != nil || err != nil {
 					return true, err
 				}
@@ -198,10 +189,9 @@ func linkedFilter(reason, text string, of []rules.LinkedFit) filter {
 	}}
 }
 
-// otherFit is the reason of the fits of class kinds that have no filter of their own, because there are too many.
-const otherFit = "OtherFit"
-
-// compileFilters for the claims of a kind: those of the table, then those for the fits of the kind and of its class kinds.
+// compileFilters for the claims of a kind: those of the table, then those that evaluate expressions: of the fits of the kind and of its
+// class kinds, and of the score. The first two of these drop nothing: they count the classes that cost too much, and those for which an
+// expression fails.
 func (k *ClaimKind) compileFilters() {
 	for _, f := range filters {
 		if f.isOf == nil || f.isOf(k) {
@@ -209,23 +199,24 @@ func (k *ClaimKind) compileFilters() {
 		}
 	}
 	k.free = len(k.filters)
+	none := func(subject, *inventory.Class) (bool, error) { return false, nil }
+	judges := []filter{{reasonCostly, "too costly to judge", nil, none}, {reasonFailed, failedText, nil, none}}
 	for _, f := range k.Fits {
-		k.addJudges(filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
+		judges = append(judges, filter{f.Name, f.Text, nil, func(claim subject, c *inventory.Class) (bool, error) {
 			by, err := claim.facts.drops(f, c)
 			return by != nil || err != nil, err
 		}})
 	}
-	room := min(len(k.LinkedFits), max(maxFilters-len(k.filters)-4, 0)) // They are for TooCostly, ExpressionError, otherFit and the score.
-	for i, f := range k.LinkedFits[:room] {
-		k.addJudges(linkedFilter(f.Name, f.Text, k.LinkedFits[i:i+1]))
-	}
-	if rest := k.LinkedFits[room:]; len(rest) > 0 {
-		k.addJudges(linkedFilter(otherFit, "unfit", rest))
+	for _, f := range k.LinkedFits {
+		judges = append(judges, linkedFilter(f))
 	}
 	if k.Score != nil {
-		k.addJudges(filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
+		judges = append(judges, filter{reasonNoScore, "without a score", nil, func(claim subject, c *inventory.Class) (bool, error) {
 			_, err := claim.facts.rank(k, c)
 			return err != nil, err
 		}})
+	}
+	if len(judges) > 2 {
+		k.filters = append(k.filters, judges...)
 	}
 }

@@ -1,7 +1,6 @@
 package selector
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,51 +54,6 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// Every form is read as it is written, from the fields that a claim's reader keeps.
-func TestReferencesAreReadBack(t *testing.T) {
-	for _, form := range claim.Forms {
-		for _, namespace := range []string{"", "team"} {
-			kind := kindOf(func(s *v1beta1.ClaimKindSpec) { s.Reference.Form = form.Name })
-			classKind := newKind("golds.example.org", "Gold")
-			classKind.Namespaced = namespace != ""
-			gold := classKind.NewClass(&metav1.ObjectMeta{Namespace: namespace, Name: "gold"}, nil)
-			claim := fmt.Sprintf(`{"spec":{"classRef":%s}}`, kind.Reference(gold.Target()))
-			object, err := kind.DecodeValid([]byte(claim))
-			require.NoError(t, err)
-			classes, bound := kind.BoundTo("team", object)
-			assert.True(t, bound, "We should see that %s is bound.", claim)
-			assert.Contains(t, classes, kind.CountedAs(gold), "We should count %s for its class.", claim)
-			class, missing := kind.ClassOf([]*inventory.Classes{inventory.NewClasses(classKind, []*inventory.Class{gold})}, "team", object)
-			assert.Equal(t, gold, class, "We should find the class that %s names.", claim)
-			assert.Empty(t, missing)
-			assert.True(t, kind.NamesClass(object), "We should see a name in %s.", claim)
-		}
-	}
-}
-
-// TestFormsAreThoseOfTheAPI has a row for each form that a ClaimKind may have.
-func TestFormsAreThoseOfTheAPI(t *testing.T) {
-	type says struct {
-		kind      claim.KindNaming
-		namespace bool
-	}
-	want := map[v1beta1.ReferenceForm]says{
-		v1beta1.ObjectReference:           {claim.GroupAndKind, true},
-		v1beta1.TypedObjectReference:      {claim.GroupAndKind, true},
-		v1beta1.TypedLocalObjectReference: {claim.GroupAndKind, false},
-		v1beta1.GroupKindReference:        {claim.GroupAndKind, false},
-		v1beta1.KindReference:             {claim.KindAlone, false},
-		v1beta1.NamespacedReference:       {claim.NoKind, true},
-		v1beta1.LocalObjectReference:      {claim.NoKind, false},
-		v1beta1.Name:                      {claim.NoKind, false},
-	}
-	got := map[v1beta1.ReferenceForm]says{}
-	for _, f := range claim.Forms {
-		got[f.Name] = says{f.NamesKind, f.NamesNamespace}
-	}
-	assert.Equal(t, want, got)
-}
-
 const (
 	queueLabel   = "kueue.x-k8s.io/queue-name"
 	ingressClass = "kubernetes.io/ingress.class"
@@ -146,45 +100,30 @@ func TestReadReference(t *testing.T) {
 	}{
 		"Label":              {reason: "We should take the label for the reference.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: q}}}`, leftAlone: claim.Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
 		"EmptyLabel":         {reason: "We should take an empty label for set, unless the kind says otherwise.", kind: byLabel, claim: `{metadata: {labels: {kueue.x-k8s.io/queue-name: ""}}}`, leftAlone: claim.Settled, settled: "metadata.labels[kueue.x-k8s.io/queue-name]"},
-		"OtherLabel":         {reason: "We should take no other label for the reference.", kind: byLabel, claim: `{metadata: {labels: {queue-name: q}, annotations: {kueue.x-k8s.io/queue-name: q}}}`},
-		"NoLabels":           {reason: "We should read a claim without labels.", kind: byLabel, claim: `{metadata: {labels: null}}`},
 		"Annotation":         {reason: "We should take the annotation for the reference.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: c}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[example.org/class]"},
 		"EmptyAnnotation":    {reason: "We should take an empty annotation for none where the kind says so.", kind: byAnnotation, claim: `{metadata: {annotations: {example.org/class: ""}}}`},
 		"SkipByAnnotation":   {reason: "We should leave alone an Ingress with the old annotation.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: nginx}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
-		"SkipByEmpty":        {reason: "We should take an empty annotation to skip by for set.", kind: skips, claim: `{metadata: {annotations: {kubernetes.io/ingress.class: ""}}}`, leftAlone: claim.Settled, settled: "metadata.annotations[kubernetes.io/ingress.class]"},
 		"SkipByLabel":        {reason: "We should leave alone a claim with the label.", kind: skips, claim: `{metadata: {labels: {skip: "1"}}}`, leftAlone: claim.Settled, settled: "metadata.labels[skip]"},
 		"Name":               {reason: "We should take a name for set.", kind: byName, claim: `{spec: {className: gold}}`, leftAlone: claim.Settled, settled: "spec.className"},
 		"EmptyName":          {reason: "We should take the empty name that typed clients send for none.", kind: byName, claim: `{spec: {className: ""}}`},
 		"NameIsANumber":      {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: 5}}`, leftAlone: claim.Settled, settled: "spec.className"},
-		"NameIsAnObject":     {reason: "We should leave a value of another type to the schema.", kind: byName, claim: `{spec: {className: {}}}`, leftAlone: claim.Settled, settled: "spec.className"},
 		"LongName":           {reason: "We should take a name for set, however long.", kind: byName, claim: `{spec: {className: ` + strings.Repeat(long, 10) + `}}`, leftAlone: claim.Settled, settled: "spec.className"},
 		"Object":             {reason: "We should take an object with a name for set.", kind: byObject, claim: `{spec: {ref: {name: gold, kind: 5}}}`, leftAlone: claim.Settled, settled: "spec.ref"},
-		"ObjectOfALongName":  {reason: "We should take a name for set, however long.", kind: byObject, claim: `{spec: {ref: {name: ` + strings.Repeat(long, 10) + `}}}`, leftAlone: claim.Settled, settled: "spec.ref"},
 		"EmptyObject":        {reason: "We should take an empty object for none.", kind: byObject, claim: `{spec: {ref: {}}}`},
-		"NullObject":         {reason: "We should take null for absent.", kind: byObject, claim: `{spec: {ref: null}}`},
 		"ObjectIsText":       {reason: "We should leave a value of another type to the schema, even if it is empty.", kind: byObject, claim: `{spec: {ref: ""}}`, leftAlone: claim.Settled, settled: "spec.ref"},
-		"EmptyNames":         {reason: "We should take empty fields for none.", kind: byObject, claim: `{spec: {ref: {name: "", kind: "", apiVersion: null, namespace: ""}}}`},
 		"Kind":               {reason: "We should keep the kind that the author set.", kind: byObject, claim: `{spec: {ref: {kind: Gold, name: null, other: 5}}}`, given: &claim.Given{Kind: "Gold"}},
 		"Group":              {reason: "We should keep the group without its version.", kind: byObject, claim: `{spec: {ref: {apiVersion: example.org/v1}}}`, given: &claim.Given{HasGroup: true, Group: "example.org"}},
 		"CoreGroup":          {reason: "We should tell the core's group from none.", kind: byObject, claim: `{spec: {ref: {apiVersion: v1}}}`, given: &claim.Given{HasGroup: true}},
 		"Namespace":          {reason: "We should keep the namespace that the author set.", kind: byObject, claim: `{spec: {ref: {namespace: team}}}`, given: &claim.Given{Namespace: "team"}},
 		"NameOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: 5}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
-		"NameIsAList":        {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {name: [gold]}}}`, errs: []fieldFailed{{"spec.ref.name", wrongType}}},
 		"KindOfAWrongType":   {reason: "We should say which field has the wrong type.", kind: byObject, claim: `{spec: {ref: {kind: true}}}`, errs: []fieldFailed{{"spec.ref.kind", wrongType}}},
 		"LongKind":           {reason: "We should keep no more of a claim than a name may have.", kind: byObject, claim: `{spec: {ref: {kind: ` + long + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
-		"LongerKind":         {reason: "We should not even read what is longer.", kind: byObject, claim: `{spec: {ref: {kind: ` + strings.Repeat(long, 10) + `}}}`, errs: []fieldFailed{{"spec.ref.kind", field.ErrorTypeTooLong}}},
 		"WrongTypeButSkip":   {reason: "We should leave a settled claim alone, whatever else is in it.", kind: byObject, claim: `{spec: {ref: {name: 5}, resourceRef: x}}`, leftAlone: claim.Settled, settled: "spec.resourceRef"},
 		"Half":               {kind: defaults, reason: "We should take an object without a name for none, and keep what its author set.", claim: `{spec: {classRef: {apiVersion: sql.example.org/v1, kind: SQLClass}}}`, given: &claim.Given{HasGroup: true, Group: "sql.example.org", Kind: "SQLClass"}},
-		"HalfWithEmptyName":  {kind: defaults, reason: "We should take an empty name for none.", claim: `{spec: {classRef: {kind: SQLClass, name: "", apiVersion: null}}}`, given: &claim.Given{Kind: "SQLClass"}},
 		"NothingIsSaid":      {kind: defaults, reason: "We should leave a claim alone that asks for no class.", claim: `{spec: {classRef: {apiVersion: "", name: ""}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
 		"OtherWay":           {kind: defaults, reason: "We should leave a claim alone that may refer to its class in another way.", claim: `{spec: {classRef: {kind: SQLClass, external: projects/x}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
-		"OtherWayIsNull":     {kind: defaults, reason: "We should not judge fields that we do not know.", claim: `{spec: {classRef: {kind: SQLClass, external: null}}}`, leftAlone: claim.Settled, settled: "spec.classRef"},
-		"NoNameInTheForm":    {reason: "We should leave an object to the schema where a name belongs.", kind: byName, claim: `{spec: {className: {kind: SQLClass}}}`, leftAlone: claim.Settled, settled: "spec.className"},
 		"Parent":             {reason: "We should bind a claim with the parent.", kind: belowTopology, claim: `{spec: {topology: {version: v1}}}`},
-		"EmptyParent":        {reason: "We should take an empty parent for one.", kind: belowTopology, claim: `{spec: {topology: {}}}`},
 		"NoParent":           {reason: "We should leave alone a Cluster without a topology.", kind: belowTopology, claim: `{spec: {}}`, leftAlone: claim.ParentAbsent},
-		"NullParent":         {reason: "We should take null for absent.", kind: belowTopology, claim: `{spec: {topology: null}}`, leftAlone: claim.ParentAbsent},
-		"NoGrandparent":      {reason: "We should leave alone a claim without all that.", kind: belowTopology, claim: `{}`, leftAlone: claim.ParentAbsent},
 		"ParentIsText":       {reason: "We should say what is wrong with a parent.", kind: belowTopology, claim: `{spec: {topology: x}}`, errs: []fieldFailed{{"spec.topology", wrongType}}},
 		"GrandparentIsText":  {reason: "We should leave alone what has no parent, and leave the rest to the schema.", kind: belowTopology, claim: `{spec: x}`, leftAlone: claim.ParentAbsent},
 		"NoSelector":         {reason: "We should leave alone a claim without a selector where its kind says so.", kind: leaveAlone, claim: `{spec: {classSelector: null}}`, leftAlone: claim.NoSelector},
@@ -299,85 +238,6 @@ func TestLongNamesAreNoLabels(t *testing.T) {
 	}
 }
 
-// TestAnyRoundRobin has claims without an opinion go round over all classes, as those of Service Fabrik do over its clusters.
-func TestAnyRoundRobin(t *testing.T) {
-	kind := kindOf(spec(`{selector: {whenAbsent: Any}, choice: {strategy: RoundRobin}}`))
-	as, bs := newKind("as.example.org", "A"), newKind("bs.example.org", "B")
-	view := newView(kind, []*inventory.Classes{
-		inventory.NewClasses(as, []*inventory.Class{{Kind: as, Name: "a", Default: true, Place: 1, DrawHash: 1}, {Kind: as, Name: "b", Place: 2, DrawHash: 2}}),
-		inventory.NewClasses(bs, []*inventory.Class{{Kind: bs, Name: "c", Place: 3, DrawHash: 3}}),
-	})
-	got := map[string]int{}
-	for range 9 {
-		d := decided(t, new(Decider), view, claim.Intake{Claim: claim.Claim{Name: "db"}}, Admit)
-		require.NotNil(t, d.Class)
-		assert.Equal(t, "AnyClass", d.Reason())
-		assert.Empty(t, d.Warning(), "We should not warn of several defaults a claim that gets any class.")
-		got[d.Class.String()]++
-	}
-	assert.Equal(t, map[string]int{"A/a": 3, "A/b": 3, "B/c": 3}, got, "We should give each class its turn.")
-}
-
-// TestAddReference applies the patches with the library that the API server uses.
-func TestAddReference(t *testing.T) {
-	type want struct{ patch, object string }
-	for name, tc := range map[string]struct {
-		reason string
-		object string
-		path   []string
-		want   want
-	}{
-		"Leaf":        {reason: "We should add the value beside what is there.", object: `{"spec":{"a":1}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"a":1,"classRef":"gold"}}`}},
-		"NullLeaf":    {reason: "We should replace null.", object: `{"spec":{"classRef":null}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`}},
-		"EmptyParent": {reason: "We should not replace a parent that is there.", object: `{"spec":{}}`, path: []string{"spec", "classRef"}, want: want{`[{"op":"add","path":"/spec/classRef","value":"gold"}]`, `{"spec":{"classRef":"gold"}}`}},
-		"NoParents": {
-			reason: "We should add all parents in one operation.", object: `{"kind":"Claim"}`, path: []string{"spec", "a", "b", "classRef"},
-			want: want{`[{"op":"add","path":"/spec","value":{"a":{"b":{"classRef":"gold"}}}}]`, `{"kind":"Claim","spec":{"a":{"b":{"classRef":"gold"}}}}`},
-		},
-		"NullParent": {
-			reason: "We should put an object in the place of a parent that is null.", object: `{"spec":{"a":null,"z":1}}`, path: []string{"spec", "a", "classRef"},
-			want: want{`[{"op":"add","path":"/spec/a","value":{"classRef":"gold"}}]`, `{"spec":{"a":{"classRef":"gold"},"z":1}}`},
-		},
-		"TopLevel": {reason: "We should add a value to the object itself.", object: `{"kind":"Claim"}`, path: []string{"className"}, want: want{`[{"op":"add","path":"/className","value":"gold"}]`, `{"kind":"Claim","className":"gold"}`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var object map[string]any
-			require.NoError(t, json.Unmarshal([]byte(tc.object), &object))
-			kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: v1beta1.FieldPath("." + strings.Join(tc.path, "."))}, Form: v1beta1.Name}))
-			patch := fields.Patch(kind.AddReference(kind.Parents(object), kind.Reference(claim.Target{Name: "gold"})))
-			assert.Equal(t, tc.want.patch, string(patch), tc.reason)
-
-			decoded, err := jsonpatch.DecodePatch(patch)
-			require.NoError(t, err, tc.reason)
-			patched, err := decoded.Apply([]byte(tc.object))
-			require.NoError(t, err, tc.reason)
-			assert.JSONEq(t, tc.want.object, string(patched), tc.reason)
-
-			after, err := json.Marshal(object)
-			require.NoError(t, err)
-			assert.JSONEq(t, tc.object, string(after), "We should not change the object that was decoded.")
-		})
-	}
-}
-
-func TestPatch(t *testing.T) {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	kind := kindOf(withReference(v1beta1.Reference{Place: v1beta1.Place{Path: ".spec.classRef"}, Form: v1beta1.LocalObjectReference}))
-	for _, text := range []string{"", "5e1f", `"`, `\`, "\x00\n\x1f", "<&>", "Größe", "\u2028", "\xff"} {
-		want, err := json.Marshal([]operation{
-			{"test", "/metadata/uid", text}, {"test", "/metadata/resourceVersion", "7"}, {"add", "/spec/classRef", map[string]any{"name": "a" + text}},
-		})
-		require.NoError(t, err)
-		d := Decision{View: &View{Kind: kind}, Claim: claim.Intake{Parents: 1}, Class: &inventory.Class{Kind: &inventory.ClassKind{}, Name: "a" + text}}
-		got := d.Patch(fields.Test("/metadata/uid", text), fields.Test("/metadata/resourceVersion", "7"))
-		assert.JSONEq(t, string(want), string(got), "We should write the operations, and in their order.")
-	}
-}
-
 // TestDecisionAnnotation applies what annotates a claim with the library that the API server uses.
 func TestDecisionAnnotation(t *testing.T) {
 	const record = `{\"reason\":\"AnyClass\",\"class\":\"Class/a\",\"strategy\":\"WeightedRandom\",\"candidates\":1,\"time\":\"2026-01-02T03:04:05Z\"}`
@@ -448,7 +308,6 @@ func TestRestore(t *testing.T) {
 		"HalfWithMore":  {reason: "We should complete a reference whose other fields are not ours.", before: `{"spec":{"classRef":{"kind":"SQLClass","name":"gold","major":16}}}`, now: `{"spec":{"classRef":{"kind":"SQLClass","major":17}}}`, want: claim.Restored, patch: add("/spec/classRef/name", `"gold"`)},
 		"HalfOfOther":   {reason: "We should not mix two references.", before: bound, now: `{"spec":{"classRef":{"kind":"RDSClass"}}}`, want: claim.OtherReference},
 		"OtherWay":      {reason: "We should let an author refer in another way.", before: bound, now: `{"spec":{"classRef":{"kind":"SQLClass","external":"projects/x"}}}`, want: claim.OtherReference},
-		"Twice":         {reason: "We should take the last of several fields of a name, as the API server does.", before: `{"spec":{"classRef":{"name":"silver"}},"spec":{"classRef":` + gold + `}}`, now: `{}`, want: claim.Restored, patch: add("/spec", `{"classRef":`+gold+`}`)},
 		"Selector":      {reason: "We should not look at what the claim asks for: it has its class.", before: bound, now: `{"spec":{"classSelector":5}}`, want: claim.Restored, patch: add("/spec/classRef", gold)},
 		"Changed":       {reason: "We should allow another reference.", before: bound, now: `{"spec":{"classRef":{"name":"silver"}}}`, want: claim.Settled},
 		"Kept":          {reason: "We should leave alone an update that keeps the reference.", before: bound, now: bound, want: claim.Settled},

@@ -25,16 +25,12 @@ const InFlightWindow = 40 * time.Second
 // may be forgotten some milliseconds early.
 type Tally struct {
 	counts sync.Map // *Count by Share.key, as a uint64
-	// size is how many counts there are, and most how many there may be until those without claims are left out.
-	size, most atomic.Int64
-	// sweeping is held, for reading, by the watch while it adds to a count.
-	sweeping sync.RWMutex
 	// notes is a stack of the claims that were committed since sortIn last ran.
 	notes atomic.Pointer[inFlight]
 	// freed counts how often claims gave back what they use of a capacity.
 	freed atomic.Uint64
 
-	mu      sync.Mutex
+	mu      sync.Mutex             // held while counts come and go, guards pending
 	pending map[uint64][]*inFlight // by claim, those that look the same, the oldest first
 }
 
@@ -43,6 +39,7 @@ type Count struct {
 	bound, inFlight atomic.Int64
 	// used and reserved are how much of the capacity of the class these use.
 	used, reserved atomic.Int64
+	key            uint64
 	// of is the count of the whole class, nil if this is it.
 	of *Count
 }
@@ -62,7 +59,22 @@ func (c *Count) add(bound, inFlight, usage int64) {
 }
 
 // Unbind takes back one Bind.
-func (c *Count) Unbind(usage int64) { c.add(-1, 0, usage) }
+func (t *Tally) Unbind(c *Count, usage int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.take(c, 1, 0, usage)
+}
+
+// take claims off a count, which is forgotten with its last: authors may name any number of classes. A claim that is reserved meanwhile is
+// not seen in flight. The caller holds mu.
+func (t *Tally) take(c *Count, bound, inFlight, usage int64) {
+	c.add(-bound, -inFlight, usage)
+	for ; c != nil; c = c.of {
+		if c.bound.Load() == 0 && c.inFlight.Load() == 0 {
+			t.counts.CompareAndDelete(c.key, c)
+		}
+	}
+}
 
 // Share of a claim in its class: it uses so much of the capacity, as one of its namespace. It is zero where classes have no capacity.
 type Share struct {
@@ -130,19 +142,16 @@ func (t *Tally) Bind(class uint64, s Share) *Count {
 	if class == 0 {
 		return nil
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.add(class, s, 1, 0)
 }
 
 // Free says that claims use less of a capacity than before.
 func (t *Tally) Free() { t.freed.Add(1) }
 
-// add claims to the count of a class. A count that no claim has been added to yet would be left out by a sweep meanwhile.
+// add claims to the count of a class. The caller holds mu: nobody forgets a count before a claim is added to it.
 func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
-	if t.size.Load() > t.most.Load() {
-		t.sweep()
-	}
-	t.sweeping.RLock()
-	defer t.sweeping.RUnlock()
 	var of *Count
 	if s.isLimited {
 		of = t.make(class, nil)
@@ -154,40 +163,8 @@ func (t *Tally) add(class uint64, s Share, bound, inFlight int64) *Count {
 
 // make a count, unless there is one.
 func (t *Tally) make(key uint64, of *Count) *Count {
-	c := t.find(key)
-	if c == nil {
-		stored, loaded := t.counts.LoadOrStore(key, &Count{of: of})
-		if c = stored.(*Count); !loaded {
-			t.size.Add(1)
-		}
-	}
-	return c
-}
-
-// sweep leaves out the classes that have no claims any more.
-func (t *Tally) sweep() {
-	t.sweeping.Lock()
-	defer t.sweeping.Unlock()
-	if t.size.Load() <= t.most.Load() {
-		return // Another claim has swept while this one waited: each sweep goes over all classes.
-	}
-	kept := map[*Count]struct{}{}
-	t.counts.Range(func(_, count any) bool {
-		if c := count.(*Count); c.bound.Load() != 0 || c.inFlight.Load() != 0 {
-			for ; c != nil; c = c.of { // A claim that is reserved meanwhile may not count for the class yet.
-				kept[c] = struct{}{}
-			}
-		}
-		return true
-	})
-	t.counts.Range(func(key, count any) bool {
-		if _, is := kept[count.(*Count)]; !is {
-			t.counts.Delete(key)
-		}
-		return true
-	})
-	t.size.Store(int64(len(kept)))
-	t.most.Store(max(32, 2*int64(len(kept))))
+	c, _ := t.counts.LoadOrStore(key, &Count{key: key, of: of})
+	return c.(*Count) //nolint:forcetypeassert // There is nothing else.
 }
 
 // counts rank the classes of a kind by the fewest claims, or, where classes have a capacity, by the smallest share of it that is used.
@@ -209,10 +186,11 @@ func (counts) commit(*inventory.Class, int64) bool { return true }
 
 // reserve counts a claim as in flight. A claim that has no name yet is known by its generateName.
 func (t *Tally) reserve(claim claim.Claim, class uint64, s Share, now time.Time) {
-	// A claim takes no lock but for a class that is new here. Should a sweep leave the count out now, one claim in flight is not seen.
 	count := t.find(s.key(class))
-	if count == nil {
+	if count == nil { // A claim takes no lock but for a class that is new here.
+		t.mu.Lock()
 		count = t.add(class, s, 0, 1)
+		t.mu.Unlock()
 	} else {
 		count.add(0, 1, s.usage)
 	}
@@ -253,7 +231,7 @@ func (t *Tally) Seen(namespace, name, generateName string, classes [2]uint64) {
 		claim := claimHash(namespace, "", generateName, class)
 		if notes := t.pending[claim]; len(notes) > 0 {
 			last := len(notes) - 1
-			notes[last].count.add(0, -1, notes[last].usage)
+			t.take(notes[last].count, 0, 1, notes[last].usage)
 			t.keep(claim, notes[:last])
 			return
 		}
@@ -307,7 +285,7 @@ func (t *Tally) forget(claim uint64, test func(*inFlight) bool) {
 		if !test(n) {
 			return false
 		}
-		n.count.add(0, -1, n.usage)
+		t.take(n.count, 0, 1, n.usage)
 		t.Free()
 		return true
 	}))

@@ -188,15 +188,17 @@ func (v *View) PolicyDefault() (*inventory.Class, *inventory.Fault) {
 		return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "%s", why)
 	}
 	i, _ := v.Kind.firstDrop(subject{view: v}, c) // It fails for expressions alone, and there are none.
-	switch {
-	case i < 0:
+	if i < 0 {
 		return c, nil
-	case v.Kind.filters[i].reason == reasonCordoned:
-		return nil, inventory.Faultf(v1beta1.ReasonDefaultCordoned, "the default class %s is cordoned", c)
-	case v.Kind.filters[i].reason == reasonWeightZero:
-		return nil, inventory.Faultf(v1beta1.ReasonWeightZero, "the default class %s has the weight 0", c)
 	}
-	return nil, inventory.Faultf(v1beta1.ReasonNeedsWebhook, "the default class %s is %s", c, v.Kind.filters[i].text)
+	by, reason := &v.Kind.filters[i], v1beta1.ReasonNeedsWebhook
+	switch by.reason {
+	case reasonCordoned:
+		reason = v1beta1.ReasonDefaultCordoned
+	case reasonWeightZero:
+		reason = v1beta1.ReasonWeightZero
+	}
+	return nil, inventory.Faultf(reason, "the default class %s is %s", c, by.text)
 }
 
 // needsWebhook says why only classbind can tell which class a claim without an opinion gets; empty, the API server can tell, too.
@@ -207,14 +209,9 @@ func (v *View) needsWebhook() string {
 		return "an expression of the ClaimKind decides"
 	case k.WhenNoSelector == v1beta1.NoSelectorAny || k.WhenNoSelector == v1beta1.NoSelectorLeaveAlone:
 		return fmt.Sprintf("with selector.whenAbsent %s, a claim without a selector does not get the default class", k.WhenNoSelector)
-	case k.LeavesAbsent:
-		return "with reference.whenAbsent LeaveAlone, a claim without a reference does not get the default class"
-	case len(k.Precedence) > 0:
-		return "with classes.precedence Listed, a class of another kind may have the name of the default class"
-	case k.Annotates:
-		return "with choice.annotate Decision, a claim is annotated with the time, which the API server does not tell a policy"
-	case k.Strategy.Name == v1beta1.RoundRobin:
-		return "with RoundRobin, classbind has to know which class it gave last"
+	case k.LeavesAbsent, len(k.Precedence) > 0, k.Annotates, k.Strategy.Name == v1beta1.RoundRobin:
+		return "only classbind can tell which class a claim gets with reference.whenAbsent LeaveAlone, " +
+			"classes.precedence Listed, choice.annotate Decision or the strategy RoundRobin"
 	case k.Own() && slices.ContainsFunc(v.Classes, func(s *inventory.Classes) bool { return s.Kind.Namespaced }):
 		return "each namespace may have a default class of its own"
 	}

@@ -2,35 +2,14 @@ package selector
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/classbind/classbind/api/v1beta1"
-	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/truncate"
 )
-
-// Warning tells the claim's author, or the cluster's admins, what to fix. It is empty if nothing is wrong.
-func (d *Decision) Warning() string {
-	warning := ""
-	switch {
-	case len(d.Claim.Problems) > 0: // Of a claim that waits.
-		warning = truncate.String(d.Claim.Problems[0].Error(), v1beta1.MaxMessageBytes)
-	case d.Unneeded():
-	case d.Class == nil:
-		warning = d.unmatched()
-	case d.asks() == nil && d.Candidates > 1 && d.View.Kind.Use == "": // It must not learn of those that it may not use.
-		warning = d.severalDefaults()
-	}
-	unread := d.View.UnreadText()
-	if unread != "" && warning != "" {
-		warning += "; "
-	}
-	return warning + unread
-}
 
 // UnreadText says which class kinds claims are decided on without, as their classes were never known; empty if there is none.
 func (v *View) UnreadText() string {
@@ -43,45 +22,28 @@ func (v *View) UnreadText() string {
 		kinds, v.Kind.Name)
 }
 
-// severalDefaults names the default classes among which one was drawn.
-func (d *Decision) severalDefaults() string {
-	var first []*inventory.Class // There may be thousands.
-	d.View.each(d.subject(), func(c *inventory.Class, _ int8) {
-		if i, _ := d.View.Kind.firstDrop(d.subject(), c); i < 0 {
-			i, _ := slices.BinarySearchFunc(first, c, inventory.Compare)
-			first = slices.Insert(first, i, c)
-			first = first[:min(len(first), maxListed)]
-		}
-	})
-	return fmt.Sprintf("%d classes are marked default for %q, of which %q was drawn: leave the mark on one of %s",
-		d.Candidates, d.View.Kind.Name, d.Class, list(classNames(first), d.Candidates))
-}
-
 // unmatched says what the claim asked for, among which classes, and what would help.
 func (d *Decision) unmatched() string {
 	kind := d.View.Kind
 	if kind.Use != "" {
 		return unusable(d)
 	}
-	var what, remedy, later string
+	var what, remedy string
 	switch {
 	case d.asks() == nil:
-		what, remedy, later = d.withoutDefault()
+		what, remedy = d.withoutDefault()
 	case d.Claim.Selector == nil:
 		what = fmt.Sprintf("this claim of %q has no class selector, so that it gets any class, and there is none", kind.Name)
-		remedy, later = "create a class", "when there is a class"
+		remedy = "create a class"
 	default:
 		what = fmt.Sprintf("no class for this claim of %q matches the selector %q", kind.Name, selectorText(d.Claim.Selector))
-		remedy, later = "change the selector, or create or label a class", "when a class matches"
+		remedy = "change the selector, or create or label a class"
 	}
 	what += equalText(d)
-	if droppedBy(d, claim.OtherReference) {
-		remedy = fmt.Sprintf("change what %s says of the class, or %s", kind.ClassRef, remedy)
-	}
 	if droppedBy(d, reasonFull) {
 		remedy = "wait until a class has room, or " + remedy
 	}
-	later = d.laterText(later)
+	later := d.laterText()
 	if len(d.View.Classes) == 0 && len(d.View.Unread) > 0 { // They say the rest.
 		return what + ": the classes of no class kind that serves it are known" + later
 	}
@@ -95,16 +57,10 @@ func (d *Decision) unmatched() string {
 		noun = "class"
 	}
 	where := fmt.Sprintf("among %d %s of %s", n, noun, kinds)
-	switch {
-	case d.View.Partly() && d.Claim.Namespace == "":
-		where += " that claims without a namespace are offered"
-	case d.View.Partly():
+	if d.View.Partly() {
 		where += fmt.Sprintf(" that claims of namespace %q are offered", d.Claim.Namespace)
 	}
-	if n := d.View.LenUnserving(d.Claim.Namespace); n > 0 {
-		where += fmt.Sprintf("; %d more can serve no claim of %q", n, kind.Name)
-	}
-	if dropped := d.dropped(func(_, text string, n int32) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
+	if dropped := d.dropped(func(_, text string, n int) string { return fmt.Sprintf("%d %s", n, text) }, ", "); dropped != "" {
 		where += "; dropped: " + dropped
 	}
 	if d.DropErr != nil {
@@ -114,12 +70,12 @@ func (d *Decision) unmatched() string {
 }
 
 // laterText says what becomes of a claim without a class.
-func (d *Decision) laterText(when string) string {
+func (d *Decision) laterText() string {
 	switch kind := d.View.Kind; {
 	case d.Lacks != "":
 		return "; the schema of its kind requires " + d.Lacks
 	case kind.BindLater && !kind.CannotBindLater.Load():
-		return "; it will be bound " + when
+		return "; it will be bound when a class matches"
 	}
 	return ""
 }
@@ -138,7 +94,11 @@ func unusable(d *Decision) string {
 	}
 	switch {
 	case len(d.Usable) > 0:
-		what += ": it may use " + strings.Join(classNames(d.Usable), ", ")
+		names := make([]string, len(d.Usable))
+		for i, c := range d.Usable {
+			names[i] = c.String()
+		}
+		what += ": it may use " + strings.Join(names, ", ")
 	case d.Usable != nil:
 		what += ", nor any other that is known"
 	}
@@ -146,19 +106,11 @@ func unusable(d *Decision) string {
 	if d.Claim.Namespace != "" {
 		what += " with -n " + d.Claim.Namespace
 	}
-	return what + d.laterText("when it may use one that matches")
+	return what + d.laterText()
 }
 
-func classNames(classes []*inventory.Class) []string {
-	names := make([]string, len(classes))
-	for i, c := range classes {
-		names[i] = c.String()
-	}
-	return names
-}
-
-// withoutDefault says why a claim without a selector gets no default class, what would help, and when it would be bound.
-func (d *Decision) withoutDefault() (what, remedy, later string) {
+// withoutDefault says why a claim without a selector gets no default class, and what would help.
+func (d *Decision) withoutDefault() (what, remedy string) {
 	kind := d.View.Kind
 	what = fmt.Sprintf("this claim of %q has no class selector, and no class", kind.Name)
 	marked := "is marked default"
@@ -180,13 +132,13 @@ func (d *Decision) withoutDefault() (what, remedy, later string) {
 	switch {
 	case cordoned != nil:
 		return fmt.Sprintf("this claim of %q has no class selector, and the default class %q is cordoned", kind.Name, cordoned),
-			remedy + "have an admin " + cordoned.Uncordon(kind.Name), "when a default class is offered"
-	case d.Dropped != (Dropped{}) || len(d.Refused) > 0:
+			remedy + "have an admin " + cordoned.Uncordon(kind.Name)
+	case d.Dropped != nil || len(d.Refused) > 0:
 		what += " that " + marked + " can serve it"
 	default:
 		what += " " + marked
 	}
-	return what, remedy + "mark a class default", "when a class is marked default"
+	return what, remedy + "mark a class default"
 }
 
 // equalText says what fields of classes the claim asks for by equality terms, as if by its selector. It is empty for the default class.
@@ -212,19 +164,13 @@ func equalText(d *Decision) string {
 }
 
 // selectorText is short, so that clients do not cut off the end of a warning.
-func selectorText(selector labels.Selector) string {
-	const most = 200
-	if text := selector.String(); len(text) > most { // Labels are ASCII.
-		return text[:most] + "..."
-	}
-	return selector.String()
-}
+func selectorText(selector labels.Selector) string { return truncate.String(selector.String(), 200) }
 
 // maxListed is how many classes a warning names. Clients may cut off a longer one.
 const maxListed = 4
 
 // List names a few, and counts the rest.
-func List(names []string) string { return list(names, len(names)) }
+func List(names []string) string { return ListFunc(names, func(name string) string { return name }) }
 
 // ListFunc does the same, and makes no more names than it shows: there may be many items.
 func ListFunc[T any](items []T, name func(T) string) string {
@@ -232,13 +178,9 @@ func ListFunc[T any](items []T, name func(T) string) string {
 	for i := range names {
 		names[i] = name(items[i])
 	}
-	return list(names, len(items))
-}
-
-func list(first []string, all int) string {
-	names := strings.Join(first[:min(len(first), maxListed)], ", ")
-	if all > maxListed {
-		return fmt.Sprintf("%s and %d more", names, all-maxListed)
+	text := strings.Join(names, ", ")
+	if more := len(items) - len(names); more > 0 {
+		return fmt.Sprintf("%s and %d more", text, more)
 	}
-	return names
+	return text
 }

@@ -297,7 +297,7 @@ func TestReviewWarnsOfSeveralDefaultsReadLive(t *testing.T) {
 	binder.Decider.Live = asLive(selector.NewView(kind, []*inventory.Classes{index(sqlClasses, "a @default=true", "b @default=true")}))
 	response := mustReview(t, byResource(binder), newRequest(`{}`))
 	require.Len(t, response.Warnings, 1)
-	assert.Contains(t, response.Warnings[0], "leave the mark on one of SQLClass/a, SQLClass/b", "We should name them.")
+	assert.Contains(t, response.Warnings[0], "2 classes are marked default", "We should tell of it.")
 }
 
 // TestExpressionOutcomes shows each way in which an expression can go wrong for a claim.

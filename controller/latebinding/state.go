@@ -186,7 +186,7 @@ func (b boundClaims) remove(uid types.UID) {
 func (b boundClaims) unbind(counts classCounts, frees bool) {
 	for _, count := range counts.of {
 		if count != nil {
-			if count.Unbind(counts.usage); frees {
+			if b.kind.Tally.Unbind(count, counts.usage); frees {
 				b.kind.Tally.Free()
 			}
 		}

@@ -35,7 +35,7 @@ func (s *Writer) classConditions(k *v1beta1.ClassKind, classes *inventory.Classe
 // weightsValid reports whether the weights of all classes can be read, and what they count as otherwise.
 func weightsValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionWeightsValid, v1beta1.ReasonWeightsValid, "every weight can be read")
-	if invalid := classes.Malformed(); len(invalid) > 0 {
+	if invalid := classes.Faulty(inventory.MalformedWeight); len(invalid) > 0 {
 		counts := selector.ListFunc(invalid, func(c *inventory.Class) string { return fmt.Sprintf("%s counts as %d", c, c.Weight) })
 		c = failed(c, v1beta1.ReasonMalformedWeight, "%s a malformed weight: %s; the first: %v",
 			counted(invalid, "has", "have"), counts, invalid[0].WeightErr)
@@ -45,7 +45,7 @@ func weightsValid(classes *inventory.Classes) metav1.Condition {
 
 func capacitiesValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionCapacitiesValid, v1beta1.ReasonCapacitiesValid, "every capacity can be read")
-	if invalid := classes.WithMalformedCapacity(); len(invalid) > 0 {
+	if invalid := classes.Faulty(inventory.MalformedCapacity); len(invalid) > 0 {
 		c = failed(c, v1beta1.ReasonMalformedCapacity, "%s a malformed capacity: %s; the first: %v",
 			counted(invalid, "has", "have"), named(invalid), invalid[0].Capacity.Err)
 	}
@@ -86,7 +86,7 @@ func capacityEnforced(
 
 func labelsHeld(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionLabelsHeld, v1beta1.ReasonLabelsHeld, "no class has too many labels")
-	if over := classes.WithTooManyLabels(); len(over) > 0 {
+	if over := classes.Faulty(inventory.TooManyLabels); len(over) > 0 {
 		c = failed(c, v1beta1.ReasonTooManyLabels, "%s offered to no claim, for more than %d labels, or %d bytes of them: %s",
 			counted(over, "is", "are"), v1beta1.MaxClassLabels, v1beta1.MaxClassLabelBytes, named(over))
 	}
@@ -95,7 +95,7 @@ func labelsHeld(classes *inventory.Classes) metav1.Condition {
 
 func marksValid(classes *inventory.Classes) metav1.Condition {
 	c := met(v1beta1.ConditionMarksValid, v1beta1.ReasonMarksValid, "every mark is true or false")
-	if invalid := classes.WithInvalidMark(); len(invalid) > 0 {
+	if invalid := classes.Faulty(inventory.MalformedMark); len(invalid) > 0 {
 		c = failed(c, v1beta1.ReasonMalformedMark, "%s a mark that is neither true nor false: %s; the first: %v",
 			counted(invalid, "has", "have"), named(invalid), invalid[0].MarkErr)
 	}
@@ -108,7 +108,7 @@ func expressionsSucceed(k *v1beta1.ClassKind, classes *inventory.Classes, mistyp
 		return expressionsValid(rules.InvalidOfClasses(k), mistyped)
 	}
 	c := expressionsValid(nil, mistyped)
-	if failing := classes.Failed(); len(failing) > 0 && len(mistyped) == 0 {
+	if failing := classes.Faulty(inventory.OfferFailed); len(failing) > 0 && len(mistyped) == 0 {
 		c = failed(c, v1beta1.ReasonExpressionFailed,
 			"%s offered to no claim, because the expression spec.offerWhen fails: %s; the first: %s",
 			counted(failing, "is", "are"), named(failing), failing[0].OfferErr.Detail)

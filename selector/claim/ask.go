@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/fields"
@@ -23,7 +22,7 @@ type Ask string
 // Ask of a claim of this kind, unless it is left alone.
 func (r *Reader) Ask(in Intake) Ask {
 	if len(in.Problems) > 0 {
-		return AskWith(problemText(in.Problems))
+		return AskWith(in.Problems[0].Error())
 	}
 	text := ""
 	if g := in.Given; g != nil {
@@ -58,8 +57,10 @@ var exactNumbers = json.WithMarshalers(json.MarshalToFunc(func(to *jsontext.Enco
 	return to.WriteValue(jsontext.Value(text))
 }))
 
-// AskWith a problem, for which none of the claims can be bound.
-func AskWith(problem string) Ask { return Ask("!" + kept(problem)) }
+// AskWith a problem, for which none of the claims can be bound. It is a short copy, which does not keep the claim in memory.
+func AskWith(problem string) Ask {
+	return Ask("!" + strings.Clone(truncate.String(problem, v1beta1.MaxMessageBytes)))
+}
 
 // Problem for which none of the claims can be bound; empty, there is none.
 func (a Ask) Problem() string {
@@ -95,21 +96,3 @@ func (a Ask) Claim(namespace, name string) (c Claim, err error) {
 	}
 	return c, nil
 }
-
-// problemText joins errors up to the length that is kept. ErrorList.ToAggregate takes quadratic time.
-func problemText(errs field.ErrorList) string {
-	text := ""
-	for i, err := range errs {
-		if len(text) >= v1beta1.MaxMessageBytes {
-			break
-		}
-		if i > 0 {
-			text += "; "
-		}
-		text += err.Error()
-	}
-	return text
-}
-
-// kept is a short copy of a text. It does not keep the claim in memory that the text is part of.
-func kept(text string) string { return strings.Clone(truncate.String(text, v1beta1.MaxMessageBytes)) }

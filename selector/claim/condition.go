@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/fields"
@@ -50,53 +48,6 @@ func conditionsOf(s *v1beta1.ClaimKindSpec) []condition {
 		})
 	}
 	return all
-}
-
-// leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The error is for a place that leads through
-// something that is not an object. Of an update, before is what was stored; it is nil for a claim that is created, or waits.
-func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string, by fields.Path, err *field.Error) {
-	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
-		return BeingDeleted, nil, nil
-	}
-	for i := range r.conditions {
-		c := &r.conditions[i]
-		if c.ofCreation && before != nil {
-			continue
-		}
-		found, wrong := FirstSet(object, c.places)
-		switch {
-		case c.isReference && before != nil:
-			found, wrong = nil, nil
-			if r.isNamed(object) {
-				return c.reason, c.places[0], nil
-			}
-		case c.isReference:
-			if found, wrong = r.setValue(found, wrong); r.Decides && wrong == nil { // It decides when the claim is bound.
-				found = nil
-			}
-		case c.ofChange && before != nil:
-			if was, _ := FirstSet(before, c.places); was != nil {
-				continue
-			}
-		}
-		switch {
-		case c.mustBeSet && found == nil, !c.mustBeSet && found != nil:
-			return c.reason, c.places[0], nil
-		case !c.mustBeSet && err == nil:
-			err = wrong
-		}
-	}
-	return "", nil, err
-}
-
-// FirstSet returns the first value that an object has at one of the places, nil if it has none.
-func FirstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
-	for _, p := range places {
-		if value, err = p.Lookup(object); value != nil {
-			break
-		}
-	}
-	return value, err
 }
 
 // MatchCondition is a condition as the API server evaluates it.

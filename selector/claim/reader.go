@@ -79,8 +79,7 @@ type Intake struct {
 }
 
 // DecodeValid reads a claim of this kind from valid JSON: only the fields that Read and BoundTo ask for. Of a value that is too long, it
-// keeps the length. It fails if the claim is not an object. Of several fields of one name the last counts, as it does for the API server,
-// which never sends them. For invalid JSON, its result means nothing.
+// keeps the length. It fails if the claim is not an object. For invalid JSON, its result means nothing.
 func (r *Reader) DecodeValid(raw []byte) (map[string]any, error) {
 	return r.plan.DecodeValid(raw)
 }
@@ -112,6 +111,53 @@ func (r *Reader) Read(namespace, name string, object map[string]any) Intake {
 	in.Parents = r.Parents(object)
 	_, in.Annotated = metadata["annotations"].(map[string]any)
 	return in
+}
+
+// leaveAloneReason says why a claim is not ours to bind, and by which place; empty, it is. The error is for a place that leads through
+// something that is not an object. Of an update, before is what was stored; it is nil for a claim that is created, or waits.
+func (r *Reader) leaveAloneReason(object, before map[string]any) (reason string, by fields.Path, err *field.Error) {
+	if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+		return BeingDeleted, nil, nil
+	}
+	for i := range r.conditions {
+		c := &r.conditions[i]
+		if c.ofCreation && before != nil {
+			continue
+		}
+		found, wrong := FirstSet(object, c.places)
+		switch {
+		case c.isReference && before != nil:
+			found, wrong = nil, nil
+			if r.isNamed(object) {
+				return c.reason, c.places[0], nil
+			}
+		case c.isReference:
+			if found, wrong = r.setValue(found, wrong); r.Decides && wrong == nil { // It decides when the claim is bound.
+				found = nil
+			}
+		case c.ofChange && before != nil:
+			if was, _ := FirstSet(before, c.places); was != nil {
+				continue
+			}
+		}
+		switch {
+		case c.mustBeSet && found == nil, !c.mustBeSet && found != nil:
+			return c.reason, c.places[0], nil
+		case !c.mustBeSet && err == nil:
+			err = wrong
+		}
+	}
+	return "", nil, err
+}
+
+// FirstSet returns the first value that an object has at one of the places, nil if it has none.
+func FirstSet(object map[string]any, places []fields.Path) (value any, err *field.Error) {
+	for _, p := range places {
+		if value, err = p.Lookup(object); value != nil {
+			break
+		}
+	}
+	return value, err
 }
 
 // ReadNamed reads a claim that names its class, for all that may speak against the class. Its selector is that
@@ -174,7 +220,7 @@ func (r *Reader) classSelector(object map[string]any) (labels.Selector, field.Er
 		detail := "give either the annotation or the field " + r.Selector.String() + ", not both"
 		return nil, field.ErrorList{field.Forbidden(r.Annotation.Field(), detail)}
 	case value != nil:
-		return ParseSelector(value, r.Selector.Field())
+		return ParseSelector(value, r.selectorAt)
 	case text != nil:
 		return ParseSelectorText(text, r.Annotation.Field())
 	}
@@ -194,6 +240,7 @@ type Reader struct {
 	SkipIfSet  []fields.Path
 	// Selector is an object, and annotation has one as a string.
 	Selector, Annotation fields.Path
+	selectorAt           *field.Path // as errors show it
 	WhenNoSelector       v1beta1.WhenAbsent
 	// allowsUnbind says that an update may remove the reference.
 	allowsUnbind bool
@@ -209,8 +256,8 @@ type Reader struct {
 	LooksAt *expression.Fields
 	// hasFacts says that there are expressions that need more than a class.
 	hasFacts bool
-	// plan of the fields that lead to any of these, and referencePlan of the whole reference.
-	plan, referencePlan *fields.Plan
+	// plan of the fields that lead to any of these.
+	plan *fields.Plan
 }
 
 // NewReader returns the Reader of a ClaimKind, whose expressions are compiled.
@@ -231,6 +278,7 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 		usage:          x.Usage,
 		hasFacts:       !x.IsEmpty() || len(x.LinkedFits) > 0,
 	}
+	r.selectorAt = r.Selector.Field()
 	for _, p := range k.Spec.Claims.SkipIfSet {
 		r.SkipIfSet = append(r.SkipIfSet, p.Names())
 	}
@@ -240,9 +288,6 @@ func NewReader(k *v1beta1.ClaimKind, x *rules.ForClaims) *Reader {
 	}
 	r.LooksAt = expression.NewFields(paths...)
 	r.plan = r.newPlan()
-	whole := &fields.Plan{}
-	whole.Add(r.ClassRef, fields.AsWhole, v1beta1.MaxReviewBytes)
-	r.referencePlan = whole.Compile(0)
 	return r
 }
 
@@ -299,7 +344,7 @@ func (r *Reader) newPlan() *fields.Plan {
 	for _, at := range r.LooksAt.Paths() {
 		p.AddForExpressions(at, v1beta1.MaxExpressionValueBytes, fields.MaxExpressionDepth)
 	}
-	return p.Compile(0)
+	return p
 }
 
 // AsksOthers reports whether claims.when looks at more than the claim: a claim alone does not show whether it is to be bound now.

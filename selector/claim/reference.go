@@ -73,11 +73,6 @@ func decidesOn(bindWhen *expression.Expression, reference fields.Path) bool {
 // because a class that is restored from a backup has another.
 func (r *ClassReference) Reference(class Target) jsontext.Value { return r.Form.write(class) }
 
-// ReferenceFields are the fields of the same, with their texts. There are none of the form Name.
-func (r *ClassReference) ReferenceFields(class Target) iter.Seq2[string, string] {
-	return r.Form.written(class)
-}
-
 // BoundTo reports whether a claim has its class reference, and for which classes it counts. A reference without a namespace may name a
 // cluster-scoped class, or one in the namespace whose classes the claim is offered. A class kind has only one of the two.
 func (r *ClassReference) BoundTo(namespace string, object map[string]any) (classes [2]uint64, bound bool) {
@@ -402,9 +397,9 @@ func (n Target) Text(field string) string {
 	return *n.part(field)
 }
 
-// written are the fields of the reference to a class, with their texts. What is empty is left
+// Written are the fields of the reference to a class, with their texts. What is empty is left
 // out: the core's group, and the namespace of a cluster-scoped class.
-func (f *Form) written(c Target) iter.Seq2[string, string] {
+func (f *Form) Written(c Target) iter.Seq2[string, string] {
 	return func(yield func(field, text string) bool) {
 		for _, field := range f.Fields {
 			if text := c.Text(field); text != "" && !yield(field, text) {
@@ -419,7 +414,7 @@ func (f *Form) write(c Target) jsontext.Value {
 		return fields.AppendText(nil, c.Name)
 	}
 	b := append(make([]byte, 0, 192), '{')
-	for field, text := range f.written(c) {
+	for field, text := range f.Written(c) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}

@@ -62,7 +62,7 @@ func (r *Reader) Restore(stored, updated []byte) (res Restoration, err error) {
 	if !r.isNamed(before) {
 		return Restoration{Reason: NotBound}, nil
 	}
-	value := r.referencePlan.Raw(stored)
+	value := r.ClassRef.Raw(stored)
 	if len(value) > v1beta1.MaxReferenceBytes {
 		return Restoration{Reason: ReferenceTooLong}, nil
 	}
@@ -104,7 +104,7 @@ func (r *Reader) restoreDecision(before, object map[string]any, to []fields.Oper
 
 // addsFields reports whether the reference of an update has other fields than the form and these: the author refers in another way now.
 func (r *Reader) addsFields(updated []byte, before map[string]any) bool {
-	now, _ := fields.ReadWhole(r.referencePlan.Raw(updated), fields.MaxSelectorDepth).(map[string]any)
+	now, _ := fields.ReadWhole(r.ClassRef.Raw(updated), fields.MaxSelectorDepth).(map[string]any)
 	for name := range now {
 		if _, had := before[name]; !had && !slices.Contains(r.Form.Fields, name) {
 			return true

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -50,21 +49,6 @@ func (p Path) Field() *field.Path {
 		return field.NewPath(p[0], p[1]).Key(p[2])
 	}
 	return field.NewPath(p[0], p[1:]...)
-}
-
-// Lookup returns the value at the path, nil if it is null or absent. It fails if something on the way is not an object.
-func (p Path) Lookup(object map[string]any) (any, *field.Error) {
-	for i, name := range p[:len(p)-1] {
-		switch v := object[name].(type) {
-		case map[string]any:
-			object = v
-		case nil:
-			return nil, nil
-		default:
-			return nil, field.TypeInvalid(p[:i+1].Field(), field.OmitValueType{}, "must be an object")
-		}
-	}
-	return object[p[len(p)-1]], nil
 }
 
 // CopyField copies a field, and the objects that lead to it, because has() tells those apart
@@ -143,48 +127,6 @@ func isIdentifier(name string) bool {
 	}
 	return name != ""
 }
-
-// AppendText appends a JSON string. It replaces invalid UTF-8, as encoding/json does.
-func AppendText(b []byte, text string) []byte {
-	b, _ = jsontext.AppendQuote(b, text)
-	return b
-}
-
-// Operation of a JSON Patch. The path is in RFC 6901 form, and consists of names of fields
-// and of keys of labels and annotations, which need no escaping for JSON.
-type Operation struct {
-	op, path string
-	value    jsontext.Value
-}
-
-// Patch is a JSON Patch (RFC 6902).
-func Patch(operations ...Operation) []byte {
-	b := append(make([]byte, 0, 256), '[')
-	for i, o := range operations {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"op":"`...)
-		b = append(b, o.op...)
-		b = append(b, `","path":"`...)
-		b = append(b, o.path...)
-		b = append(b, `","value":`...)
-		b = append(b, o.value...)
-		b = append(b, '}')
-	}
-	return append(b, ']')
-}
-
-// Test that a field still has this value.
-func Test(path, value string) Operation {
-	return Operation{"test", path, AppendText(nil, value)}
-}
-
-// Add a value, or replace the one that is there.
-func Add(path string, value jsontext.Value) Operation { return Operation{"add", path, value} }
-
-// Remove a field.
-func Remove(path string) Operation { return Operation{"remove", path, jsontext.Value("null")} }
 
 // At is the CEL expression for the value at a path of an object. It uses indexes, because a field may have the name of a CEL keyword.
 func (p Path) At(object string) string {

@@ -10,20 +10,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
+	"unique"
 
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector/claim"
 	"github.com/classbind/classbind/selector/expression"
-	"github.com/classbind/classbind/selector/fields"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -31,101 +27,6 @@ const (
 	maxWeight     = 1_000_000
 	defaultWeight = 1
 )
-
-// ClassKind is a registered kind of class, compiled once.
-type ClassKind struct {
-	// Name is <plural>.<group>.
-	Name string
-	// Revision of the ClassKind from which it was compiled.
-	Revision Revision
-	// GroupVersionKind as the API server prefers it.
-	GroupVersionKind schema.GroupVersionKind
-	// Namespaced classes are offered as the ClaimKind says: see Demand.SeatOf.
-	Namespaced bool
-	// ClaimKinds are the names of the claim kinds that the classes can satisfy.
-	ClaimKinds []string
-	// OnDelete is the answer to the deletion of a class that claims have.
-	OnDelete v1beta1.OnDelete
-	// CountsClaims is that of the ClassKind.
-	CountsClaims bool
-	// DefaultMark is where a class is marked as the default.
-	DefaultMark v1beta1.Source
-	// WeightFrom is where a class has its weight.
-	WeightFrom v1beta1.Source
-
-	isDefault, weight source
-	limits            [len(v1beta1.LimitFields)]source // of the capacity
-	enforcement       v1beta1.Enforcement              // empty without a capacity
-	plan              *fields.Plan                     // of the fields that lead to these
-	lookPlan          *fields.Plan                     // of the fields that expressions look at
-
-	// Reserving is held while a claim takes some of the capacity of a class, nil without one.
-	Reserving *sync.Mutex
-
-	ForClaims *rules.ForClasses
-	// fields are held of each class, and reads are all that is read of one for expressions.
-	fields, reads *expression.Fields
-	// Fault of the registration, nil if there is none.
-	Fault *Fault
-}
-
-// NewClassKind compiles a ClassKind whose resource the API server serves as the given kind.
-// The ClaimKinds are those that it serves: their expressions look at its classes.
-func NewClassKind(k *v1beta1.ClassKind, kind schema.GroupVersionKind, namespaced bool, claimKinds ...*v1beta1.ClaimKind) *ClassKind {
-	c := &ClassKind{
-		Name:             k.Name,
-		Revision:         RevisionOf(k),
-		GroupVersionKind: kind,
-		Namespaced:       namespaced,
-		ClaimKinds:       rules.ServedNames(k, claimKinds),
-		OnDelete:         k.Spec.OnDelete,
-		CountsClaims:     k.CountsClaims(),
-		DefaultMark:      k.Spec.Default,
-		WeightFrom:       k.Spec.Weight,
-		isDefault:        newSource(k.Spec.Default),
-		weight:           newSource(k.Spec.Weight),
-	}
-	c.setLimits(k.Spec.Capacity)
-	c.ForClaims = rules.NewForClasses(k)
-	c.Fault = FaultOf("class kind", k.Name, c.ForClaims.Invalid)
-	held := rules.FitLooks(c.ForClaims.Fits)
-	for _, claimKind := range claimKinds {
-		held = append(held, rules.NewForClaims(claimKind).LooksAtClass...)
-	}
-	c.fields = expression.NewFields(held...)
-	c.reads = expression.NewFields(append(held, c.ForClaims.LooksAtClass...)...)
-	c.plan, c.lookPlan = c.newReadPlan(), c.newLookPlan()
-	return c
-}
-
-// Same reports whether classes of both are read and offered in the same way.
-func (k *ClassKind) Same(o *ClassKind) bool {
-	return k.Revision == o.Revision && k.GroupVersionKind == o.GroupVersionKind && k.Namespaced == o.Namespaced &&
-		slices.Equal(k.ClaimKinds, o.ClaimKinds) && slices.EqualFunc(k.fields.Paths(), o.fields.Paths(), slices.Equal)
-}
-
-// DefaultExpression says which classes are default, nil if a mark does.
-func (k *ClassKind) DefaultExpression() *expression.Expression { return k.ForClaims.IsDefault }
-
-// WeightByExpression says that an expression says how heavy a class is.
-func (k *ClassKind) WeightByExpression() bool { return k.weight.isExpression }
-
-// Resource of the kind's classes.
-func (k *ClassKind) Resource() schema.GroupVersionResource {
-	plural, _, _ := strings.Cut(k.Name, ".")
-	return k.GroupVersionKind.GroupVersion().WithResource(plural)
-}
-
-// MetadataOnly says that nothing but metadata is read from the kind's classes.
-func (k *ClassKind) MetadataOnly() bool {
-	needsMore := func(p fields.Path) bool { return p[0] != "metadata" && p[0] != "apiVersion" && p[0] != "kind" }
-	return !slices.ContainsFunc(k.sources(), source.needsContent) && !slices.ContainsFunc(k.reads.Paths(), needsMore)
-}
-
-// sources of the values that are read of each class.
-func (k *ClassKind) sources() []source {
-	return append([]source{cordonedSource, k.isDefault, k.weight}, k.limits[:]...)
-}
 
 // Class is what choosing needs to know of a class. It is immutable.
 type Class struct {
@@ -329,108 +230,113 @@ func plainWeight(text string) (weight int64, ok bool) {
 // negativeText is how a text begins that is a negative number.
 var negativeText = regexp.MustCompile(`^\s*-\.?[0-9]`)
 
-// source is where a value of a class is found.
-type source struct {
-	// places of a value: of a weight, the first that a class has counts, and of a mark any that is true.
-	places []sourcePlace
-	// isExpression says that there is none: see ClassKind.evaluate.
-	isExpression bool
-}
-
-type sourcePlace struct {
-	annotation string // empty for a field
-	path       fields.Path
-	field      *field.Path // the same, as errors show it
-}
-
-// cordonedSource is where a class is marked as cordoned.
-var cordonedSource = newSource(v1beta1.Source{Annotation: v1beta1.CordonedAnnotation})
-
-func newSource(s v1beta1.Source) source {
-	to := source{isExpression: s.Expression != ""}
-	for _, p := range s.Places() {
-		path := fields.Path(p.Names())
-		to.places = append(to.places, sourcePlace{string(p.Annotation), path, path.Field()})
-	}
-	return to
-}
-
-// needsContent reports whether metadata is not enough to read the value.
-func (s source) needsContent() bool {
-	return slices.ContainsFunc(s.places, func(p sourcePlace) bool { return p.annotation == "" })
-}
-
-// value is nil if the class has none there.
-func (p *sourcePlace) value(annotations map[string]string, content map[string]any) any {
-	if p.annotation == "" {
-		v, _ := p.path.Lookup(content) // A path through something that is not an object leads nowhere: no value.
-		return v
-	}
-	if v, ok := annotations[p.annotation]; ok {
-		return v
-	}
-	return nil
-}
-
-// value is that of the first place where the class has one, nil if there is none.
-func (s source) value(annotations map[string]string, content map[string]any) (value any, at *field.Path) {
-	for i := range s.places {
-		if v := s.places[i].value(annotations, content); v != nil {
-			return v, s.places[i].field
-		}
-	}
-	return nil, nil
-}
-
-// mark reads values that are true or false; absent, they are false. One that is true decides.
-func (s source) mark(annotations map[string]string, content map[string]any) (marked bool, wrong *field.Error) {
-	for i := range s.places {
-		switch v := s.places[i].value(annotations, content); v {
-		case true, "true":
-			marked = true
-		case false, "false", nil:
-		default:
-			wrong = field.Invalid(s.places[i].field, truncate.Value(v), "must be true or false, and counts as false")
-		}
-	}
-	return marked, wrong
-}
-
 // Target is what a reference can say of the class.
 func (c *Class) Target() claim.Target {
 	return claim.Target{GroupVersionKind: c.Kind.GroupVersionKind, Namespace: c.Namespace, Name: c.Name}
 }
 
-// Revision of a registration. A registration that is created again has another uid.
-type Revision struct {
-	UID        types.UID
-	Generation int64
+// Labels of a class, sorted by the hashes of their keys, so that a query finds its keys in one pass over adjacent numbers: authors may give
+// many classes many labels, and to follow a pointer for each would take most of the time. A label that many classes have is held once,
+// because labels are most of what is held of a class.
+type Labels []keyed
+
+// keyed is a label with its key, and the hash of the key.
+type keyed struct {
+	hash  uint64
+	key   unique.Handle[string]
+	label unique.Handle[label]
 }
 
-// RevisionOf a ClaimKind or ClassKind.
-func RevisionOf(registration metav1.Object) Revision {
-	return Revision{UID: registration.GetUID(), Generation: registration.GetGeneration()}
+// label of a class, with its value as a number.
+type label struct {
+	key    unique.Handle[string]
+	value  string
+	number int64
 }
 
-// Fault of a registration: the reason of its Ready condition, and a text.
-type Fault struct{ Reason, Text string }
+// noNumber stands for a value that is not a number. No label value begins with a minus.
+const noNumber = math.MinInt64
 
-// Faultf is a fault with a text as fmt formats it.
-func Faultf(reason, format string, args ...any) *Fault {
-	return &Fault{reason, fmt.Sprintf(format, args...)}
+func newLabel(key unique.Handle[string], value string) unique.Handle[label] {
+	number, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		number = noNumber
+	}
+	return unique.Make(label{key, value, number})
 }
 
-func (f *Fault) Error() string { return f.Text }
+// Set has the labels by their keys.
+func (l Labels) Set() map[string]string {
+	set := make(map[string]string, len(l))
+	for _, k := range l {
+		set[k.key.Value()] = k.label.Value().value
+	}
+	return set
+}
 
-// FaultOf a registration with invalid expressions, nil if there are none.
-func FaultOf(what, name string, invalid []rules.Invalid) *Fault {
-	if len(invalid) == 0 {
+// NewLabels of a class.
+func NewLabels(set map[string]string) Labels {
+	if len(set) == 0 {
 		return nil
 	}
-	texts := make([]string, 0, v1beta1.MaxErrors)
-	for _, i := range invalid[:min(len(invalid), v1beta1.MaxErrors)] {
-		texts = append(texts, i.Error())
+	l := make(Labels, 0, len(set))
+	for key, value := range set {
+		h := unique.Make(key)
+		l = append(l, keyed{text(key).Hash(), h, newLabel(h, value)})
 	}
-	return Faultf(v1beta1.ReasonInvalidExpression, "%s %q: %s", what, name,
-		truncate.String(strings.Join(texts, "; "), 2*v1beta1.MaxMessageBytes))
+	slices.SortFunc(l, func(a, b keyed) int { return cmp.Compare(a.hash, b.hash) })
+	return l
+}
+
+// labelsFit reports whether labels are within the limits of a class.
+func labelsFit(set map[string]string) bool {
+	if len(set) > v1beta1.MaxClassLabels {
+		return false
+	}
+	size := 0
+	for key, value := range set {
+		size += len(key) + len(value)
+	}
+	return size <= v1beta1.MaxClassLabelBytes
+}
+
+// from returns the labels whose hash is at least this one. It looks for near ones step by step, which the processor predicts well.
+func (l Labels) from(hash uint64) Labels {
+	const near = 16
+	for i := range min(len(l), near) {
+		if l[i].hash >= hash {
+			return l[i:]
+		}
+	}
+	if len(l) <= near {
+		return nil
+	}
+	i, _ := slices.BinarySearchFunc(l[near:], hash, func(k keyed, hash uint64) int { return cmp.Compare(k.hash, hash) })
+	return l[near+i:]
+}
+
+// Lookup the value of a key.
+func (l Labels) Lookup(key string) (value string, exists bool) {
+	hash := text(key).Hash()
+	for _, k := range l.from(hash) {
+		if k.hash != hash {
+			break
+		}
+		if k.key.Value() == key {
+			return k.label.Value().value, true
+		}
+	}
+	return "", false
+}
+
+// Has reports whether there is a label of that key.
+func (l Labels) Has(key string) bool {
+	_, exists := l.Lookup(key)
+	return exists
+}
+
+// Get the value of a key, empty if there is no such label.
+func (l Labels) Get(key string) string {
+	value, _ := l.Lookup(key)
+	return value
 }

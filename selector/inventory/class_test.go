@@ -71,26 +71,9 @@ func TestNewClassMarks(t *testing.T) {
 				got.err = c.MarkErr.Error()
 			}
 			assert.Equal(t, tc.want, got, tc.reason)
-			assert.Len(t, NewClasses(tc.kind, []*Class{c}).WithInvalidMark(), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
+			assert.Len(t, NewClasses(tc.kind, []*Class{c}).Faulty(MalformedMark), map[bool]int{true: 1}[tc.want.err != ""], tc.reason)
 		})
 	}
-}
-
-func TestNewClass(t *testing.T) {
-	kind := newKind("rdsinstanceclasses.database.aws.crossplane.io", "RDSInstanceClass")
-	now := metav1.Now()
-
-	got := kind.NewClass(&metav1.ObjectMeta{
-		Namespace: "team", Name: "gold", Labels: map[string]string{"tier": "gold"}, DeletionTimestamp: &now,
-		Annotations: map[string]string{v1beta1.CordonedAnnotation: "true"},
-	}, nil)
-	want := &Class{Kind: kind, Namespace: "team", Name: "gold", Labels: NewLabels(map[string]string{"tier": "gold"}), Cordoned: true, Terminating: true, Weight: 1}
-	want.DrawHash, want.Place, want.groupless, want.kindless = got.DrawHash, got.Place, got.groupless, got.kindless
-	assert.Equal(t, want, got, "We should read everything that choosing needs")
-
-	plain := kind.NewClass(&metav1.ObjectMeta{Name: "gold", Annotations: map[string]string{v1beta1.CordonedAnnotation: "false"}}, nil)
-	assert.Equal(t, &Class{Kind: kind, Name: "gold", Weight: 1, DrawHash: plain.DrawHash, Place: plain.Place, groupless: plain.groupless, kindless: plain.kindless}, plain, "We should cordon no class that says false")
-	assert.NotEqual(t, got.DrawHash, plain.DrawHash, "We should tell classes of two namespaces apart")
 }
 
 func TestClassHash(t *testing.T) {

@@ -15,28 +15,8 @@ type Classes struct {
 	byName table[className, *Class]
 	// byNamespace is empty for a cluster-scoped kind.
 	byNamespace table[text, namespaced]
-	// sets of classes that are shown, one for each of these properties.
-	sets [len(properties)]classSet
-}
-
-const (
-	defaults = iota
-	malformed
-	invalidMark
-	tooManyLabels
-	failed
-	malformedCapacity
-)
-
-// properties say which sets a class belongs to.
-var properties = [...]func(*Class) bool{
-	defaults:      isDefault,
-	malformed:     func(c *Class) bool { return c.WeightErr != nil },
-	invalidMark:   func(c *Class) bool { return c.MarkErr != nil },
-	tooManyLabels: func(c *Class) bool { return c.TooManyLabels },
-	failed:        func(c *Class) bool { return c.OfferErr != nil },
-
-	malformedCapacity: func(c *Class) bool { return c.Capacity != nil && c.Capacity.Err != nil },
+	// defaults are marked default, and of the faulty something is wrong.
+	defaults, faulty classSet
 }
 
 type (
@@ -55,6 +35,19 @@ func (n className) Hash() uint64 { return maphash.Comparable(claim.Seed, n) }
 func isAny(*Class) bool       { return true }
 func isDefault(c *Class) bool { return c.Default }
 
+// What may be wrong with a class.
+var (
+	MalformedWeight   = func(c *Class) bool { return c.WeightErr != nil }
+	MalformedMark     = func(c *Class) bool { return c.MarkErr != nil }
+	MalformedCapacity = func(c *Class) bool { return c.Capacity != nil && c.Capacity.Err != nil }
+	OfferFailed       = func(c *Class) bool { return c.OfferErr != nil }
+	TooManyLabels     = func(c *Class) bool { return c.TooManyLabels }
+)
+
+func isFaulty(c *Class) bool {
+	return MalformedWeight(c) || MalformedMark(c) || MalformedCapacity(c) || OfferFailed(c) || TooManyLabels(c)
+}
+
 // NewClasses of a kind. No two may have the same name.
 func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 	byName := make([]entry[className, *Class], len(classes))
@@ -65,9 +58,8 @@ func NewClasses(kind *ClassKind, classes []*Class) *Classes {
 			byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
 		}
 	}
-	s := &Classes{Kind: kind, byName: newTable(byName)}
-	for i, belongs := range properties {
-		s.sets[i] = newClassSet(classes, belongs)
+	s := &Classes{
+		Kind: kind, byName: newTable(byName), defaults: newClassSet(classes, isDefault), faulty: newClassSet(classes, isFaulty),
 	}
 	namespaces := make([]entry[text, namespaced], 0, len(byNamespace))
 	for namespace, all := range byNamespace {
@@ -125,28 +117,14 @@ func (s *Classes) All() []*Class {
 // Each calls a function with each class, in no order.
 func (s *Classes) Each(call func(*Class)) { s.byName.Each(func(_ className, c *Class) { call(c) }) }
 
-// Defaults are the classes marked default, sorted.
-func (s *Classes) Defaults() []*Class { return sorted(s.sets[defaults]) }
+// Faulty are the classes with which this is wrong, sorted.
+func (s *Classes) Faulty(isWrong func(*Class) bool) []*Class {
+	return slices.DeleteFunc(sorted(s.faulty), func(c *Class) bool { return !isWrong(c) })
+}
 
-// Malformed are the classes with a malformed weight, sorted.
-func (s *Classes) Malformed() []*Class { return sorted(s.sets[malformed]) }
-
-// WithMalformedCapacity are the classes with one, sorted.
-func (s *Classes) WithMalformedCapacity() []*Class { return sorted(s.sets[malformedCapacity]) }
-
-// WithInvalidMark are the classes with a malformed mark, sorted.
-func (s *Classes) WithInvalidMark() []*Class { return sorted(s.sets[invalidMark]) }
-
-// WithTooManyLabels are the classes with TooManyLabels, sorted.
-func (s *Classes) WithTooManyLabels() []*Class { return sorted(s.sets[tooManyLabels]) }
-
-// Failed are the classes with an OfferErr, sorted.
-func (s *Classes) Failed() []*Class { return sorted(s.sets[failed]) }
-
-// SameSummary reports whether both have the same kind and number of classes, and the
-// same default, malformed, invalidMark, tooManyLabels, failed and malformedCapacity ones.
+// SameSummary reports whether both have the same kind and number of classes, and the same default and faulty ones.
 func (s *Classes) SameSummary(o *Classes) bool {
-	return s.Kind == o.Kind && s.Len() == o.Len() && s.sets == o.sets
+	return s.Kind == o.Kind && s.Len() == o.Len() && s.defaults == o.defaults && s.faulty == o.faulty
 }
 
 func (s *Classes) find(n className) *Class {
@@ -166,21 +144,16 @@ func (s *Classes) exchange(old, c *Class) {
 			s.byNamespace = s.byNamespace.Without(text(namespace))
 		}
 	}
-	for i, belongs := range properties {
-		s.sets[i] = exchanged(s.sets[i], old, c, belongs)
-	}
+	s.defaults, s.faulty = exchanged(s.defaults, old, c, isDefault), exchanged(s.faulty, old, c, isFaulty)
 }
 
 // exchanged returns a set with another version of a class, if they belong to it. Either may be nil.
 func exchanged(s classSet, old, c *Class, belongs func(*Class) bool) classSet {
-	had, has := old != nil && belongs(old), c != nil && belongs(c)
-	switch {
-	case had && has:
-		return s.Swapped(old, c, struct{}{})
-	case had:
-		return s.Without(old)
-	case has:
-		return s.With(c, struct{}{})
+	if old != nil && belongs(old) {
+		s = s.Without(old)
+	}
+	if c != nil && belongs(c) {
+		s = s.With(c, struct{}{})
 	}
 	return s
 }

@@ -32,7 +32,7 @@ func (k *ClassKind) newReadPlan() *fields.Plan {
 			r.Add(p.path, fields.AsScalar, maxBytes)
 		}
 	}
-	return r.Compile(0)
+	return r
 }
 
 // newLookPlan reads all that Fields.Project may keep, however it is escaped, so that expressions see the same of a class that is reviewed
@@ -48,7 +48,7 @@ func (k *ClassKind) newLookPlan() *fields.Plan {
 	for _, p := range paths {
 		r.AddForExpressions(p, maxBytes, math.MaxInt)
 	}
-	return r.Compile(0)
+	return r
 }
 
 // DecodeValid reads a class of this kind from valid JSON, without its labels: the guard does not choose a class. It returns the metadata

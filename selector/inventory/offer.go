@@ -173,15 +173,6 @@ func (o *Offer) LenOffered(namespace string) int {
 	return n
 }
 
-// LenUnserving is how many classes the claims of a namespace would be offered, if these could serve the claim kind.
-func (o *Offer) LenUnserving(namespace string) int {
-	n := -o.LenOffered(namespace)
-	for _, s := range o.All {
-		n += s.lenOffered(&o.demand.Reach, namespace)
-	}
-	return n
-}
-
 // FaultOf a class kind is why its classes are left out, nil if they are not.
 func (o *Offer) FaultOf(classKind string) *Fault {
 	i := slices.IndexFunc(o.LeftOut, func(k *ClassKind) bool { return k.Name == classKind })

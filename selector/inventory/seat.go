@@ -58,7 +58,7 @@ func (d *Demand) PartitionFor(c *Class) (string, error) {
 func (o *Offer) DefaultsBySeat() map[Seat][]*Class {
 	bySeat := map[Seat][]*Class{}
 	for _, s := range o.Classes {
-		for _, c := range s.Defaults() {
+		for _, c := range sorted(s.defaults) {
 			if seat, offered, _ := o.demand.SeatOf(c); offered && !c.Terminating {
 				bySeat[seat] = append(bySeat[seat], c)
 			}
@@ -115,7 +115,7 @@ func (o *Offer) eachDefaultIn(namespace string, visit func(*Class)) {
 				s.in(name).defaults.Each(visitKey)
 			}
 		default:
-			s.sets[defaults].Each(visitKey)
+			s.defaults.Each(visitKey)
 		}
 	}
 }

@@ -334,17 +334,17 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		all = append(all, classes)
 	}
 	for _, classes := range all {
-		for _, c := range classes.Malformed() {
+		for _, c := range classes.Faulty(inventory.MalformedWeight) {
 			l.find(v1beta1.ReasonMalformedWeight, l.class(c), "metadata", "%v", c.WeightErr)
 		}
-		for _, c := range classes.WithInvalidMark() {
+		for _, c := range classes.Faulty(inventory.MalformedMark) {
 			l.find(v1beta1.ReasonMalformedMark, l.class(c), "metadata", "%v", c.MarkErr)
 			l.fixMark(l.class(c), c.MarkErr)
 		}
-		for _, c := range classes.WithMalformedCapacity() {
+		for _, c := range classes.Faulty(inventory.MalformedCapacity) {
 			l.find(v1beta1.ReasonMalformedCapacity, l.class(c), "metadata", "%v", c.Capacity.Err)
 		}
-		for _, c := range classes.WithTooManyLabels() {
+		for _, c := range classes.Faulty(inventory.TooManyLabels) {
 			l.find(v1beta1.ReasonTooManyLabels, l.class(c), "metadata", "it has too many labels")
 		}
 		classes.Each(func(c *inventory.Class) {

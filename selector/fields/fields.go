@@ -5,41 +5,35 @@ import (
 	"cmp"
 	"errors"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // ErrNotObject is for a value that is no object.
 var ErrNotObject = errors.New("must be an object")
 
-// DecodeValid reads an object from valid JSON as far as the plan asks for it. Of several fields of one
-// name the last counts. For invalid JSON, its result means nothing.
+// DecodeValid reads an object from valid JSON as far as the plan asks for it. Of several fields of one name, which no API server sends,
+// the first counts: so a thousand of them cost no more memory than one. For invalid JSON, its result means nothing.
 func (r *Plan) DecodeValid(raw []byte) (map[string]any, error) {
-	d := fieldReader{scan: scan{json: raw}, objects: make([]map[string]any, r.size)}
-	object, ok := d.read(r).(map[string]any)
+	s := scan{json: raw}
+	object, ok := s.read(r).(map[string]any)
 	if !ok {
 		return nil, ErrNotObject
-	}
-	for _, v := range d.wholes {
-		if v.isPostponed() { // Nothing has replaced it.
-			whole := scan{json: v.raw}
-			v.parent[v.plan.name] = whole.readAll(1, cmp.Or(v.plan.depth, MaxSelectorDepth))
-		}
 	}
 	return object, nil
 }
 
-// Raw returns the value, as it stands in valid JSON, of the only field that the plan reads whole; nil if it is not
-// there, or longer than the plan reads.
-func (r *Plan) Raw(json []byte) jsontext.Value {
-	d := fieldReader{scan: scan{json: json}, objects: make([]map[string]any, r.size)}
-	d.read(r)
-	if len(d.wholes) == 0 || !d.wholes[0].isPostponed() {
-		return nil
+// Raw returns the value at a path, as it stands in valid JSON; nil if it is not there.
+func (p Path) Raw(json []byte) jsontext.Value {
+	s := scan{json: json}
+	for _, name := range p {
+		if s.next() != '{' || !s.find(name) {
+			return nil
+		}
 	}
-	return d.wholes[0].raw
+	return s.value()
 }
 
 // ReadWhole reads a whole value from valid JSON, down to a depth.
@@ -48,64 +42,53 @@ func ReadWhole(json []byte, depth int) any {
 	return s.readAll(1, depth)
 }
 
-// fieldReader reads a value. A field that is there a thousand times costs no more memory than one: its object is made once, and of the
-// values to read whole, only the last is read.
-type fieldReader struct {
-	scan
-
-	// objects made so far, by the index of their plan.
-	objects []map[string]any
-	// wholes are the last values to read whole, one of each plan.
-	wholes []wholeValue
-	// unescaped is a buffer for a name.
-	unescaped []byte
-}
-
-// wholeValue is a value to read whole. It has this name in this parent.
-type wholeValue struct {
-	plan   *Plan
-	parent map[string]any
-	raw    []byte
-}
-
-// postponed stands for a value that is yet to be read whole.
-type postponed struct{}
-
 // read a value as util/json does, as far as the plan asks for it.
-func (d *fieldReader) read(r *Plan) any {
-	kind := d.next()
+func (s *scan) read(r *Plan) any {
+	kind := s.next()
 	switch {
+	case r.as == AsWhole:
+		whole := s.value()
+		if int64(len(whole)) > r.maxBytes {
+			return Unread{Length: len(whole)}
+		}
+		return ReadWhole(whole, cmp.Or(r.depth, MaxSelectorDepth))
 	case kind == '{' && r.fields != nil:
-		return d.readObject(r)
+		return s.readObject(r)
 	case kind == '{', kind == '[', r.as < AsScalar && kind != 'n':
-		return Unread{Length: len(d.value())}
+		return Unread{Length: len(s.value())}
 	}
-	return readScalar(d.value(), r.maxBytes)
+	return readScalar(s.value(), r.maxBytes)
 }
 
-func (d *fieldReader) readObject(r *Plan) map[string]any {
-	object := d.objects[r.index]
-	if object == nil {
-		object = map[string]any{}
-		d.objects[r.index] = object
-	} else {
-		clear(object)
-	}
-	for more := d.begin(); more; more = d.more() {
-		name, isEscaped := d.fieldName()
-		switch field := r.field(d.plain(name, isEscaped)); {
-		case field == nil:
-			d.value()
+func (s *scan) readObject(r *Plan) map[string]any {
+	object := map[string]any{}
+	for more := s.begin(); more; more = s.more() {
+		field := r.field(s.plainName())
+		if field == nil {
+			s.value()
 			if r.MarksOthers {
 				object[OtherFields] = Unread{}
 			}
-		case field.as == AsWhole:
-			object[field.name] = d.postpone(object, field)
-		default:
-			object[field.name] = d.read(field)
+			continue
+		}
+		if _, isRead := object[field.name]; isRead {
+			s.value()
+		} else {
+			object[field.name] = s.read(field)
 		}
 	}
 	return object
+}
+
+// find the value of a field of an object, and report whether it is there.
+func (s *scan) find(name string) bool {
+	for more := s.begin(); more; more = s.more() {
+		if string(s.plainName()) == name {
+			return true
+		}
+		s.value()
+	}
+	return false
 }
 
 // field of that name, nil if it is not read. Most names are of a length that no field has, and need no look into the map.
@@ -118,34 +101,14 @@ func (r *Plan) field(name []byte) *Plan {
 
 func lengthOf(n int) uint64 { return 1 << min(n, 63) }
 
-// plain is a field name without its quotes and escapes.
-func (d *fieldReader) plain(name []byte, isEscaped bool) []byte {
+// plainName reads a name and its colon, without quotes and escapes. It is valid until the next.
+func (s *scan) plainName() []byte {
+	name, isEscaped := s.fieldName()
 	if !isEscaped {
 		return name[1 : len(name)-1]
 	}
-	d.unescaped, _ = jsontext.AppendUnquote(d.unescaped[:0], name) // It is valid.
-	return d.unescaped
-}
-
-// postpone reading a value whole, unless it is too long.
-func (d *fieldReader) postpone(parent map[string]any, r *Plan) any {
-	whole := d.value()
-	if int64(len(whole)) > r.maxBytes {
-		return Unread{Length: len(whole)}
-	}
-	value := wholeValue{r, parent, whole}
-	if i := slices.IndexFunc(d.wholes, func(v wholeValue) bool { return v.plan == r }); i >= 0 {
-		d.wholes[i] = value
-	} else {
-		d.wholes = append(d.wholes, value)
-	}
-	return postponed{}
-}
-
-// isPostponed says that nothing has replaced the value.
-func (v *wholeValue) isPostponed() bool {
-	_, ok := v.parent[v.plan.name].(postponed)
-	return ok
+	s.unescaped, _ = jsontext.AppendUnquote(s.unescaped[:0], name) // It is valid.
+	return s.unescaped
 }
 
 // readScalar reads a scalar of at most maxBytes.
@@ -222,6 +185,8 @@ func (s *scan) readAll(level, depth int) any {
 type scan struct {
 	json []byte
 	at   int
+	// unescaped is a buffer for a name.
+	unescaped []byte
 }
 
 // next skips space, and returns the byte that follows, 0 at the end.
@@ -348,13 +313,10 @@ type Plan struct {
 	maxBytes int64
 	depth    int
 
-	// name of the value in its parent, and index of the plan among all.
-	name  string
-	index int
+	// name of the value in its parent.
+	name string
 	// lengths of the names of its fields, a bit each; those from 63 on share one.
 	lengths uint64
-	// size is the number of plans in it, with itself.
-	size int
 }
 
 // As is the form in which a value is read. The greater of two reads more.
@@ -390,7 +352,8 @@ func (r *Plan) Add(p Path, as As, maxBytes int64) {
 		r.fields = map[string]*Plan{}
 	}
 	if r.fields[p[0]] == nil {
-		r.fields[p[0]] = &Plan{}
+		r.fields[p[0]] = &Plan{name: p[0]}
+		r.lengths |= lengthOf(len(p[0]))
 	}
 	r.fields[p[0]].Add(p[1:], as, maxBytes)
 }
@@ -403,18 +366,6 @@ func (r *Plan) At(p Path) *Plan {
 	return r
 }
 
-// Compile numbers a plan and all below it, from this index on.
-func (r *Plan) Compile(index int) *Plan {
-	r.index = index
-	r.size = 1
-	for name, field := range r.fields {
-		field.Compile(index + r.size).name = name
-		r.size += field.size
-		r.lengths |= lengthOf(len(name))
-	}
-	return r
-}
-
 // AddForExpressions adds a field that expressions look at.
 func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
 	r.Add(p, AsWhole, maxBytes)
@@ -423,3 +374,60 @@ func (r *Plan) AddForExpressions(p Path, maxBytes int64, depth int) {
 	}
 	r.At(p).depth = depth
 }
+
+// Lookup returns the value at the path, nil if it is null or absent. It fails if something on the way is not an object.
+func (p Path) Lookup(object map[string]any) (any, *field.Error) {
+	for i, name := range p[:len(p)-1] {
+		switch v := object[name].(type) {
+		case map[string]any:
+			object = v
+		case nil:
+			return nil, nil
+		default:
+			return nil, field.TypeInvalid(p[:i+1].Field(), field.OmitValueType{}, "must be an object")
+		}
+	}
+	return object[p[len(p)-1]], nil
+}
+
+// AppendText appends a JSON string. It replaces invalid UTF-8, as encoding/json does.
+func AppendText(b []byte, text string) []byte {
+	b, _ = jsontext.AppendQuote(b, text)
+	return b
+}
+
+// Operation of a JSON Patch. The path is in RFC 6901 form, and consists of names of fields
+// and of keys of labels and annotations, which need no escaping for JSON.
+type Operation struct {
+	op, path string
+	value    jsontext.Value
+}
+
+// Patch is a JSON Patch (RFC 6902).
+func Patch(operations ...Operation) []byte {
+	b := append(make([]byte, 0, 256), '[')
+	for i, o := range operations {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"op":"`...)
+		b = append(b, o.op...)
+		b = append(b, `","path":"`...)
+		b = append(b, o.path...)
+		b = append(b, `","value":`...)
+		b = append(b, o.value...)
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// Test that a field still has this value.
+func Test(path, value string) Operation {
+	return Operation{"test", path, AppendText(nil, value)}
+}
+
+// Add a value, or replace the one that is there.
+func Add(path string, value jsontext.Value) Operation { return Operation{"add", path, value} }
+
+// Remove a field.
+func Remove(path string) Operation { return Operation{"remove", path, jsontext.Value("null")} }
