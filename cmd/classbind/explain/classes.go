@@ -42,19 +42,11 @@ CLAIMKIND is the name of a ClaimKind, or any name that kubectl takes for the kin
 the claims. Classes that the ClaimKind does not offer to the namespace are not
 listed.
 
-A ClaimKind may say whose right to use a class counts (classes.use). The command asks
-the API server about each class. If the right of the namespace counts, that is the
-right of --namespace, and --as has no effect. If the right of the creator counts, that
-is your right, or the right of --as with the groups of --as-group. As with kubectl, this
-user also has the group system:authenticated. To ask about anyone but yourself, you
-need the right to create subjectaccessreviews.
+If the right of the creator to use a class counts (classes.use), that is your right, or
+the right of --as with the groups of --as-group and the group system:authenticated.
+To ask about anyone but yourself, you need the right to create subjectaccessreviews.
 
-Expressions that read the claim, such as some of classes.fits, may exclude more
-classes. The command cannot evaluate these without a claim, and a note names them:
-classbind explain -f FILE does.
-
-You need the rights to list ClaimKinds, ClassKinds and their classes, and to get
-Namespaces if an expression reads them.
+Expressions that read the claim may exclude more classes. A note names them.
 
 The exit status is 0 if a claim may get one of the classes, and 1 if it may get none.
 It is 2 if the command fails.`
@@ -63,10 +55,7 @@ It is 2 if the command fails.`
   classbind classes PostgreSQLInstance --namespace acme-team
 
   # What may it get if another user creates it?
-  classbind classes PostgreSQLInstance --namespace acme-team --as jane --as-group developers
-
-  # The names of these classes, for a program:
-  classbind classes PostgreSQLInstance -o json | jq -r '.items[].classes[] | select(.dropped == null) | .name'`
+  classbind classes PostgreSQLInstance --namespace acme-team --as jane --as-group developers`
 )
 
 // NewClassesCommand returns the command classes.
@@ -312,13 +301,13 @@ func (o *Offer) write(out *strings.Builder) {
 	for _, note := range o.Notes {
 		t.line("Note", note)
 	}
-	name, header := t.namer(), []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
+	header := []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
 	if len(t.Dropped) > 0 {
 		header = append(header, "WHY NOT")
 	}
-	var rows [][]string
+	rows := [][]string{header}
 	for _, c := range o.Classes {
-		row := []string{"  " + name(c.ClassName), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
+		row := []string{"  " + c.ClassName.String(), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
 		if c.Drop == nil {
 			row = append(row, Percentage(c.Odds), "")
 		} else {
@@ -326,7 +315,7 @@ func (o *Offer) write(out *strings.Builder) {
 		}
 		rows = append(rows, row)
 	}
-	t.section(header, rows, len(rows))
+	output.Section(out, rows, len(rows))
 	t.oddsDependOn(o.OddsDependOn)
 }
 

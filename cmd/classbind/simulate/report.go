@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -92,7 +91,7 @@ func (p Place) anyClass() Place {
 func (p Place) String() string {
 	switch p.Outcome {
 	case "":
-		return p.Class.Kind + "/" + klog.KRef(p.Class.Namespace, p.Class.Name).String()
+		return p.Class.String()
 	case explain.Waits:
 		return "waits for a class"
 	case explain.Refused:
@@ -198,14 +197,10 @@ func (r *Row) Delta() float64 { return r.After.Mean - r.Before.Mean }
 
 // Change is the Delta for people.
 func (r *Row) Change() string {
-	switch n := math.Round(r.Delta()); {
-	case r.Delta() == 0:
+	if r.Delta() == 0 {
 		return ""
-	case n == 0:
-		return "<1"
-	default:
-		return fmt.Sprintf("%+.0f", n)
 	}
+	return fmt.Sprintf("%+.0f", r.Delta())
 }
 
 // Share of all claims, in percent.
@@ -226,12 +221,7 @@ func (k *Kind) spread() bool {
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
 	claims := fmt.Sprintf("%d claims", k.Claims)
-	if k.Claims == 1 {
-		claims = "1 claim"
-	}
 	switch {
-	case k.Claims == 0:
-		return "no claims"
 	case k.Moved+k.Lost > 0:
 		return fmt.Sprintf("%s: %d would get another class, and %d none any more", claims, k.Moved, k.Lost)
 	case k.spread():
@@ -261,7 +251,7 @@ func (k *Kind) write(out *strings.Builder) {
 	}
 	if len(k.Rows) > 0 {
 		rows := [][]string{{"  CLASS", "NOW", "BEFORE", "AFTER", "CHANGE", "SHARE"}}
-		for _, r := range k.Rows[:min(len(k.Rows), maxRows)] {
+		for _, r := range k.Rows {
 			share := k.Share(r.After)
 			rows = append(rows, []string{
 				"  " + r.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), r.Change(),
@@ -273,25 +263,20 @@ func (k *Kind) write(out *strings.Builder) {
 				rows[i] = slices.Delete(rows[i], 1, 2)
 			}
 		}
-		out.WriteString("\n" + output.Columns(rows...))
+		output.Section(out, rows, maxRows)
 	}
-	if more := len(k.Rows) - maxRows; more > 0 {
-		fmt.Fprintf(out, "  %d more change less: -o json has all.\n", more)
+	if len(k.Moves) == 0 {
+		return
 	}
-	if len(k.Moves) > 0 {
-		rows := [][]string{{"  CLAIMS", "FROM", "TO", "SUCH AS"}}
-		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
-			rows = append(rows, []string{"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", ")})
+	rows := [][]string{{"  CLAIMS", "FROM", "TO", "SUCH AS"}}
+	for _, m := range k.Moves {
+		rows = append(rows, []string{"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", ")})
+	}
+	output.Section(out, rows, maxMoves)
+	for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
+		if m.Why != "" {
+			fmt.Fprintf(out, "  %s, %s: %s\n", truncate.Printable(m.Claims[0]), m.To, truncate.Printable(m.Why))
 		}
-		out.WriteString("\n" + output.Columns(rows...))
-		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
-			if m.Why != "" {
-				fmt.Fprintf(out, "  %s, %s: %s\n", truncate.Printable(m.Claims[0]), m.To, truncate.Printable(m.Why))
-			}
-		}
-	}
-	if more := len(k.Moves) - maxMoves; more > 0 {
-		fmt.Fprintf(out, "  %d more moves: -o json has all.\n", more)
 	}
 }
 

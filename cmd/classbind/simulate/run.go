@@ -106,16 +106,15 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.after.Kind(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("after the change: %w", err)
+	after := before
+	if r.after != r.before {
+		if after, err = r.after.Kind(ctx, name); err != nil {
+			return nil, fmt.Errorf("after the change: %w", err)
+		}
 	}
 	c := &comparison{
 		before: before, after: after, draws: draws, rows: map[Place]*tallied{}, moves: map[[2]Place]*Move{}, seen: r.Seen,
 		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
-	}
-	if c.seen == nil {
-		c.seen = func(*explain.Recreated, Place, string) {}
 	}
 	for _, k := range []*explain.Kind{before, after} {
 		if k == nil {
@@ -292,9 +291,11 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		if !predictable { // Which class it gets is not known, but mostly whether it gets one.
 			from, to = from.anyClass(), to.anyClass()
 		}
-		if n == 0 {
+		if n > 0 {
+			continue
+		}
+		if c.moved(first, from, to, why); c.seen != nil {
 			c.seen(first, to, why)
-			c.moved(first, from, to, why)
 		}
 	}
 	return nil

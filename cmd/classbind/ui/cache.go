@@ -30,8 +30,6 @@ const (
 	pauseFactor = 5
 	// maxWaiting limits the claims without a class that are held of each kind.
 	maxWaiting = 1000
-	// maxExplained limits the explanations that are held of one read. Each names all classes.
-	maxExplained = 20
 )
 
 // cache has a cluster as it was read last. It is read in the background, once for all who look.
@@ -61,9 +59,8 @@ type snapshot struct {
 	status *status.Report
 	kinds  []*kind
 
-	mu        sync.Mutex // Guards what follows.
-	cluster   *explain.World
-	explained map[claimName]*explanation
+	mu      sync.Mutex // Guards what follows.
+	cluster *explain.World
 }
 
 type kind struct {
@@ -160,7 +157,7 @@ func (c *cache) now() (state, <-chan struct{}) {
 }
 
 func (c *cache) read(ctx context.Context) (*snapshot, error) {
-	s := &snapshot{at: time.Now(), explained: map[claimName]*explanation{}}
+	s := &snapshot{at: time.Now()}
 	var err error
 	if s.status, err = status.Read(ctx, c.config, c.own, io.Discard); err != nil {
 		return nil, err
@@ -273,24 +270,16 @@ func (s *snapshot) find(name string) (*kind, error) {
 // explanation of a claim: as it is stored, and as if it was created now.
 type explanation struct{ Stored, Anew *explain.Item }
 
-// explain a claim by the registrations and classes of the snapshot. A claim is read once for each snapshot.
-func (s *snapshot) explain(ctx context.Context, name claimName) (*explanation, error) {
+// explain a claim by the registrations and classes of the snapshot.
+func (s *snapshot) explain(ctx context.Context, name claimName) (e explanation, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.explained[name]; e != nil {
-		return e, nil
-	}
-	e := &explanation{}
-	var err error
 	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err == nil {
 		e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true)
 	}
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	e.Stored.Message, _, _ = strings.Cut(e.Stored.Message, "; --unbound ") // The page shows that below.
-	if len(s.explained) < maxExplained {
-		s.explained[name] = e
-	}
 	return e, nil
 }
