@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -70,9 +69,8 @@ type authorizer struct {
 	client kubernetes.Interface
 	gate   selector.Gate
 
-	// me runs the command; nil until that was asked. selfAlone says that he may not ask about others.
-	me        *authenticationv1.UserInfo
-	selfAlone atomic.Bool
+	// me runs the command; nil until that was asked.
+	me *authenticationv1.UserInfo
 }
 
 func newAuthorizer(config *rest.Config) (*authorizer, error) {
@@ -89,16 +87,12 @@ func newAuthorizer(config *rest.Config) (*authorizer, error) {
 func (a *authorizer) Create(
 	ctx context.Context, r *authorizationv1.SubjectAccessReview, o metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
-	self := a.me != nil && r.Spec.User == a.me.Username && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
-	if !self || !a.selfAlone.Load() {
+	if a.me == nil || r.Spec.User != a.me.Username || r.Spec.UID != a.me.UID || !slices.Equal(r.Spec.Groups, a.me.Groups) {
 		answered, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, r, o)
-		switch {
-		case !apierrors.IsForbidden(err):
-			return answered, err //nolint:wrapcheck // The caller says what failed.
-		case !self:
-			return nil, fmt.Errorf("you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: %w", err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: %w", err)
 		}
-		a.selfAlone.Store(true)
+		return answered, err //nolint:wrapcheck // The caller says what failed.
 	}
 	answered, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: r.Spec.ResourceAttributes},

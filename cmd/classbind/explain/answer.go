@@ -43,13 +43,14 @@ func (o *options) answers(ctx context.Context, r *registrations, d document, nam
 // unknown. A kind that is not served, or not known and like a registered one, is a mistake.
 func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
 	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
-	var others, kinds, unknown []string
+	var kinds, unknown []string
+	ofGroup := false
 	for n := range r.claimKinds {
 		k := &r.claimKinds[n]
 		if schema.ParseGroupResource(k.Resource()).Group != kind.Group {
 			continue
 		}
-		others = append(others, k.Resource())
+		ofGroup = true
 		found := r.resources[k.Name]
 		switch {
 		case !found.guessed:
@@ -65,18 +66,16 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 	}
 	switch {
 	case slices.ContainsFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
-		return i.leftAlone(reason, why)
+		return i.end(LeftAlone, reason, why)
 	case near != "" && s == nil && (err == nil || notServed(err)):
 		return unknownKind(fmt.Sprintf("%s: did you mean %s?", why, near))
 	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
 			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
-	case len(others) > 0 && notServed(err):
+	case ofGroup && notServed(err):
 		return unknownKind(fmt.Sprintf("%s, and %v", why, err))
-	case len(others) > 0 && kind.Group != "":
-		return i.leftAlone(reason, fmt.Sprintf("%s, but of the same group %s", why, selector.List(others)))
 	}
-	return i.leftAlone(reason, why)
+	return i.end(LeftAlone, reason, why)
 }
 
 // answer for a claim by one of its ClaimKinds. First come the reasons for which the API server does not ask, then the decision.
@@ -123,11 +122,11 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 // decide on a claim.
 func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
 	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
-		item.leftAlone("NamespaceNotSelected", why)
+		item.end(LeftAlone, "NamespaceNotSelected", why)
 		return err
 	}
 	if why := lookup.CheckBindable(k); why != nil {
-		item.leftAlone(v1beta1.ReasonUnsuitable, why.Error())
+		item.end(LeftAlone, v1beta1.ReasonUnsuitable, why.Error())
 		return nil
 	}
 	v, err := r.view(ctx, k)
@@ -159,14 +158,14 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
-		item.leftAlone(fault.Reason, fault.Text)
+		item.end(LeftAlone, fault.Reason, fault.Text)
 	case errors.As(err, &fault):
 		item.undecided(k, fault)
 	case err != nil:
 		return err
 	case claim.LeftAlone != "":
 		has := v.Kind.HasReference(object)
-		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, claim, has))
+		item.end(LeftAlone, claim.LeftAlone, item.whyLeftAlone(v, claim, has))
 		if has {
 			o.noteClass(ctx, r, v, k, item, object)
 		}
@@ -242,25 +241,6 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 		item.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
 			class, in.Selector)
 	}
-	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if r.addRequester(ctx, v.Kind, &in) != nil || r.addRequester(ctx, v.Kind, &named) != nil {
-		return
-	}
-	decides := !v.Kind.UsesRequest() || in.Request != nil
-	decider := r.decider(o.fresh, &Item{})
-	if decides {
-		_, refused, err := decider.Check(ctx, v.View, named, object)
-		switch {
-		case err != nil || refused == nil:
-		case refused.Reason == "NotFound" && k.Spec.Reference.Explicit != v1beta1.CheckExplicit: // It is noted above.
-		case k.Spec.Reference.Explicit != v1beta1.CheckExplicit:
-			item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
-		case len(o.claims) > 0:
-			item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
-		default:
-			item.note("%v; it would be refused if it was created now, because reference.explicit is Check", refused)
-		}
-	}
 	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
 	was := selector.Record{}
 	if json.Unmarshal([]byte(text), &was) == nil {
@@ -270,8 +250,18 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 		}
 		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
 	}
-	if !decides {
+	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
+	if r.addRequester(ctx, v.Kind, &in) != nil || r.addRequester(ctx, v.Kind, &named) != nil ||
+		v.Kind.UsesRequest() && in.Request == nil {
 		return
+	}
+	decider, isChecked := r.decider(o.fresh, &Item{}), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
+	if _, refused, err := decider.Check(ctx, v.View, named, object); isChecked && err == nil && refused != nil {
+		if why := fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused); len(o.claims) > 0 {
+			item.end(Unmatched, refused.Reason, why)
+		} else { // It is there nevertheless.
+			item.note("%s", why)
+		}
 	}
 	switch again, err := decider.Explain(ctx, v.View, in); {
 	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
@@ -307,7 +297,7 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	if d.Unneeded() {
-		return i.leftAlone(d.Reason(),
+		return i.end(LeftAlone, d.Reason(),
 			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
 	after := "" // For BindLater, the warning says that it waits.
@@ -353,8 +343,6 @@ func because(e *selector.Explanation) string {
 		return text + "; " + strategy + " takes it"
 	case e.Reproducible:
 		return text + "; " + strategy + " drew it, seeded with the claim's name, so that this claim gets it every time"
-	case d.Claim.Name == "":
-		return text + "; " + strategy + " drew it this time, and draws afresh for each claim whose name the API server makes up"
 	}
-	return text + "; " + strategy + " drew it this time, and draws afresh each time, because seed is Request"
+	return text + "; " + strategy + " drew it this time, and draws afresh each time"
 }

@@ -53,7 +53,7 @@ func (s *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case *authenticationv1.SelfSubjectReview:
 		answer("SelfSubjectReview", object{"userInfo": json.RawMessage(selfUser)})
 	case *authorizationv1.SelfSubjectAccessReview:
-		answer("SelfSubjectAccessReview", object{"allowed": s.allows(review.Spec.ResourceAttributes, me)})
+		answer("SelfSubjectAccessReview", object{"allowed": s.allows(review.Spec.ResourceAttributes, me, "staff", "system:authenticated")})
 	case *authorizationv1.SubjectAccessReview:
 		if s.alone {
 			s.apiServer.ServeHTTP(w, r)

@@ -319,7 +319,7 @@ func TestExplainCluster(t *testing.T) {
 		},
 		"StoredByPlural":  {reason: "We should read a claim by its plural, in any case.", args: []string{"Databases/stored", "--unbound"}, want: []string{"Database team/stored: bound to FastClass/b"}},
 		"StoredPinned":    {reason: "We should have the API server convert the claim.", base: pinned("v1beta1"), args: []string{"Database/stored"}, status: exit.Unmatched, want: []string{"Database team/stored: stored without a class; created now, it would get FastClass/b\n"}},
-		"StoredNotServed": {reason: "We should say that nobody can read the claim, and not that it is not there.", base: pinned("v1alpha1"), args: []string{"Database/stored"}, status: exit.Failed, want: []string{"Database team/stored: cannot be decided\n"}},
+		"StoredNotServed": {reason: "We should say that nobody can read the claim, and not that it is not there.", base: pinned("v1alpha1"), args: []string{"Database/stored"}, status: exit.Failed, want: []string{`cannot get the claim "Database/stored": the API server does not serve the version for which the paths are written, "v1alpha1"`}},
 		"StoredAmbiguous": {
 			reason: "We should ask which of two kinds of one name is meant.",
 			args:   []string{"Database/stored"}, status: exit.Failed,

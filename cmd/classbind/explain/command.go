@@ -51,9 +51,7 @@ nothing.
 
 A claim comes from a file, or from the cluster as KIND/NAME, where KIND is any
 name that kubectl takes. Like the server, explain leaves alone a claim that has a
-class. --unbound explains it as if it were created now, without a class. A
-claim that is stored without a class gets one only if whenUnmatched is BindLater,
-or if classbind bind binds it.
+class. --unbound explains it as if it were created now, without a class.
 
 Registrations and classes come from one of these:
 
@@ -62,37 +60,19 @@ Registrations and classes come from one of these:
   --with FILES     the cluster, as if you had applied the files to it: their objects
                    are added, or replace the cluster's objects of the same name
 
-From these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. A CRD has
-the plural, the scope, the versions and the schema of a kind. Without a CRD, explain
-identifies a kind by its plural, and treats its classes as namespaced if one of them
-has a namespace.
-
 explain refuses a claim in a file if its kind or version is not served, or if it has
-a field that the CRD lacks. The API server would drop a misspelt selector without an
-error. To check a claim against the whole schema, use kubectl-validate.
-
-explain shows what each expression returned and saw. Namespaces and related objects
-come from the files or the cluster. For the cluster, you need the right to get them.
+a field that the CRD lacks. To check a claim against the whole schema, use
+kubectl-validate.
 
 --set PATH=VALUE sets a field that an expression sees: a label or an annotation
 of the claim's namespace, a field of a related object, or who creates the claim.
 After labels, annotations or extra, the rest of the path is the whole key.
-Elsewhere, write a dot in a name as \. A value that looks like a number, true, false,
-null, a quoted string or a JSON list is parsed. Any other value is a string. To set
-several groups, repeat the flag.
+Elsewhere, write a dot in a name as \. A value of a related object may be JSON, but
+no object. To set several groups, repeat the flag.
 
-A ClaimKind may say whose right to use a class counts (classes.use). explain asks the
-API server which candidates are allowed, and shows the odds among these. If the right
-of the creator counts, that is your right, or the right of --as with the groups of
---as-group. As with kubectl, this user also has the group system:authenticated. --as
-also sets the request.userInfo that expressions see. If the right of the namespace
-counts, --as has no effect on it, and a note says so. To ask about anyone but yourself,
-you need the right to create subjectaccessreviews. With --classes, all classes count as
-allowed.
-
-If a ClassKind has a capacity with enforcement Hard, the ledgers show how much of each
-class is in use. You need the right to list them in classbind's namespace. Without that
-right, and with enforcement Soft, each class counts as empty, and a note says so.
+If the right of the creator to use a class counts (classes.use), that is your right, or
+the right of --as with the groups of --as-group and the group system:authenticated.
+To ask about anyone but yourself, you need the right to create subjectaccessreviews.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if a claim gets no
 class, or if a claim of the cluster is stored without one. It is 1, too, if the files
@@ -108,20 +88,12 @@ or undecided, or if the command fails.`
   # Which class would it get, if this class existed, too?
   classbind explain -f claim.yaml --with new-class.yaml
 
-  # What would change for a claim of the cluster?
-  kubectl get postgresqlinstance my-database -o yaml | classbind explain -f - --unbound --with new-class.yaml
-
   # Without a cluster, before anything is applied:
   classbind explain -f claim.yaml --classes deploy/samples/crossplane
 
-  # Which class would it get in a namespace of another tenant?
+  # Which class would it get in a namespace of another tenant, or if another user created it?
   classbind explain -f claim.yaml --set namespace.labels.tenant=b
-
-  # Which class would it get if another user created it?
-  classbind explain -f claim.yaml --as jane --as-group developers
-
-  # The odds of every candidate, for a program:
-  classbind explain -f claim.yaml -o json | jq '.items[].candidates'`
+  classbind explain -f claim.yaml --as jane --as-group developers`
 )
 
 func newCommand(fresh func() uint64) *cobra.Command {

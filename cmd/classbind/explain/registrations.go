@@ -36,7 +36,7 @@ type resource struct {
 	lookup.Resource
 	new     bool  // new says that the cluster does not have it, but files that are put on top.
 	guessed bool  // guessed says that the scope is that of the objects that are known.
-	unread  error // unread is why claims cannot be read: their version is not served.
+	unread  error // unread is why claims cannot be read, such as that their version is not served.
 }
 
 // notServedError is for what is not served by files, or has no schema.
@@ -55,11 +55,10 @@ type registrations struct {
 	settings settings
 	settable bool
 	// What was read for the claims before, by name.
-	resources  map[string]resource // of claim kinds
-	namespaces map[string]map[string]any
-	views      map[string]*view
-	schemas    map[schema.GroupVersionKind]func() (*objectSchema, error)
-	ledgers    *ledgers
+	resources map[string]resource // of claim kinds
+	views     map[string]*view
+	schemas   map[schema.GroupVersionKind]func() (*objectSchema, error)
+	ledgers   *ledgers
 }
 
 // view of a claim kind.
@@ -75,24 +74,20 @@ type view struct {
 // newRegistrations has none yet. own is the namespace of classbind.
 func newRegistrations(own string) *registrations {
 	return &registrations{
-		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}}, own: own,
-		resources: map[string]resource{}, namespaces: map[string]map[string]any{}, views: map[string]*view{},
+		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
+		own:    own, resources: map[string]resource{}, views: map[string]*view{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
 	}
 }
 
-// resourceOf the claims of a ClaimKind. It is without a kind, and unread, where it is not served.
-func (r *registrations) resourceOf(ctx context.Context, k *v1beta1.ClaimKind) (resource, error) {
-	if found, ok := r.resources[k.Name]; ok {
-		return found, nil
+// resourceOf the claims of a ClaimKind. It says why it cannot be read, and is without a kind where it is not served at all.
+func (r *registrations) resourceOf(ctx context.Context, k *v1beta1.ClaimKind) resource {
+	found, ok := r.resources[k.Name]
+	if !ok {
+		found, found.unread = r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		r.resources[k.Name] = found
 	}
-	found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-	if err != nil && !notServed(err) {
-		return found, err
-	}
-	found.unread = err
-	r.resources[k.Name] = found
-	return found, nil
+	return found
 }
 
 // claimKindsOf a kind.
@@ -102,9 +97,9 @@ func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind)
 		if _, group, _ := strings.Cut(k.Resource(), "."); group != kind.Group {
 			continue
 		}
-		found, err := r.resourceOf(ctx, k)
-		if err != nil {
-			return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
+		found := r.resourceOf(ctx, k)
+		if found.unread != nil && !notServed(found.unread) {
+			return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, found.unread)
 		}
 		if found.Kind == kind.Kind {
 			kinds = append(kinds, k)
@@ -149,10 +144,8 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 	if !found.Namespaced {
 		namespace = ""
 	}
-	if err = found.unread; err == nil {
-		d.Object, err = r.object(ctx, found, namespace, name)
-	}
-	if err == nil && d.Object == nil {
+	d.Object, err = r.object(ctx, found, namespace, name)
+	if err = cmp.Or(found.unread, err); err == nil && d.Object == nil {
 		names := connect.Names(ctx, r.cluster.API, found.GroupVersionKind, namespace)
 		err = errors.New("there is none of this name" + near.Meant(name, names))
 	}
@@ -163,23 +156,16 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 	return d, nil
 }
 
-// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes. Their resource
-// says why it cannot be read.
+// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes.
 func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.ClaimKind, resource, error) {
 	var all []*v1beta1.ClaimKind
 	for i := range r.claimKinds {
 		all = append(all, &r.claimKinds[i])
 	}
-	resolve := func(k *v1beta1.ClaimKind) resource {
-		of, why := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-		if notServed(why) { // The claim can be there in another version.
-			of, why = r.resolve(ctx, k.Resource(), "", "create")
-		}
-		of.unread = why
-		return of
-	}
 	kinds, known := lookup.Find(word, all, (*v1beta1.ClaimKind).GetName,
-		func(k *v1beta1.ClaimKind) (string, lookup.Resource) { return k.Resource(), resolve(k).Resource })
+		func(k *v1beta1.ClaimKind) (string, lookup.Resource) {
+			return k.Resource(), r.resourceOf(ctx, k).Resource
+		})
 	resources := sets.New[string]()
 	for _, k := range kinds {
 		resources.Insert(k.Resource())
@@ -189,7 +175,7 @@ func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.Clai
 		return nil, resource{}, fmt.Errorf("no ClaimKind registers %q%s", word,
 			cmp.Or(near.Meant(word, known), ": name the kind of a claim, or its plural"))
 	case 1:
-		return kinds, resolve(kinds[0]), nil
+		return kinds, r.resourceOf(ctx, kinds[0]), nil
 	}
 	return nil, resource{}, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(sets.List(resources), ", "))
 }

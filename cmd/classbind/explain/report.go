@@ -119,8 +119,6 @@ func (i *Item) end(o Outcome, reason, message string) *Item {
 // malformedClaim is the reason for which classbind itself refuses a claim.
 const malformedClaim = "MalformedClaim"
 
-func (i *Item) leftAlone(reason, why string) *Item { return i.end(LeftAlone, reason, why) }
-
 func (i *Item) malformed(problems field.ErrorList) {
 	var errs []FieldError
 	for _, err := range problems {

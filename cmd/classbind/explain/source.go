@@ -42,6 +42,17 @@ type source struct {
 	crds            map[string]CRD
 	objects, claims []document
 	removals        []*removal // removals are what is there and does not count.
+	// read are objects of the cluster that many claims name, nil where there is none.
+	read map[objectName]map[string]any
+}
+
+// maxRead limits the objects that are kept, so that those of the next claims are read again.
+const maxRead = 1000
+
+// objectName names an object.
+type objectName struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
 }
 
 // kindOf a registration.
@@ -373,10 +384,22 @@ func (s *source) object(ctx context.Context, of resource, namespace, name string
 		len(content.IsPathSegmentName(name)) > 0 || len(content.IsPathSegmentName(namespace)) > 0 || of.Namespaced && namespace == "" {
 		return nil, nil // Authors of claims make names up. No object can have this one.
 	}
+	key := objectName{of.GroupVersionKind, namespace, name}
+	if content, ok := s.read[key]; ok {
+		return content, nil
+	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(of.GroupVersionKind)
-	if err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
-		return nil, truncate.Error(client.IgnoreNotFound(err))
+	err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	if err != nil {
+		found.Object = nil
 	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, truncate.Error(err)
+	}
+	if len(s.read) >= maxRead {
+		clear(s.read)
+	}
+	s.read[key] = found.Object
 	return found.Object, nil
 }

@@ -21,9 +21,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -43,7 +41,6 @@ type World struct {
 	*registrations
 	// counted are the views of the claim kinds that were asked for, which count their claims.
 	counted selector.Snapshot
-	kinds   map[string]*Kind
 }
 
 // NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects that
@@ -75,7 +72,7 @@ func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, na
 		}
 	}
 	r.claimKinds, r.classKinds = without(r, "claimkind", r.claimKinds), without(r, "classkind", r.classKinds)
-	return &World{registrations: r, counted: selector.Snapshot{}, kinds: map[string]*Kind{}}, nil
+	return &World{registrations: r, counted: selector.Snapshot{}}, nil
 }
 
 // onTop has the objects of base that no object of change replaces, and those of change. namespace is that of objects that name none.
@@ -221,19 +218,17 @@ func (w *World) Claims(ctx context.Context, files Manifests) (map[string][][]byt
 
 // Kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
 func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
-	if k, ok := w.kinds[name]; ok {
-		return k, nil
-	}
 	i := slices.Index(namesOf(w.claimKinds), name)
 	if i < 0 {
 		return nil, nil
 	}
 	spec := &w.claimKinds[i]
 	v, found, err := w.viewOf(ctx, spec)
-	if fault := (*inventory.Fault)(nil); err != nil && (v == nil || !errors.As(err, &fault)) {
-		if !errors.Is(err, found.unread) && cluster.CheckBindable(spec) == nil {
-			return nil, err
-		}
+	switch fault := (*inventory.Fault)(nil); {
+	case err == nil, errors.As(err, &fault):
+	case !notServed(err):
+		return nil, err
+	default:
 		v = &view{View: &selector.View{
 			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
 		}}
@@ -259,7 +254,7 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String)))
 		}
 	}
-	w.counted[name], w.kinds[name] = v.View, k
+	w.counted[name] = v.View
 	return k, nil
 }
 
@@ -273,14 +268,12 @@ type Kind struct {
 
 	spec          *v1beta1.ClaimKind
 	registrations *registrations
-	// read are related objects, by the name of the relation, the namespace and their name, in a World.
-	read map[[3]string]*expression.Object
 }
 
 func newKind(r *registrations, spec *v1beta1.ClaimKind, v *view, found resource) *Kind {
 	return &Kind{
 		View: v.View, Resource: found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource),
-		Namespaced: found.Namespaced, Notes: v.notes, spec: spec, registrations: r, read: map[[3]string]*expression.Object{},
+		Namespaced: found.Namespaced, Notes: v.notes, spec: spec, registrations: r,
 	}
 }
 
@@ -315,18 +308,12 @@ func registered(ctx context.Context, config *rest.Config, own, word string) (*re
 		return nil, nil, err
 	}
 	named, found, err := r.named(ctx, word)
-	if err = cmp.Or(err, found.unread); err == nil {
-		_, err = r.claimKindsOf(ctx, found.GroupKind()) // It finds the version of each.
-	}
-	return r, named, err
+	return r, named, cmp.Or(err, found.unread)
 }
 
 // viewOf a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.
 func (r *registrations) viewOf(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
-	found, err := r.resourceOf(ctx, k)
-	if err != nil {
-		return nil, found, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
-	}
+	found := r.resourceOf(ctx, k)
 	if err := cmp.Or(found.unread, cluster.CheckBindable(k)); err != nil {
 		return nil, found, err
 	}
@@ -360,26 +347,6 @@ func (k *Kind) Selectors() []string {
 
 // SelectorAnnotation is the annotation of a claim that has its class selector.
 func (k *Kind) SelectorAnnotation() string { return k.Kind.Annotation[len(k.Kind.Annotation)-1] }
-
-// maxRelated limits how many related objects of a kind of claims are kept.
-const maxRelated = 10_000
-
-// related reads an object that claims name once for many of them.
-func (k *Kind) related(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-	key := [...]string{kind.Name, namespace, name}
-	if found, ok := k.read[key]; ok {
-		return found, nil
-	}
-	found, err := k.registrations.relatedOf(&Item{})(ctx, claimNamespace, kind, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	if len(k.read) >= maxRelated {
-		clear(k.read)
-	}
-	k.read[key] = found
-	return found, nil
-}
 
 // Recreated is a claim that is decided on as if it was created now, without the class that it has.
 type Recreated struct {
@@ -463,7 +430,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.
 	}
 	k := r.kind
 	decider := k.registrations.decider(func() uint64 { return fresh }, &Item{})
-	decider.Related, decider.Patient = k.related, true
+	decider.Patient = true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
 	fault := (*inventory.Fault)(nil)
 	switch {
