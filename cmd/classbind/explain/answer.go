@@ -129,11 +129,11 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 		item.end(LeftAlone, v1beta1.ReasonUnsuitable, why.Error())
 		return nil
 	}
-	v, err := r.view(ctx, k)
+	v, err := r.kind(ctx, k)
 	if err != nil {
 		return err
 	}
-	item.Notes, item.InvalidExpressions = append(item.Notes, v.notes...), v.invalid
+	item.Notes, item.InvalidExpressions = append(item.Notes, v.Notes...), v.invalid
 	found := r.resources[k.Name]
 	if !item.isReadable(ctx, r, k, found) {
 		return nil
@@ -170,7 +170,7 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 			o.noteClass(ctx, r, v, k, item, object)
 		}
 	case len(claim.Problems) > 0:
-		item.malformed(claim.Problems)
+		item.mistaken(malformedClaim, fieldErrors(claim.Problems)...)
 	default:
 		item.explained(k)
 	}
@@ -200,7 +200,7 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.Clai
 }
 
 // whyLeftAlone is the reason for people.
-func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string {
+func (i *Item) whyLeftAlone(v *Kind, in claim.Intake, hasReference bool) string {
 	switch in.LeftAlone {
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
@@ -221,7 +221,7 @@ func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string 
 
 // noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With Check, a claim of a
 // file is refused if it may not name its class.
-func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
+func (o *options) noteClass(ctx context.Context, r *registrations, v *Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
 	in, err := readAsServer(v.Kind, item, unbound)
@@ -240,15 +240,6 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 	case !in.Selector.Matches(class.Labels):
 		item.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
 			class, in.Selector)
-	}
-	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
-	was := selector.Record{}
-	if json.Unmarshal([]byte(text), &was) == nil {
-		of := ""
-		if was.Candidates > 0 {
-			of = fmt.Sprintf("one of %d candidates, ", was.Candidates)
-		}
-		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
 	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
 	if r.addRequester(ctx, v.Kind, &in) != nil || r.addRequester(ctx, v.Kind, &named) != nil ||
@@ -281,19 +272,21 @@ func (i *Item) undecided(k *v1beta1.ClaimKind, fault *inventory.Fault) {
 	i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
 }
 
-// explained tells a decision.
+// explained tells a decision, and which class the claim gets, as far as that is known.
 func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
-	i.addDecision()
 	d := &i.Decision
-	if d.Class != nil {
-		c, fault := d.View.PolicyDefault() // The class that the API server itself may give.
-		switch {
-		case k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil:
-		case fault != nil:
-			i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
-		case c == d.Class:
-			i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
+	if d.Claim.Selector != nil {
+		i.Selector = new(d.Claim.Selector.String())
+	}
+	i.OddsDependOn = d.View.Kind.Strategy.Depends
+	if d.Class != nil && (i.OddsDependOn == "" || len(i.Candidates) == 1) {
+		i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reference(d.Class.Target())
+		for n := range i.Candidates {
+			i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
 		}
+	}
+	if d.Class != nil {
+		i.Warning = d.Warning()
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	if d.Unneeded() {
@@ -307,7 +300,6 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	case k.Spec.WhenUnmatched == v1beta1.Admit:
 		after = "; it is created without a class"
 	}
-	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+after)
 }
 

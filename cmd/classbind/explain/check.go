@@ -107,9 +107,6 @@ func (o *checkOptions) validate() error {
 	if len(o.files) == 0 && !o.rules {
 		errs = append(errs, errors.New("--filename: name the files to check, such as -f deploy/, or -f - for standard input"))
 	}
-	if slices.Contains(o.files, "") {
-		errs = append(errs, errors.New(`--filename="": must be a file, a folder, or - for standard input`))
-	}
 	if o.fix && slices.Contains(o.files, stdin) {
 		errs = append(errs, errors.New("--fix: cannot write standard input: name files or folders"))
 	}

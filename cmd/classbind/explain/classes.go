@@ -131,7 +131,7 @@ func (o *classesOptions) classesOf(
 	for _, ck := range rules.Serving(k, r.classKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
 	}
-	v, _, err := r.viewOf(ctx, k)
+	v, err := r.View(ctx, k)
 	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict {
 		offer.Message = fault.Text // Another ClaimKind binds these claims.
 		return offer, nil
@@ -146,7 +146,7 @@ func (o *classesOptions) classesOf(
 	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
 		return offer, err
 	}
-	noted := Item{Notes: v.notes}
+	noted := Item{Notes: v.Notes}
 	if why := o.as.withoutEffect(k, usesRequest); why != "" {
 		noted.note("%s", why)
 	}

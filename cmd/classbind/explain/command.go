@@ -134,33 +134,16 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
-	case len(args) > 0 && len(o.claims) > 0:
-		fail("--filename: there are arguments, too, %q: name claims in one way or the other", args)
-	case len(args) > 0 && len(o.classes) > 0:
-		fail("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
-			"or put classes on top of the cluster's with --with", args)
+	case len(args) > 0 && len(o.claims)+len(o.classes) > 0:
+		fail("%q: with --filename or --classes there is no claim of the cluster", args)
 	case len(args)+len(o.claims) == 0:
 		fail("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, " +
 			"or a claim of the cluster, KIND/NAME")
 	}
 	for _, arg := range args {
-		if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" || strings.Contains(name, "/") {
+		if parts := strings.Split(arg, "/"); len(parts) != 2 || slices.Contains(parts, "") {
 			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
-	}
-	stdins := 0
-	for n, paths := range [][]string{o.claims, o.classes, o.with} {
-		for _, p := range paths {
-			switch p {
-			case "":
-				fail("--%s=%q: must be a file, a folder, or - for standard input", []string{"filename", "classes", "with"}[n], p)
-			case stdin:
-				stdins++
-			}
-		}
-	}
-	if stdins > 1 {
-		fail("-: standard input can be read once: put the claims or the classes into a file")
 	}
 	var err error
 	o.settings, err = newSettings(o.set)

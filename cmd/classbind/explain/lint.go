@@ -250,7 +250,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
 	}
-	v, err := l.view(ctx, k)
+	v, err := l.kind(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 }
 
 // invalid finds the expressions of a view that are.
-func (l *linter) invalid(v *view) {
+func (l *linter) invalid(v *Kind) {
 	for _, e := range v.invalid {
 		kind, name, _ := strings.Cut(e.Registration, "/")
 		d := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
@@ -322,7 +322,7 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	v := &view{}
+	v := &Kind{}
 	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
 	l.invalid(v)
 	all := l.classes[k.Name]
@@ -334,22 +334,23 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		all = append(all, classes)
 	}
 	for _, classes := range all {
-		for _, c := range classes.Malformed() {
-			l.find(v1beta1.ReasonMalformedWeight, l.class(c), "metadata", "%v", c.WeightErr)
-		}
-		for _, c := range classes.WithInvalidMark() {
-			l.find(v1beta1.ReasonMalformedMark, l.class(c), "metadata", "%v", c.MarkErr)
-			l.fixMark(l.class(c), c.MarkErr)
-		}
-		for _, c := range classes.WithMalformedCapacity() {
-			l.find(v1beta1.ReasonMalformedCapacity, l.class(c), "metadata", "%v", c.Capacity.Err)
-		}
-		for _, c := range classes.WithTooManyLabels() {
-			l.find(v1beta1.ReasonTooManyLabels, l.class(c), "metadata", "it has too many labels")
-		}
 		classes.Each(func(c *inventory.Class) {
+			d := l.class(c)
+			if c.WeightErr != nil {
+				l.find(v1beta1.ReasonMalformedWeight, d, "metadata", "%v", c.WeightErr)
+			}
+			if c.MarkErr != nil {
+				l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
+				l.fixMark(d, c.MarkErr)
+			}
+			if c.Capacity != nil && c.Capacity.Err != nil {
+				l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)
+			}
+			if c.TooManyLabels {
+				l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")
+			}
 			if len(l.classes[k.Name]) > 0 && !l.served.Has(c.Kind.Name+c.String()) {
-				l.find(ruleUnserved, l.class(c), "", "no claim can get it: it does not fit the claims of any ClaimKind")
+				l.find(ruleUnserved, d, "", "no claim can get it: it does not fit the claims of any ClaimKind")
 			}
 		})
 	}

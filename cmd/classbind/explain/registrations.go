@@ -56,16 +56,22 @@ type registrations struct {
 	settable bool
 	// What was read for the claims before, by name.
 	resources map[string]resource // of claim kinds
-	views     map[string]*view
+	kinds     map[string]*Kind
 	schemas   map[schema.GroupVersionKind]func() (*objectSchema, error)
 	ledgers   *ledgers
 }
 
-// view of a claim kind.
-type view struct {
+// Kind of claims, with all classes, as explain reads them.
+type Kind struct {
 	*selector.View
+	// Resource of the claims, in the version for which the paths are written.
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	Notes      []string // Notes say why the server may decide otherwise.
+
+	spec                      *v1beta1.ClaimKind
+	registrations             *registrations
 	all                       []*inventory.Classes // all classes, also of class kinds that the View leaves out.
-	notes                     []string             // notes are what people should know of it.
 	invalid                   []InvalidExpression  // invalid expressions of the claim kind, and of class kinds that serve it.
 	pathsReason, pathsProblem string               // pathsProblem, with its reason, is what the schema of the claims does not allow.
 	unknownRoom               string               // unknownRoom says of which classes it is not known how much is taken.
@@ -75,7 +81,7 @@ type view struct {
 func newRegistrations(own string) *registrations {
 	return &registrations{
 		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
-		own:    own, resources: map[string]resource{}, views: map[string]*view{},
+		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
 	}
 }
@@ -146,8 +152,7 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 	}
 	d.Object, err = r.object(ctx, found, namespace, name)
 	if err = cmp.Or(found.unread, err); err == nil && d.Object == nil {
-		names := connect.Names(ctx, r.cluster.API, found.GroupVersionKind, namespace)
-		err = errors.New("there is none of this name" + near.Meant(name, names))
+		err = errors.New("there is none of this name")
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
@@ -180,12 +185,20 @@ func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.Clai
 	return nil, resource{}, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(sets.List(resources), ", "))
 }
 
-// view of a claim kind, with all classes.
-func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, error) {
-	if v := r.views[k.Name]; v != nil {
+func (r *registrations) newKind(ctx context.Context, k *v1beta1.ClaimKind) *Kind {
+	found := r.resourceOf(ctx, k)
+	return &Kind{
+		Resource:   found.GroupVersion().WithResource(schema.ParseGroupResource(k.Resource()).Resource),
+		Namespaced: found.Namespaced, spec: k, registrations: r,
+	}
+}
+
+// kind of claims, with all classes.
+func (r *registrations) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
+	if v := r.kinds[k.Name]; v != nil {
 		return v, nil
 	}
-	v := &view{}
+	v := r.newKind(ctx, k)
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
@@ -232,12 +245,12 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
 	}
-	r.views[k.Name] = v
+	r.kinds[k.Name] = v
 	return v, nil
 }
 
 // offered classes of a kind, nil where the server leaves them out.
-func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *view) (*inventory.Classes, error) {
+func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *Kind) (*inventory.Classes, error) {
 	if ready := connect.LeftOut(ck); ready != nil {
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
@@ -266,14 +279,14 @@ func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *v
 	return r.classes(ctx, kind, found)
 }
 
-func (v *view) addInvalid(registration string, all []rules.Invalid) {
+func (v *Kind) addInvalid(registration string, all []rules.Invalid) {
 	for _, e := range all {
 		v.invalid = append(v.invalid, InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()})
 	}
 }
 
-func (v *view) note(format string, args ...any) {
-	v.notes = append(v.notes, fmt.Sprintf(format, args...))
+func (v *Kind) note(format string, args ...any) {
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 }
 
 // unselected says why the claims of a namespace are not bound, empty where they are.
@@ -285,24 +298,18 @@ func (r *registrations) unselected(ctx context.Context, k *v1beta1.ClaimKind, na
 	switch selected, always := namespaces.Known(namespace); {
 	case selected:
 		return "", nil
-	case always && namespace == r.own:
-		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
 	case always:
 		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
-	found, known, err := r.namespace(ctx, namespace)
+	found, _, err := r.namespace(ctx, namespace)
 	has, _, _ := unstructured.NestedStringMap(found, "metadata", "labels")
 	if err != nil || namespaces.Select(namespace, has) {
 		return "", err
 	}
-	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace)
-	if !known {
-		why += ", of whose labels nothing is known"
-	}
-	return why, nil
+	return fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace), nil
 }
 
-// ledgers are those of a cluster.
+// ledgers of a cluster.
 type ledgers struct {
 	all *capacity.Ledgers
 	of  sets.Set[string] // of has the names of class kinds that have one.
@@ -329,29 +336,30 @@ func (r *registrations) listLedgers(ctx context.Context) *ledgers {
 
 // addRoom has a claim kind know how much is taken of each class whose capacity is enforced. A class that files add has no ledger and counts
 // as empty.
-func (r *registrations) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind, v *view) {
-	known, why := sets.New[string](), ""
-	if kind.Hard && r.cluster != nil {
-		l, onTop := r.listLedgers(ctx), len(r.objects) > 0
-		if l.err != nil {
-			why = fmt.Sprintf(" (%v)", l.err)
+func (r *registrations) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind, v *Kind) {
+	l, onTop, why := &ledgers{}, len(r.objects) > 0, ""
+	asks := kind.Hard && r.cluster != nil
+	if asks {
+		l = r.listLedgers(ctx)
+	}
+	if l.err != nil {
+		why = fmt.Sprintf(" (%v)", l.err)
+	}
+	known, unknown := sets.New[string](), sets.New[string]()
+	for _, ck := range serving {
+		switch {
+		case asks && ck.IsHard() && l.err == nil && (!onTop || l.of.Has(ck.Name)):
+			known.Insert(ck.Name)
+		case ck.HasCapacity():
+			unknown.Insert(ck.Name)
 		}
-		for _, ck := range serving {
-			if ck.IsHard() && l.err == nil && (!onTop || l.of.Has(ck.Name)) {
-				known.Insert(ck.Name)
-			}
-		}
+	}
+	if asks {
 		kind.Room = func(namespace string, c *inventory.Class) selector.Room {
 			if !known.Has(c.Kind.Name) || onTop && !l.all.Has(c) {
 				return selector.Room{}
 			}
 			return l.all.Room(namespace, c)
-		}
-	}
-	unknown := sets.New[string]()
-	for _, ck := range serving {
-		if ck.HasCapacity() && !known.Has(ck.Name) {
-			unknown.Insert(ck.Name)
 		}
 	}
 	if len(unknown) > 0 {

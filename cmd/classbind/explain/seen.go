@@ -38,7 +38,7 @@ func (r *registrations) namespace(ctx context.Context, name string) (content map
 }
 
 // relate has a view know the kinds of the objects that its claims name. The objects are read one by one.
-func (r *registrations) relate(ctx context.Context, v *view) error {
+func (r *registrations) relate(ctx context.Context, v *Kind) error {
 	var objects []*inventory.Objects
 	for _, kind := range v.Kind.RelatedKinds() {
 		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")

@@ -174,10 +174,7 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 	object := d.DeepCopy().Object
 	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(object, "status")
-	errs := s.decode(object)
-	for _, err := range s.validate(ctx, object) {
-		errs = append(errs, newFieldError(err))
-	}
+	errs := append(s.decode(object), fieldErrors(s.validate(ctx, object))...)
 	if errs = errs[:min(len(errs), v1beta1.MaxErrors)]; len(errs) > 0 {
 		return &refusedError{fmt.Sprintf("%s %q", d.GetKind(), d.GetName()), errs}
 	}
@@ -223,12 +220,8 @@ func readCRD(d *document) (CRD, error) {
 		}
 	}
 	r.Version = preferred(r.served)
-	for _, f := range [][2]string{
-		{r.Kind, "spec.names.kind"}, {string(spec.Scope), "spec.scope"}, {r.Version, "version in spec.versions that is served"},
-	} {
-		if f[0] == "" {
-			return CRD{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), f[1])
-		}
+	if r.Kind == "" || spec.Scope == "" || r.Version == "" {
+		return r, fmt.Errorf("cannot read the CRD %q: it needs spec.names.kind, spec.scope, and a version that is served", d.GetName())
 	}
 	return r, nil
 }

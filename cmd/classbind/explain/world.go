@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
@@ -135,7 +134,7 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 	resources := sets.New(namesOf(w.classKinds)...)
 	for i := range w.classKinds {
 		if len(w.removals) > 0 {
-			if _, err := w.offered(ctx, &w.classKinds[i], &view{}); err != nil {
+			if _, err := w.offered(ctx, &w.classKinds[i], &Kind{}); err != nil {
 				return nil, err
 			}
 		}
@@ -166,15 +165,6 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 		return nil, fmt.Errorf("the change has no registration, and no object of a registered kind, but %s", selector.List(unused))
 	}
 	return unused, nil
-}
-
-// View of a claim kind, with notes. With an error, claims of the kind cannot be bound, and the view may be nil.
-func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*selector.View, []string, error) {
-	v, _, err := w.viewOf(ctx, k)
-	if v == nil {
-		return nil, nil, err
-	}
-	return v.View, v.notes, err
 }
 
 // Explain a stored claim, as it is or as if it had no class.
@@ -223,58 +213,37 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 		return nil, nil
 	}
 	spec := &w.claimKinds[i]
-	v, found, err := w.viewOf(ctx, spec)
+	k, err := w.View(ctx, spec)
 	switch fault := (*inventory.Fault)(nil); {
-	case err == nil, errors.As(err, &fault):
+	case err == nil, k != nil && errors.As(err, &fault):
 	case !notServed(err):
 		return nil, err
 	default:
-		v = &view{View: &selector.View{
-			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
-		}}
+		k = w.newKind(ctx, spec)
+		fault = &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()}
+		k.View = &selector.View{Kind: selector.NewClaimKind(spec), Fault: fault}
 	}
-	k := newKind(w.registrations, spec, v, found)
-	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
-		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
+	if k.Kind.UsesRequest() && k.Kind.Use != v1beta1.UseByRequester {
+		k.Fault = cmp.Or(k.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
 	}
-	v.MakeIndex() // There are many claims to decide on.
-	v.Kind.Tally = &selector.Tally{}
-	if v.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
-		v.Kind.Room = w.counted.Room
-		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
+	k.MakeIndex() // There are many claims to decide on.
+	k.Kind.Tally = &selector.Tally{}
+	if k.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
+		k.Kind.Room = w.counted.Room
+		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == k.unknownRoom })
 	}
-	if v.Fault != nil {
-		k.Notes = append(k.Notes, "no claim of the kind is bound: "+v.Fault.Text)
+	if k.Fault != nil {
+		k.note("no claim of the kind is bound: %s", k.Fault.Text)
 	}
-	for seat, of := range v.DefaultsBySeat() {
+	for seat, of := range k.DefaultsBySeat() {
 		if len(of) > 1 {
-			k.Notes = append(k.Notes, fmt.Sprintf(
-				"%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
-				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String)))
+			k.note("%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
+				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String))
 		}
 	}
-	w.counted[name] = v.View
+	w.counted[name] = k.View
 	return k, nil
-}
-
-// Kind decides on the claims of a ClaimKind that a cluster stores, by what explain reads of the cluster.
-type Kind struct {
-	*selector.View
-	// Resource of the claims, in the version for which the paths are written.
-	Resource   schema.GroupVersionResource
-	Namespaced bool
-	Notes      []string // Notes say why the server may decide otherwise.
-
-	spec          *v1beta1.ClaimKind
-	registrations *registrations
-}
-
-func newKind(r *registrations, spec *v1beta1.ClaimKind, v *view, found resource) *Kind {
-	return &Kind{
-		View: v.View, Resource: found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource),
-		Namespaced: found.Namespaced, Notes: v.notes, spec: spec, registrations: r,
-	}
 }
 
 // Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them cannot bind claims
@@ -285,18 +254,18 @@ func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []
 		return nil, err
 	}
 	for _, spec := range named {
-		v, found, err := r.viewOf(ctx, spec)
+		k, err := r.View(ctx, spec)
 		switch {
 		case err != nil:
-		case v.Kind.UsesRequest():
+		case k.Kind.UsesRequest():
 			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
-		case v.unknownRoom != "":
-			err = errors.New(v.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
+		case k.unknownRoom != "":
+			err = errors.New(k.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)
 		}
-		kinds = append(kinds, newKind(r, spec, v, found))
+		kinds = append(kinds, k)
 	}
 	return kinds, nil
 }
@@ -311,17 +280,16 @@ func registered(ctx context.Context, config *rest.Config, own, word string) (*re
 	return r, named, cmp.Or(err, found.unread)
 }
 
-// viewOf a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.
-func (r *registrations) viewOf(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
-	found := r.resourceOf(ctx, k)
-	if err := cmp.Or(found.unread, cluster.CheckBindable(k)); err != nil {
-		return nil, found, err
+// View of the claims of a ClaimKind. It is an error if they cannot be bound, and the Kind may then be nil.
+func (r *registrations) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
+	if err := cmp.Or(r.resourceOf(ctx, k).unread, cluster.CheckBindable(k)); err != nil {
+		return nil, err
 	}
-	v, err := r.view(ctx, k)
+	v, err := r.kind(ctx, k)
 	if err == nil && v.Fault != nil {
 		err = v.Fault
 	}
-	return v, found, err
+	return v, err
 }
 
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.

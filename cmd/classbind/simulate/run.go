@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -245,10 +246,7 @@ func (c *counted) add(to Place, n int, predictable, limited bool) {
 
 // either side, that after the change if there are both.
 func (c *comparison) either() *explain.Kind {
-	if c.after != nil {
-		return c.after
-	}
-	return c.before
+	return cmp.Or(c.after, c.before)
 }
 
 func (c *comparison) add(ctx context.Context, raw []byte) error {
@@ -265,10 +263,7 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		sides[i] = claim
 		predictable = predictable && claim.Predictable()
 	}
-	first := sides[0]
-	if first == nil {
-		first = sides[1]
-	}
+	first := cmp.Or(sides[0], sides[1])
 	c.result.Claims++
 	c.has(first)
 	often := 1

@@ -75,8 +75,6 @@ type kind struct {
 	// Claims are all, and Without those that have no class. Waiting are the first of these.
 	Claims, Without int
 	Waiting         []waiting
-	// Outcomes are what becomes of claims that get no class.
-	Outcomes []*simulate.Row
 	// Certain says that every replica would give all claims the same classes.
 	Certain bool
 	// Unread says that the claims were not read.
@@ -181,10 +179,10 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 			}
 		}
 	}
-	var view *selector.View
-	view, k.Notes, k.Err = s.cluster.View(ctx, spec)
 	byName := map[selector.ClassName]*class{}
-	if view != nil {
+	var view *explain.Kind
+	if view, k.Err = s.cluster.View(ctx, spec); view != nil {
+		k.Notes = view.Notes
 		for _, classes := range view.Classes {
 			classes.Each(func(c *inventory.Class) {
 				added := newClass(c)
@@ -201,8 +199,7 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 	simulated := &report.Kinds[0]
 	k.Claims, k.Certain = simulated.Claims, simulated.Unpredictable == 0
 	for _, row := range simulated.Rows {
-		if row.Outcome != "" {
-			k.Outcomes = append(k.Outcomes, &row)
+		if row.Outcome != "" { // It is no class.
 			continue
 		}
 		of := byName[row.Class]
