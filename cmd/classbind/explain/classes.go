@@ -161,7 +161,7 @@ func (o *classesOptions) classesOf(
 	offer.Notes, offer.UsableBy, offer.explanation = noted.Notes, e.UsableBy, e
 	offer.Strategy, offer.OddsDependOn = v.Kind.Strategy.Name, v.Kind.Strategy.Depends
 	if scored && k.Spec.Choice.Score == "" {
-		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which depends on the claim"
+		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which may depend on the claim"
 	}
 	for _, c := range e.Candidates {
 		if offer.OddsDependOn != "" {
@@ -197,7 +197,7 @@ func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition, s.Classes.Related = "", "", "", nil, nil
 	fits, unjudged := judgeable(s.Classes.Fits, compiled.Fits, needsClaim, "classes.fits[%s]")
 	s.Classes.Fits, fields = fits, append(fields, unjudged...)
-	if compiled.Score != nil && needsClaim(compiled.Score) { // Another strategy that offers no class of weight 0.
+	if compiled.Score != nil { // Another strategy that offers no class of weight 0.
 		s.Choice.Score, s.Choice.Strategy = "", v1beta1.WeightedRandom
 	}
 	return fields

@@ -146,21 +146,19 @@ func (k *Kind) note(format string, args ...any) {
 // estimate of what was counted. The interval is that of a Poisson number, by the square root that makes its variance constant
 // (Anscombe 1948, "The transformation of Poisson, binomial and negative-binomial data"). A draw that others influence varies less.
 func (c *comparison) estimate(n counted) Estimate {
-	drawn := float64(n.drawn) / float64(c.draws)
-	e := Estimate{Mean: float64(n.certain) + drawn, Low: n.certain, High: n.certain}
-	if c.unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
+	e := Estimate{Mean: float64(n.certain + n.drawn), Low: n.certain, High: n.certain}
+	if c.result.Unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
 		return e
 	}
-	reach := deviations / 2. * math.Sqrt(1+1/float64(c.draws)) // The mean is one of so many draws itself.
-	root := math.Sqrt(drawn + 3./8)
+	const reach = deviations / 2. * math.Sqrt2 // What was drawn varies itself.
+	root := math.Sqrt(float64(n.drawn) + 3./8)
 	e.Low += int(math.Ceil(max(0, max(0, root-reach)*(root-reach)-3./8)))
-	e.High += int(min(float64(c.unpredictable), math.Floor((root+reach)*(root+reach)-3./8)))
+	e.High += int(min(float64(c.result.Unpredictable), math.Floor((root+reach)*(root+reach)-3./8)))
 	return e
 }
 
 func (c *comparison) end() *Kind {
 	k := c.result
-	k.Unpredictable = c.unpredictable
 	for place, n := range c.rows {
 		k.Rows = append(k.Rows, Row{place, n.has, c.estimate(n.before), c.estimate(n.after)})
 	}
@@ -176,17 +174,17 @@ func (c *comparison) end() *Kind {
 	for _, m := range moves {
 		k.Moves = append(k.Moves, *m)
 	}
-	if c.unpredictable > 0 {
+	if k.Unpredictable > 0 {
 		depends := "random numbers"
 		if of := c.either().Kind; of != nil && of.Strategy.Depends != "" {
 			depends = of.Strategy.Depends
-		} else if c.draws == 1 {
+		} else if c.remembers {
 			depends = "how much of each class is taken"
 		}
 		k.note("which class each of %d claims gets depends on %s, which is not known here: their numbers are expected to be "+
-			"within the intervals", c.unpredictable, depends)
+			"within the intervals", k.Unpredictable, depends)
 	}
-	if c.draws == 1 {
+	if c.remembers {
 		k.note("the claims are taken in the order of their names, by one replica and from empty classes; claims in flight do not count")
 	}
 	return k

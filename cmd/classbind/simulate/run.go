@@ -23,9 +23,6 @@ import (
 )
 
 const (
-	// draws of a claim that no one can predict, with other random numbers each time. Where a claim depends on those before it, there
-	// is one.
-	draws = 4
 	// maxPatterns is how many claims at most are patterns for those that are made up. Of more, some are taken at random. Those that
 	// are longer than maxPatternBytes are left out: authors of claims decide how much memory all take.
 	maxPatterns, maxPatternBytes = 1000, 64 << 10
@@ -114,17 +111,14 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 		}
 	}
 	c := &comparison{
-		before: before, after: after, draws: draws, rows: map[Place]*tallied{}, moves: map[[2]Place]*Move{}, seen: r.Seen,
+		before: before, after: after, rows: map[Place]*tallied{}, moves: map[[2]Place]*Move{}, seen: r.Seen,
 		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
 	}
 	for _, k := range []*explain.Kind{before, after} {
 		if k == nil {
 			continue
 		}
-		if k.Remembers() {
-			c.draws = 1
-		}
-		c.limited = c.limited || k.Kind.Limited
+		c.remembers, c.limited = c.remembers || k.Remembers(), c.limited || k.Kind.Limited
 		for _, note := range k.Notes {
 			c.result.note("%s", note)
 		}
@@ -220,13 +214,11 @@ type comparison struct {
 	rows          map[Place]*tallied
 	moves         map[[2]Place]*Move // from and to
 	seen          func(*explain.Recreated, Place, string)
-	// unpredictable claims, and how often these are drawn.
-	unpredictable, draws int
-	// limited says that classes have a capacity.
-	limited bool
+	// remembers says that what a claim gets depends on those before it, and limited that classes have a capacity.
+	remembers, limited bool
 }
 
-// tallied claims of a row: those that exist, and on each side those that are certain, and the draws of the others.
+// tallied claims of a row: those that exist, and on each side those that are certain, and the others.
 type tallied struct {
 	has           int
 	before, after counted
@@ -234,12 +226,11 @@ type tallied struct {
 
 type counted struct{ certain, drawn int }
 
-// add the draw n of a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
-func (c *counted) add(to Place, n int, predictable, limited bool) {
-	switch {
-	case !predictable && (to.hasClass() || limited):
+// add a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
+func (c *counted) add(to Place, predictable, limited bool) {
+	if !predictable && (to.hasClass() || limited) {
 		c.drawn++
-	case n == 0:
+	} else {
 		c.certain++
 	}
 }
@@ -266,32 +257,23 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	first := cmp.Or(sides[0], sides[1])
 	c.result.Claims++
 	c.has(first)
-	often := 1
-	if !predictable {
-		often = c.draws
-		c.unpredictable++
+	fresh := rand.NewPCG(uint64(c.result.Claims), 0).Uint64() //nolint:gosec // It is a count. The same on both sides.
+	from, why, err := place(ctx, sides[0], fresh)
+	to := from
+	if c.before != c.after && err == nil {
+		to, why, err = place(ctx, sides[1], fresh)
 	}
-	for n := range often {
-		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
-		from, why, err := place(ctx, sides[0], fresh)
-		to := from
-		if c.before != c.after && err == nil {
-			to, why, err = place(ctx, sides[1], fresh)
-		}
-		if err != nil {
-			return err
-		}
-		c.row(from).before.add(from, n, predictable, c.limited)
-		c.row(to).after.add(to, n, predictable, c.limited)
-		if !predictable { // Which class it gets is not known, but mostly whether it gets one.
-			from, to = from.anyClass(), to.anyClass()
-		}
-		if n > 0 {
-			continue
-		}
-		if c.moved(first, from, to, why); c.seen != nil {
-			c.seen(first, to, why)
-		}
+	if err != nil {
+		return err
+	}
+	c.row(from).before.add(from, predictable, c.limited)
+	c.row(to).after.add(to, predictable, c.limited)
+	if !predictable { // Which class it gets is not known, but mostly whether it gets one.
+		c.result.Unpredictable++
+		from, to = from.anyClass(), to.anyClass()
+	}
+	if c.moved(first, from, to, why); c.seen != nil {
+		c.seen(first, to, why)
 	}
 	return nil
 }
