@@ -117,18 +117,18 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 }
 
 // decider of claims. What it reads besides the claim and the classes is noted at an item.
-func (r *registrations) decider(fresh func() uint64, item *Item) *selector.Decider {
-	d := &selector.Decider{Fresh: fresh, Related: r.relatedOf(item)}
-	if r.authorizer != nil {
-		d.Gates = []selector.Gate{r.authorizer.gate}
+func (w *World) decider(fresh func() uint64, item *Item) *selector.Decider {
+	d := &selector.Decider{Fresh: fresh, Related: w.relatedOf(item)}
+	if w.authorizer != nil {
+		d.Gates = []selector.Gate{w.authorizer.gate}
 	}
 	return d
 }
 
 // addRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right to use a class
 // counts.
-func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
-	request := r.settings.request
+func (w *World) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
+	request := w.settings.request
 	switch {
 	case k.Use != v1beta1.UseByRequester:
 	case request != nil:
@@ -137,7 +137,7 @@ func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind,
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
 		in.Requester = subjects.NewSubject(u)
 	default:
-		me, err := r.authorizer.whoAmI(ctx)
+		me, err := w.authorizer.whoAmI(ctx)
 		if err != nil {
 			return err
 		}

@@ -174,7 +174,7 @@ func encode(t *testing.T, v any) string {
 func answeredAlike(t *testing.T, registered []string, d document, seed v1beta1.Seed) *Item {
 	t.Helper()
 	objects := documentsOf(t, registered...)
-	r := newRegistrations("classbind-system")
+	r := newWorld("classbind-system")
 	require.NoError(t, r.addAll(t.Context(), objects))
 	r.claims = []document{d}
 	k := &r.claimKinds[0]

@@ -22,14 +22,14 @@ import (
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
-func (o *options) answers(ctx context.Context, r *registrations, d document, namespace string) (items []*Item, err error) {
+func (o *options) answers(ctx context.Context, w *World, d document, namespace string) (items []*Item, err error) {
 	gvk := d.GroupVersionKind()
-	kinds, err := r.claimKindsOf(ctx, gvk.GroupKind())
+	kinds, err := w.claimKindsOf(ctx, gvk.GroupKind())
 	if err == nil && len(kinds) == 0 {
-		return []*Item{newItem(d).notRegistered(ctx, r, gvk)}, nil
+		return []*Item{newItem(d).notRegistered(ctx, w, gvk)}, nil
 	}
 	for _, k := range kinds {
-		item, err := o.answer(ctx, r, k, d, namespace)
+		item, err := o.answer(ctx, w, k, d, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -41,17 +41,17 @@ func (o *options) answers(ctx context.Context, r *registrations, d document, nam
 
 // notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the files, the kind of a registered resource may be
 // unknown. A kind that is not served, or not known and like a registered one, is a mistake.
-func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
+func (i *Item) notRegistered(ctx context.Context, w *World, kind schema.GroupVersionKind) *Item {
 	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
 	var kinds, unknown []string
 	ofGroup := false
-	for n := range r.claimKinds {
-		k := &r.claimKinds[n]
+	for n := range w.claimKinds {
+		k := &w.claimKinds[n]
 		if schema.ParseGroupResource(k.Resource()).Group != kind.Group {
 			continue
 		}
 		ofGroup = true
-		found := r.resources[k.Name]
+		found := w.resources[k.Name]
 		switch {
 		case !found.guessed:
 			kinds = append(kinds, found.Kind)
@@ -59,13 +59,13 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 			unknown = append(unknown, k.Resource())
 		}
 	}
-	s, err := r.schemaOf(ctx, kind)
+	s, err := w.schemaOf(ctx, kind)
 	near := near.Name(kind.Kind, slices.Values(kinds))
 	unknownKind := func(message string) *Item {
 		return i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: message})
 	}
 	switch {
-	case slices.ContainsFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
+	case slices.ContainsFunc(w.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
 		return i.end(LeftAlone, reason, why)
 	case near != "" && s == nil && (err == nil || notServed(err)):
 		return unknownKind(fmt.Sprintf("%s: did you mean %s?", why, near))
@@ -79,15 +79,15 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 }
 
 // answer for a claim by one of its ClaimKinds. First come the reasons for which the API server does not ask, then the decision.
-func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
-	item, found := newItem(d), r.resources[k.Name]
+func (o *options) answer(ctx context.Context, w *World, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
+	item, found := newItem(d), w.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
 	if item.Claim.Namespace = cmp.Or(item.Claim.Namespace, namespace); !found.Namespaced && !found.guessed {
 		item.Claim.Namespace = ""
 	}
 	object := d.DeepCopy().Object
 	if len(o.claims) > 0 { // A claim of the cluster is stored already.
-		if item.check(ctx, r, k, d, object); item.Outcome == Malformed {
+		if item.check(ctx, w, k, d, object); item.Outcome == Malformed {
 			return item, nil
 		}
 	}
@@ -96,7 +96,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.Claim
 	if o.unbound && compiled.HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
 	}
-	err := o.decide(ctx, r, k, item, object)
+	err := o.decide(ctx, w, k, item, object)
 	if item.Outcome == Bound && d.stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
 		if item.Claim.Namespace != "" {
@@ -120,8 +120,8 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 }
 
 // decide on a claim.
-func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
-	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
+func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
+	if why, err := w.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
 		item.end(LeftAlone, "NamespaceNotSelected", why)
 		return err
 	}
@@ -129,13 +129,13 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 		item.end(LeftAlone, v1beta1.ReasonUnsuitable, why.Error())
 		return nil
 	}
-	v, err := r.kind(ctx, k)
+	v, err := w.kind(ctx, k)
 	if err != nil {
 		return err
 	}
 	item.Notes, item.InvalidExpressions = append(item.Notes, v.Notes...), v.invalid
-	found := r.resources[k.Name]
-	if !item.isReadable(ctx, r, k, found) {
+	found := w.resources[k.Name]
+	if !item.isReadable(ctx, w, k, found) {
 		return nil
 	}
 	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
@@ -144,7 +144,7 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
-	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
+	if err := w.addRequester(ctx, v.Kind, &in); err != nil {
 		return err
 	}
 	if in.Object != nil && v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && in.Request == nil {
@@ -154,7 +154,7 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 	if why := o.as.withoutEffect(k, v.Kind.UsesRequest()); why != "" {
 		item.note("%s", why)
 	}
-	item.Explanation, err = r.decider(o.fresh, item).Explain(ctx, v.View, in)
+	item.Explanation, err = w.decider(o.fresh, item).Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
@@ -167,7 +167,7 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 		has := v.Kind.HasReference(object)
 		item.end(LeftAlone, claim.LeftAlone, item.whyLeftAlone(v, claim, has))
 		if has {
-			o.noteClass(ctx, r, v, k, item, object)
+			o.noteClass(ctx, w, v, k, item, object)
 		}
 	case len(claim.Problems) > 0:
 		item.mistaken(malformedClaim, fieldErrors(claim.Problems)...)
@@ -179,7 +179,7 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 
 // isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their version, or nothing but its apiVersion
 // changes when the API server converts it.
-func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, found resource) bool {
+func (i *Item) isReadable(ctx context.Context, w *World, k *v1beta1.ClaimKind, found resource) bool {
 	if found.unread != nil {
 		i.undecided(k, &inventory.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
 		return false
@@ -189,7 +189,7 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.Clai
 		return true
 	}
 	// A schema that cannot be read does not say that the fields stay as they are.
-	if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
+	if s, err := w.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
 		i.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
 			"the API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
 			i.Claim.APIVersion, version, version))
@@ -221,7 +221,7 @@ func (i *Item) whyLeftAlone(v *Kind, in claim.Intake, hasReference bool) string 
 
 // noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With Check, a claim of a
 // file is refused if it may not name its class.
-func (o *options) noteClass(ctx context.Context, r *registrations, v *Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
+func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
 	in, err := readAsServer(v.Kind, item, unbound)
@@ -242,11 +242,11 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *Kind, k *v
 			class, in.Selector)
 	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if r.addRequester(ctx, v.Kind, &in) != nil || r.addRequester(ctx, v.Kind, &named) != nil ||
+	if w.addRequester(ctx, v.Kind, &in) != nil || w.addRequester(ctx, v.Kind, &named) != nil ||
 		v.Kind.UsesRequest() && in.Request == nil {
 		return
 	}
-	decider, isChecked := r.decider(o.fresh, &Item{}), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
+	decider, isChecked := w.decider(o.fresh, &Item{}), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
 	if _, refused, err := decider.Check(ctx, v.View, named, object); isChecked && err == nil && refused != nil {
 		if why := fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused); len(o.claims) > 0 {
 			item.end(Unmatched, refused.Reason, why)

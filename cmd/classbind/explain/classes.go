@@ -95,15 +95,15 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 	if err != nil {
 		return err
 	}
-	r, kinds, err := registered(ctx, config, o.cluster.Own, word)
+	w, kinds, err := registered(ctx, config, o.cluster.Own, word)
 	if err != nil {
 		return err
 	}
-	r.settings = said
-	ofClasses := r.leaveOutClaimOfClasses()
+	w.settings = said
+	ofClasses := w.leaveOutClaimOfClasses()
 	report := &ClassesReport{TypeMeta: metav1.TypeMeta{APIVersion: ClassesVersion, Kind: "Report"}}
 	for _, k := range kinds {
-		item, err := o.classesOf(ctx, r, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
+		item, err := o.classesOf(ctx, w, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
 		if err != nil {
 			return fmt.Errorf("cannot list the classes for claims of %q: %w", k.Name, err)
 		}
@@ -117,21 +117,21 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 
 // classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of class kinds.
 func (o *classesOptions) classesOf(
-	ctx context.Context, r *registrations, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
+	ctx context.Context, w *World, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
 ) (offer Offer, err error) {
 	offer = Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
-	if r.resources[k.Name].Namespaced {
+	if w.resources[k.Name].Namespaced {
 		offer.Namespace = namespace
 	}
-	if offer.Message, err = r.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
+	if offer.Message, err = w.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
 		return offer, err
 	}
 	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
-	offer.Unjudged = r.leaveOutClaim(k)
-	for _, ck := range rules.Serving(k, r.classKinds) {
+	offer.Unjudged = w.leaveOutClaim(k)
+	for _, ck := range rules.Serving(k, w.classKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
 	}
-	v, err := r.View(ctx, k)
+	v, err := w.View(ctx, k)
 	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict {
 		offer.Message = fault.Text // Another ClaimKind binds these claims.
 		return offer, nil
@@ -143,7 +143,7 @@ func (o *classesOptions) classesOf(
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
 		Parents: len(v.Kind.ClassRef),
 	}
-	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
+	if err := w.addRequester(ctx, v.Kind, &in); err != nil {
 		return offer, err
 	}
 	noted := Item{Notes: v.Notes}
@@ -154,7 +154,7 @@ func (o *classesOptions) classesOf(
 		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
 			strings.Join(offer.Unjudged, ", "))
 	}
-	e, err := r.decider(rand.Uint64, &noted).Explain(ctx, v.View, in)
+	e, err := w.decider(rand.Uint64, &noted).Explain(ctx, v.View, in)
 	if err != nil {
 		return offer, err
 	}
@@ -178,12 +178,12 @@ func (o *classesOptions) classesOf(
 
 // leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it where nobody said so. It returns the
 // fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
-func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
+func (w *World) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	compiled := rules.NewForClaims(k)
 	if len(compiled.Invalid) > 0 {
 		return nil
 	}
-	knowsRequest := r.settings.request != nil || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
+	knowsRequest := w.settings.request != nil || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
 	needsClaim := func(e *expression.Expression) bool {
 		return e.Uses(expression.Claim) || e.Uses(expression.Related) || e.Uses(expression.Request) && !knowsRequest
 	}
@@ -204,10 +204,10 @@ func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 }
 
 // leaveOutClaimOfClasses does the same with all class kinds, and returns the fields of each.
-func (r *registrations) leaveOutClaimOfClasses() map[string][]string {
+func (w *World) leaveOutClaimOfClasses() map[string][]string {
 	fields := map[string][]string{}
-	for i := range r.classKinds {
-		k := &r.classKinds[i]
+	for i := range w.classKinds {
+		k := &w.classKinds[i]
 		if of := rules.NewForClasses(k); len(of.Invalid) == 0 {
 			needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
 			k.Spec.Fits, fields[k.Name] = judgeable(k.Spec.Fits, of.Fits, needsClaim, "fits[%s] of "+k.Name)

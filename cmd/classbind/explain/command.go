@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
@@ -164,24 +165,24 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if len(args)+len(claims) == 0 {
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", "))
 	}
-	r, err := o.registrations(ctx, claims, in, progress)
+	w, err := o.world(ctx, claims, in, progress)
 	if err != nil {
 		return err
 	}
 	for _, arg := range args {
-		d, err := r.stored(ctx, arg, r.claimNamespace)
+		d, err := w.stored(ctx, arg, w.claimNamespace)
 		if err != nil {
 			return err
 		}
 		claims = append(claims, d)
 	}
-	r.settings, r.settable = o.settings, true
-	if err := o.settings.undeclared(r); err != nil {
+	w.settings, w.settable = o.settings, true
+	if err := o.settings.undeclared(w); err != nil {
 		return err
 	}
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Items: []Item{}}
 	for _, c := range claims {
-		items, err := o.answers(ctx, r, c, r.claimNamespace)
+		items, err := o.answers(ctx, w, c, w.claimNamespace)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.where, err)
 		}
@@ -195,33 +196,31 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	return report.exit()
 }
 
-// registrations of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
-func (o *options) registrations(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*registrations, error) {
+// world of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
+func (o *options) world(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*World, error) {
 	objects, err := ReadManifests(in, progress, slices.Concat(o.classes, o.with))
 	if err != nil {
 		return nil, err
 	}
-	r := newRegistrations(o.cluster.Own)
-	if err := r.addAll(ctx, objects); err != nil {
-		return nil, err
-	}
-	if len(o.with)+len(o.classes) > 0 {
-		r.claims = claims
-	}
-	if len(o.classes) > 0 {
-		if len(r.claimKinds) == 0 {
-			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
+	config, namespace := (*rest.Config)(nil), ""
+	if len(o.classes) == 0 {
+		if config, err = o.cluster.Config(progress, ", or files of classes with --classes"); err != nil {
+			return nil, err
 		}
-		r.claimNamespace = cmp.Or(o.cluster.Namespace, r.objectNamespace)
-		return r, nil
+		if namespace, err = o.cluster.OfContext(); err != nil {
+			return nil, err
+		}
 	}
-	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
+	w, err := NewWorld(ctx, config, nil, o.cluster.Own, namespace, Change{Manifests: objects})
 	if err != nil {
 		return nil, err
 	}
-	if r.objectNamespace, err = o.cluster.OfContext(); err != nil {
-		return nil, err
+	if len(w.claimKinds) == 0 && config == nil {
+		return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 	}
-	r.claimNamespace = cmp.Or(o.cluster.Namespace, r.objectNamespace)
-	return r, r.connect(ctx, config)
+	if len(o.with)+len(o.classes) > 0 {
+		w.claims = claims
+	}
+	w.claimNamespace = cmp.Or(o.cluster.Namespace, w.claimNamespace)
+	return w, nil
 }

@@ -93,7 +93,7 @@ type Finding struct {
 
 // linter of files.
 type linter struct {
-	*registrations
+	*World
 	findings []Finding
 	// documents by their id without the namespace: of the same kind and name are several, in different namespaces.
 	documents map[string][]*document
@@ -104,7 +104,7 @@ type linter struct {
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
 func lint(ctx context.Context, all []document) ([]Finding, error) {
 	l := &linter{
-		registrations: newRegistrations(""), documents: map[string][]*document{}, classes: map[string][]*inventory.Classes{},
+		World: newWorld(""), documents: map[string][]*document{}, classes: map[string][]*inventory.Classes{},
 		served: sets.New[string](),
 	}
 	for i := range all {

@@ -27,21 +27,21 @@ import (
 var namespaces = resource{Resource: lookup.Resource{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")}}
 
 // namespace is the content of a Namespace, with the label that the API server gives to every one. It is known if something else is.
-func (r *registrations) namespace(ctx context.Context, name string) (content map[string]any, known bool, err error) {
-	found, err := r.object(ctx, namespaces, "", name)
-	if found, err = asSet(found, r.settings.namespace, err); err != nil {
+func (w *World) namespace(ctx context.Context, name string) (content map[string]any, known bool, err error) {
+	found, err := w.object(ctx, namespaces, "", name)
+	if found, err = asSet(found, w.settings.namespace, err); err != nil {
 		return nil, false, fmt.Errorf("cannot read the namespace %q, at which the claim kind looks: %w%s",
-			name, err, r.orSet("namespace.labels.KEY"))
+			name, err, w.orSet("namespace.labels.KEY"))
 	}
 	all := map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{corev1.LabelMetadataName: name}}}
 	return merged(found, all), found != nil, nil
 }
 
 // relate has a view know the kinds of the objects that its claims name. The objects are read one by one.
-func (r *registrations) relate(ctx context.Context, v *Kind) error {
+func (w *World) relate(ctx context.Context, v *Kind) error {
 	var objects []*inventory.Objects
 	for _, kind := range v.Kind.RelatedKinds() {
-		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+		of, err := w.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		if err != nil && !notServed(err) {
 			return fmt.Errorf("cannot find the kind of the related %s: %w", kind.Resource, err)
 		}
@@ -61,25 +61,25 @@ func (r *registrations) relate(ctx context.Context, v *Kind) error {
 
 // relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and the classes: the Namespace of the
 // claim, and the objects that it names.
-func (r *registrations) relatedOf(item *Item) readRelated {
+func (w *World) relatedOf(item *Item) readRelated {
 	return func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 		if kind.Name == "" { // It is the Namespace.
-			content, known, err := r.namespace(ctx, name)
+			content, known, err := w.namespace(ctx, name)
 			if err == nil && !known {
-				item.note("nothing is known of the namespace %q%s", name, r.orSet("namespace.labels.KEY"))
+				item.note("nothing is known of the namespace %q%s", name, w.orSet("namespace.labels.KEY"))
 			}
 			return kind.Fields.Project(content), err
 		}
-		of, err := r.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+		of, err := w.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
 		var content map[string]any
 		if err == nil {
-			content, err = r.object(ctx, of, namespace, name)
+			content, err = w.object(ctx, of, namespace, name)
 		}
 		if notServed(err) {
 			err = nil
 		}
-		if content, err = asSet(content, r.settings.related[kind.Name], err); err != nil {
-			return nil, fmt.Errorf("%w%s", err, r.orSet("related."+kind.Name+".PATH"))
+		if content, err = asSet(content, w.settings.related[kind.Name], err); err != nil {
+			return nil, fmt.Errorf("%w%s", err, w.orSet("related."+kind.Name+".PATH"))
 		}
 		if content == nil {
 			return nil, nil
@@ -89,8 +89,8 @@ func (r *registrations) relatedOf(item *Item) readRelated {
 }
 
 // orSet is the end of an error about an object that cannot be read.
-func (r *registrations) orSet(path string) string {
-	if !r.settable {
+func (w *World) orSet(path string) string {
+	if !w.settable {
 		return ""
 	}
 	return "; say what it has with --set " + path + "=VALUE"
@@ -178,10 +178,10 @@ func (s *settings) add(text string) error {
 }
 
 // undeclared is an error for an object that no registration relates.
-func (s *settings) undeclared(r *registrations) error {
+func (s *settings) undeclared(w *World) error {
 	known := sets.New[string]()
-	for i := range r.claimKinds {
-		for _, related := range r.claimKinds[i].Spec.Classes.Related {
+	for i := range w.claimKinds {
+		for _, related := range w.claimKinds[i].Spec.Classes.Related {
 			known.Insert(related.Name)
 		}
 	}

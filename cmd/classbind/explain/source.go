@@ -232,9 +232,9 @@ func ReadCRDs(in io.Reader, progress io.Writer, paths []string) ([]CRD, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRegistrations("")
-	err = r.addAll(context.Background(), objects)
-	return slices.Collect(maps.Values(r.crds)), err
+	w := newWorld("")
+	err = w.addAll(context.Background(), objects)
+	return slices.Collect(maps.Values(w.crds)), err
 }
 
 // preferred returns the version that the API server prefers, empty if there is none.

@@ -34,44 +34,36 @@ type Change struct {
 // IsEmpty reports whether nothing changes.
 func (c *Change) IsEmpty() bool { return len(c.Manifests)+len(c.Remove) == 0 }
 
-// World explains claims, and decides on them, by registrations and classes as they were when a kind was first asked for, or as they would
-// be after a change. It is for one caller at a time.
-type World struct {
-	*registrations
-	// counted are the views of the claim kinds that were asked for, which count their claims.
-	counted selector.Snapshot
-}
-
 // NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects that
 // name none.
 func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, namespace string, change Change) (*World, error) {
-	r := newRegistrations(own)
-	r.objectNamespace = cmp.Or(namespace, r.objectNamespace)
-	r.claimNamespace = r.objectNamespace
+	w := newWorld(own)
+	w.objectNamespace = cmp.Or(namespace, w.objectNamespace)
+	w.claimNamespace = w.objectNamespace
 	objects := change.Manifests
 	if config == nil {
-		objects = onTop(files, objects, r.objectNamespace)
+		objects = onTop(files, objects, w.objectNamespace)
 	}
-	if err := r.addAll(ctx, objects); err != nil {
+	if err := w.addAll(ctx, objects); err != nil {
 		return nil, err
 	}
 	for _, text := range change.Remove {
 		parts := strings.Split(text, "/")
 		if len(parts) == 2 {
-			parts = slices.Insert(parts, 1, r.objectNamespace)
+			parts = slices.Insert(parts, 1, w.objectNamespace)
 		}
 		if len(parts) != 3 || slices.Contains(parts, "") {
 			return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
 		}
-		r.removals = append(r.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
+		w.removals = append(w.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
 	}
 	if config != nil {
-		if err := r.connect(ctx, config); err != nil {
+		if err := w.connect(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	r.claimKinds, r.classKinds = without(r, "claimkind", r.claimKinds), without(r, "classkind", r.classKinds)
-	return &World{registrations: r, counted: selector.Snapshot{}}, nil
+	w.claimKinds, w.classKinds = without(w, "claimkind", w.claimKinds), without(w, "classkind", w.classKinds)
+	return w, nil
 }
 
 // onTop has the objects of base that no object of change replaces, and those of change. namespace is that of objects that name none.
@@ -94,9 +86,9 @@ type removal struct {
 }
 
 // without the registrations of a kind that are removed.
-func without[T any, P nameable[T]](r *registrations, kind string, all []T) []T {
+func without[T any, P nameable[T]](w *World, kind string, all []T) []T {
 	return slices.DeleteFunc(all, func(t T) bool {
-		return slices.ContainsFunc(r.removals, func(rm *removal) bool {
+		return slices.ContainsFunc(w.removals, func(rm *removal) bool {
 			is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == P(&t).GetName()
 			rm.done = rm.done || is
 			return is
@@ -173,7 +165,7 @@ func (w *World) Explain(ctx context.Context, claimKind, namespace, name string, 
 	if err != nil {
 		return nil, err
 	}
-	items, err := (&options{unbound: unbound, fresh: rand.Uint64}).answers(ctx, w.registrations, d, namespace)
+	items, err := (&options{unbound: unbound, fresh: rand.Uint64}).answers(ctx, w, d, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -249,12 +241,12 @@ func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
 // Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them cannot bind claims
 // that are stored. own is the namespace of classbind.
 func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
-	r, named, err := registered(ctx, config, own, word)
+	w, named, err := registered(ctx, config, own, word)
 	if err != nil {
 		return nil, err
 	}
 	for _, spec := range named {
-		k, err := r.View(ctx, spec)
+		k, err := w.View(ctx, spec)
 		switch {
 		case err != nil:
 		case k.Kind.UsesRequest():
@@ -271,21 +263,21 @@ func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []
 }
 
 // registered in a cluster are the claim kinds that a word names.
-func registered(ctx context.Context, config *rest.Config, own, word string) (*registrations, []*v1beta1.ClaimKind, error) {
-	r := newRegistrations(own)
-	if err := r.connect(ctx, config); err != nil {
+func registered(ctx context.Context, config *rest.Config, own, word string) (*World, []*v1beta1.ClaimKind, error) {
+	w, err := NewWorld(ctx, config, nil, own, "", Change{})
+	if err != nil {
 		return nil, nil, err
 	}
-	named, found, err := r.named(ctx, word)
-	return r, named, cmp.Or(err, found.unread)
+	named, found, err := w.named(ctx, word)
+	return w, named, cmp.Or(err, found.unread)
 }
 
 // View of the claims of a ClaimKind. It is an error if they cannot be bound, and the Kind may then be nil.
-func (r *registrations) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
-	if err := cmp.Or(r.resourceOf(ctx, k).unread, cluster.CheckBindable(k)); err != nil {
+func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
+	if err := cmp.Or(w.resourceOf(ctx, k).unread, cluster.CheckBindable(k)); err != nil {
 		return nil, err
 	}
-	v, err := r.kind(ctx, k)
+	v, err := w.kind(ctx, k)
 	if err == nil && v.Fault != nil {
 		err = v.Fault
 	}
@@ -294,14 +286,14 @@ func (r *registrations) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, 
 
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
 func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
-	decider := k.registrations.decider(rand.Uint64, &Item{})
+	decider := k.world.decider(rand.Uint64, &Item{})
 	decider.Now, decider.Patient = time.Now, true
 	return decider.Decide(ctx, k.View, in, selector.Later)
 }
 
 // Excluded says why the claims of a namespace are not bound, empty where they are.
 func (k *Kind) Excluded(ctx context.Context, namespace string) (why string, err error) {
-	return k.registrations.unselected(ctx, k.spec, namespace)
+	return k.world.unselected(ctx, k.spec, namespace)
 }
 
 // Selectors that exist are those of the labels of each class of the kind, each once, sorted.
@@ -370,7 +362,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	}
 	r.in = k.Kind.Read(m.Namespace, name, object)
 	r.in.GenerateName = m.GenerateName
-	return r, k.registrations.addRequester(ctx, k.Kind, &r.in)
+	return r, k.world.addRequester(ctx, k.Kind, &r.in)
 }
 
 // Predictable reports whether every replica gives the claim the same class at every time.
@@ -397,7 +389,7 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.
 		return nil, r.outcome, r.why, nil
 	}
 	k := r.kind
-	decider := k.registrations.decider(func() uint64 { return fresh }, &Item{})
+	decider := k.world.decider(func() uint64 { return fresh }, &Item{})
 	decider.Patient = true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
 	fault := (*inventory.Fault)(nil)
