@@ -37,21 +37,16 @@ const (
 	checkLong = `Check registrations and classes in files, without a cluster: for a pipeline, or
 before a commit.
 
-check compares registrations with the CRDs in the files, and with each other. A kind
-whose API group has no CRD there counts as installed. check finds what the API server
-would refuse, and what the status would report in a cluster. It also finds classes that
-no claim can get, and marks without a meaning. --rules lists all rules.
+check compares registrations with the CRDs in the files, and with each other. It finds
+what the API server would refuse, and what the status would report in a cluster. A kind
+whose API group has no CRD in the files counts as installed. --rules lists all rules.
 
 The exit status is 0 if there is no error, 1 if there is one, and 2 if the files
 cannot be read. With --strict, a warning counts as an error.
 
---fix corrects a mistake in the file if there is only one possible fix. It fixes a mark
-such as "True", and a name of a ClaimKind or ClassKind, or a field, that resembles only
-one other. It changes nothing else in a file, and does not change a file if that would
-cause a new finding.
-
-In a folder, check skips files that a kustomization.yaml uses as patches. It compares
-copies of presets with the presets of this command: see classbind kinds.`
+--fix corrects a mistake in the file if there is only one possible fix, and if that
+causes no new finding. In a folder, check skips files that a kustomization.yaml uses as
+patches.`
 
 	checkExamples = `  # Check all manifests in a folder:
   classbind check -f deploy/
@@ -60,10 +55,7 @@ copies of presets with the presets of this command: see classbind kinds.`
   classbind check -f deploy/ -o github
 
   # Fix mistakes with only one possible fix:
-  classbind check -f deploy/ --fix
-
-  # For code scanning:
-  classbind check -f deploy/ -o sarif > classbind.sarif`
+  classbind check -f deploy/ --fix`
 )
 
 // checkFormats of -o.

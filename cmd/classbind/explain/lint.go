@@ -97,15 +97,14 @@ type linter struct {
 	findings []Finding
 	// documents by their id without the namespace: of the same kind and name are several, in different namespaces.
 	documents map[string][]*document
-	classes   map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
-	served    sets.Set[string]                // ids of classes that a claim can get
+	offers    sets.Set[string] // names of ClassKinds that a ClaimKind is served by
+	served    sets.Set[string] // ids of classes that a claim can get
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
 func lint(ctx context.Context, all []document) ([]Finding, error) {
 	l := &linter{
-		World: newWorld(""), documents: map[string][]*document{}, classes: map[string][]*inventory.Classes{},
-		served: sets.New[string](),
+		World: newWorld(""), documents: map[string][]*document{}, offers: sets.New[string](), served: sets.New[string](),
 	}
 	for i := range all {
 		d := &all[i]
@@ -272,7 +271,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		}
 	}
 	for _, classes := range v.all {
-		l.classes[classes.Kind.Name] = append(l.classes[classes.Kind.Name], classes)
+		l.offers.Insert(classes.Kind.Name)
 	}
 	for _, classes := range v.Classes {
 		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
@@ -323,37 +322,33 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
 	v := &Kind{}
+	classes, err := l.offered(ctx, k, v)
+	if err != nil {
+		return err
+	}
 	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
-	l.invalid(v)
-	all := l.classes[k.Name]
-	if len(all) == 0 { // The files have no ClaimKind that it serves.
-		classes, err := l.offered(ctx, k, v)
-		if classes == nil || err != nil {
-			return err
+	if l.invalid(v); classes == nil {
+		return nil
+	}
+	classes.Each(func(c *inventory.Class) {
+		d := l.class(c)
+		if c.WeightErr != nil {
+			l.find(v1beta1.ReasonMalformedWeight, d, "metadata", "%v", c.WeightErr)
 		}
-		all = append(all, classes)
-	}
-	for _, classes := range all {
-		classes.Each(func(c *inventory.Class) {
-			d := l.class(c)
-			if c.WeightErr != nil {
-				l.find(v1beta1.ReasonMalformedWeight, d, "metadata", "%v", c.WeightErr)
-			}
-			if c.MarkErr != nil {
-				l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
-				l.fixMark(d, c.MarkErr)
-			}
-			if c.Capacity != nil && c.Capacity.Err != nil {
-				l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)
-			}
-			if c.TooManyLabels {
-				l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")
-			}
-			if len(l.classes[k.Name]) > 0 && !l.served.Has(c.Kind.Name+c.String()) {
-				l.find(ruleUnserved, d, "", "no claim can get it: it does not fit the claims of any ClaimKind")
-			}
-		})
-	}
+		if c.MarkErr != nil {
+			l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
+			l.fixMark(d, c.MarkErr)
+		}
+		if c.Capacity != nil && c.Capacity.Err != nil {
+			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)
+		}
+		if c.TooManyLabels {
+			l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")
+		}
+		if l.offers.Has(k.Name) && !l.served.Has(c.Kind.Name+c.String()) {
+			l.find(ruleUnserved, d, "", "no claim can get it: it does not fit the claims of any ClaimKind")
+		}
+	})
 	return nil
 }
 

@@ -287,10 +287,8 @@ func (r *Report) exit(strict bool) error {
 	switch {
 	case lost > 0:
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
-	case strict && moved > 0:
-		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get another class: %d", moved)}
-	case strict && spread:
-		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would be spread in another way")}
+	case strict && (moved > 0 || spread):
+		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would get another class")}
 	}
 	return nil
 }
