@@ -241,18 +241,29 @@ func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.C
 		item.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
 			class, in.Selector)
 	}
+	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
+	was := selector.Record{}
+	if json.Unmarshal([]byte(text), &was) == nil {
+		of := ""
+		if was.Candidates > 0 {
+			of = fmt.Sprintf("one of %d candidates, ", was.Candidates)
+		}
+		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
+	}
 	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
 	if w.addRequester(ctx, v.Kind, &in) != nil || w.addRequester(ctx, v.Kind, &named) != nil ||
 		v.Kind.UsesRequest() && in.Request == nil {
 		return
 	}
 	decider, isChecked := w.decider(o.fresh, &Item{}), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
-	if _, refused, err := decider.Check(ctx, v.View, named, object); isChecked && err == nil && refused != nil {
-		if why := fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused); len(o.claims) > 0 {
-			item.end(Unmatched, refused.Reason, why)
-		} else { // It is there nevertheless.
-			item.note("%s", why)
-		}
+	switch _, refused, err := decider.Check(ctx, v.View, named, object); {
+	case err != nil || refused == nil:
+	case isChecked && len(o.claims) > 0:
+		item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
+	case isChecked: // It is there nevertheless.
+		item.note("%v; it is refused, because reference.explicit is Check", refused)
+	case refused.Reason != "NotFound": // That is noted above.
+		item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
 	}
 	switch again, err := decider.Explain(ctx, v.View, in); {
 	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():

@@ -139,9 +139,7 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 			return nil, err
 		}
 	}
-	if err := l.marks(ctx, all); err != nil {
-		return nil, fmt.Errorf("cannot read the presets: %w", err)
-	}
+	l.marks(ctx, all)
 	slices.SortFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Rule, b.Rule),
 			strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
@@ -173,24 +171,19 @@ func (l *linter) refused(d *document, err error) {
 	}
 }
 
+var presetMark = regexp.MustCompile(regexp.QuoteMeta(v1beta1.PresetAnnotation) + `: ([\w-]+@[0-9a-f]+)`)
+
 // presetMarks are the marks of all objects of this command's presets.
-var presetMarks = sync.OnceValues(func() (sets.Set[string], error) {
-	files, err := fs.Glob(kinds.Files, "*/*.yaml")
+var presetMarks = sync.OnceValue(func() sets.Set[string] {
+	files, _ := fs.Glob(kinds.Files, "*/*.yaml") // Neither fails: the files are a part of the command.
 	marks := sets.New[string]()
 	for _, file := range files {
-		var objects Manifests
-		text, err := kinds.Files.ReadFile(file)
-		if err == nil {
-			objects, err = parse(text, file)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range objects {
-			marks.Insert(d.GetAnnotations()[v1beta1.PresetAnnotation])
+		text, _ := kinds.Files.ReadFile(file)
+		for _, mark := range presetMark.FindAllSubmatch(text, -1) {
+			marks.Insert(string(mark[1]))
 		}
 	}
-	return marks, err
+	return marks
 })
 
 // lineOf a field, or as far on the way to it as the text names the parts.
@@ -354,7 +347,7 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 
 // marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
 // copy may have another name.
-func (l *linter) marks(ctx context.Context, objects []document) error {
+func (l *linter) marks(ctx context.Context, objects []document) {
 	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
 	for i := range l.classKinds {
 		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
@@ -380,19 +373,11 @@ func (l *linter) marks(ctx context.Context, objects []document) error {
 		}
 		const key = v1beta1.PresetAnnotation
 		mark := d.GetAnnotations()[key]
-		if mark == "" {
-			continue
-		}
-		marks, err := presetMarks()
-		if err != nil {
-			return err
-		}
-		if preset, _, _ := strings.Cut(mark, "@"); !marks.Has(mark) {
+		if preset, _, _ := strings.Cut(mark, "@"); mark != "" && !presetMarks().Has(mark) {
 			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
 				"take over what changed, with the annotation %[2]s", preset, key)
 		}
 	}
-	return nil
 }
 
 // reads reports whether a ClassKind reads an annotation of classes.
