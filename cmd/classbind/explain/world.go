@@ -305,9 +305,7 @@ func (k *Kind) SelectorAnnotation() string { return k.Kind.Annotation[len(k.Kind
 // Recreated is a claim that is decided on as if it was created now, without the class that it has.
 type Recreated struct {
 	Namespace, Name string
-	// Has is the class that the claim has, empty if there is none. Unknown says that it names one that is not known.
-	Has     selector.ClassName
-	Unknown bool
+	Has             Place // Has is the class that the claim has now, or UnknownClass or WithoutClass.
 
 	kind *Kind
 	in   claim.Intake
@@ -327,7 +325,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 		return nil, fmt.Errorf("cannot read a claim: %w", err)
 	}
 	m := head.Metadata
-	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k}
+	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k, Has: Place{Outcome: WithoutClass}}
 	r.in.Name = m.Name
 	object, err := k.Kind.DecodeValid(raw)
 	if err != nil { // The server refuses such a claim.
@@ -336,9 +334,9 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	}
 	if k.Kind.HasReference(object) {
 		if class, _ := k.Kind.ClassOf(k.All, m.Namespace, object); class != nil {
-			r.Has = selector.NameOf(class)
-		} else {
-			r.Unknown = k.Kind.NamesClass(object)
+			r.Has = Place{Class: selector.NameOf(class)}
+		} else if k.Kind.NamesClass(object) {
+			r.Has.Outcome = UnknownClass
 		}
 		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
 			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
@@ -368,19 +366,41 @@ func (r *Recreated) Predictable() bool {
 // Remembers reports whether what a claim gets depends on those before it.
 func (k *Kind) Remembers() bool { return k.Kind.Strategy.Depends != "" || k.Kind.Limited }
 
-// The outcomes of a claim that gets no class.
+// Place is where claims are: a class, or an outcome.
+type Place struct {
+	Class   selector.ClassName `json:"class,omitzero"`
+	Outcome string             `json:"outcome,omitempty"`
+}
+
+// The outcomes.
 const (
 	Waits        = "Waits"        // until a class matches
 	Refused      = "Refused"      // by classbind, or by the API server while the registration is at fault
 	WithoutClass = "WithoutClass" // created without a class
 	Ignored      = "LeftAlone"    // not for classbind to bind
+	UnknownClass = "UnknownClass" // names a class that is not there, or whose kind is not known
+	AnyClass     = "AnyClass"     // gets a class, and it is not known which
 )
 
-// Decide on the claim. The outcome is empty if it gets a class, and why says it for people. It is an error if nobody knows, as where a
-// right is missing.
-func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
+// String is for people.
+func (p Place) String() string {
+	if p.Outcome == "" {
+		return p.Class.String()
+	}
+	return map[string]string{
+		Waits: "waits for a class", Refused: "refused", WithoutClass: "without a class", Ignored: "left alone",
+		UnknownClass: "a class that is not known", AnyClass: "a class",
+	}[p.Outcome]
+}
+
+// Decide on the claim, and say why it gets no class. It is an error if nobody knows, as where a right is missing. nil is a claim that no
+// ClaimKind registers.
+func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why string, err error) {
+	if r == nil {
+		return Place{Outcome: Ignored}, "no ClaimKind registers the claims", nil
+	}
 	if r.outcome != "" {
-		return nil, r.outcome, r.why, nil
+		return Place{Outcome: r.outcome}, r.why, nil
 	}
 	k := r.kind
 	decider := k.world.decider(func() uint64 { return fresh }, &Item{})
@@ -389,25 +409,23 @@ func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.
 	fault := (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
-		return nil, Ignored, fault.Text, nil
+		return Place{Outcome: Ignored}, fault.Text, nil
 	case fault != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
-		return nil, WithoutClass, fault.Text, nil
+		return Place{Outcome: WithoutClass}, fault.Text, nil
 	case fault != nil:
-		return nil, Refused, fault.Text, nil //nolint:nilerr // It is what becomes of the claim.
+		return Place{Outcome: Refused}, fault.Text, nil //nolint:nilerr // It is what becomes of the claim.
 	case err != nil:
-		return nil, "", "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
+		return to, "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
 	case d.Claim.LeftAlone != "":
-		return nil, Ignored, d.Claim.LeftAlone, nil
-	case len(d.Claim.Problems) > 0:
-		return nil, Refused, d.Warning(), nil
+		return Place{Outcome: Ignored}, d.Claim.LeftAlone, nil
 	case d.Class != nil:
-		return d.Class, "", "", nil
+		return Place{Class: selector.NameOf(d.Class)}, "", nil
+	case len(d.Claim.Problems) > 0, d.Denied():
+		return Place{Outcome: Refused}, d.Warning(), nil
 	case d.Unneeded():
-		return nil, Ignored, "the claim asks for no class, and none is the default", nil
-	case d.Denied():
-		return nil, Refused, d.Warning(), nil
+		return Place{Outcome: Ignored}, "the claim asks for no class, and none is the default", nil
 	case k.Kind.BindLater:
-		return nil, Waits, d.Warning(), nil
+		return Place{Outcome: Waits}, d.Warning(), nil
 	}
-	return nil, WithoutClass, d.Warning(), nil
+	return Place{Outcome: WithoutClass}, d.Warning(), nil
 }

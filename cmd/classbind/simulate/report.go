@@ -19,7 +19,6 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/output"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -66,49 +65,9 @@ type Kind struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// UnknownClass is the outcome of a claim that names a class which is not there, or whose kind is not known.
-const UnknownClass = "UnknownClass"
-
-// AnyClass is the outcome of a claim that gets a class, and it is not known which.
-const AnyClass = "AnyClass"
-
-// Place is where claims are: a class, or an outcome.
-type Place struct {
-	Class   selector.ClassName `json:"class,omitzero"`
-	Outcome string             `json:"outcome,omitempty"`
-}
-
-func (p Place) hasClass() bool { return p.Outcome == "" || p.Outcome == AnyClass }
-
-func (p Place) anyClass() Place {
-	if p.Outcome == "" {
-		return Place{Outcome: AnyClass}
-	}
-	return p
-}
-
-// String is for people.
-func (p Place) String() string {
-	switch p.Outcome {
-	case "":
-		return p.Class.String()
-	case explain.Waits:
-		return "waits for a class"
-	case explain.Refused:
-		return "refused"
-	case explain.WithoutClass:
-		return "without a class"
-	case explain.Ignored:
-		return "left alone"
-	case UnknownClass:
-		return "a class that is not known"
-	}
-	return "a class"
-}
-
 // Row counts the claims of a place.
 type Row struct {
-	Place `json:",inline"`
+	explain.Place `json:",inline"`
 	// Has is how many claims have the class now.
 	Has int `json:"has"`
 	// Before and After are how many would get it if all were created now, without and with the change.
@@ -125,9 +84,9 @@ type Estimate struct {
 
 // Move of claims from one place to another.
 type Move struct {
-	From  Place `json:"from"`
-	To    Place `json:"to"`
-	Count int   `json:"count"`
+	From  explain.Place `json:"from"`
+	To    explain.Place `json:"to"`
+	Count int           `json:"count"`
 	// Why the first of them gets no class.
 	Why string `json:"why,omitempty"`
 	// Claims are the first thousand.

@@ -42,7 +42,7 @@ type Input struct {
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
 	Claims int
 	// Seen is called for each claim, with what becomes of it after the change and why. It may be nil.
-	Seen func(claim *explain.Recreated, gets Place, why string)
+	Seen func(claim *explain.Recreated, gets explain.Place, why string)
 }
 
 type run struct {
@@ -111,7 +111,7 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 		}
 	}
 	c := &comparison{
-		before: before, after: after, rows: map[Place]*tallied{}, moves: map[[2]Place]*Move{}, seen: r.Seen,
+		before: before, after: after, rows: map[explain.Place]*tallied{}, moves: map[[2]explain.Place]*Move{}, seen: r.Seen,
 		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
 	}
 	for _, k := range []*explain.Kind{before, after} {
@@ -211,9 +211,9 @@ func invented(k *explain.Kind) (all [][]byte) {
 type comparison struct {
 	before, after *explain.Kind
 	result        *Kind
-	rows          map[Place]*tallied
-	moves         map[[2]Place]*Move // from and to
-	seen          func(*explain.Recreated, Place, string)
+	rows          map[explain.Place]*tallied
+	moves         map[[2]explain.Place]*Move // from and to
+	seen          func(*explain.Recreated, explain.Place, string)
 	// remembers says that what a claim gets depends on those before it, and limited that classes have a capacity.
 	remembers, limited bool
 }
@@ -227,8 +227,8 @@ type tallied struct {
 type counted struct{ certain, drawn int }
 
 // add a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
-func (c *counted) add(to Place, predictable, limited bool) {
-	if !predictable && (to.hasClass() || limited) {
+func (c *counted) add(to explain.Place, predictable, limited bool) {
+	if !predictable && (hasClass(to) || limited) {
 		c.drawn++
 	} else {
 		c.certain++
@@ -256,12 +256,14 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	}
 	first := cmp.Or(sides[0], sides[1])
 	c.result.Claims++
-	c.has(first)
+	if !c.result.MadeUp {
+		c.row(first.Has).has++
+	}
 	fresh := rand.NewPCG(uint64(c.result.Claims), 0).Uint64() //nolint:gosec // It is a count. The same on both sides.
-	from, why, err := place(ctx, sides[0], fresh)
+	from, why, err := sides[0].Decide(ctx, fresh)
 	to := from
 	if c.before != c.after && err == nil {
-		to, why, err = place(ctx, sides[1], fresh)
+		to, why, err = sides[1].Decide(ctx, fresh)
 	}
 	if err != nil {
 		return err
@@ -270,7 +272,7 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	c.row(to).after.add(to, predictable, c.limited)
 	if !predictable { // Which class it gets is not known, but mostly whether it gets one.
 		c.result.Unpredictable++
-		from, to = from.anyClass(), to.anyClass()
+		from, to = anyClass(from), anyClass(to)
 	}
 	if c.moved(first, from, to, why); c.seen != nil {
 		c.seen(first, to, why)
@@ -278,31 +280,16 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 	return nil
 }
 
-func (c *comparison) has(claim *explain.Recreated) {
-	place := Place{Class: claim.Has}
-	switch {
-	case c.result.MadeUp:
-		return
-	case claim.Unknown:
-		place = Place{Outcome: UnknownClass}
-	case claim.Has.Name == "":
-		place = Place{Outcome: explain.WithoutClass}
+func hasClass(p explain.Place) bool { return p.Outcome == "" || p.Outcome == explain.AnyClass }
+
+func anyClass(p explain.Place) explain.Place {
+	if hasClass(p) {
+		return explain.Place{Outcome: explain.AnyClass}
 	}
-	c.row(place).has++
+	return p
 }
 
-func place(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
-	if claim == nil {
-		return Place{Outcome: explain.Ignored}, "no ClaimKind registers the claims", nil
-	}
-	class, outcome, why, err := claim.Decide(ctx, fresh)
-	if err != nil || class == nil {
-		return Place{Outcome: outcome}, why, err //nolint:wrapcheck // It is that of the context.
-	}
-	return Place{Class: selector.NameOf(class)}, "", nil
-}
-
-func (c *comparison) row(p Place) *tallied {
+func (c *comparison) row(p explain.Place) *tallied {
 	t := c.rows[p]
 	if t == nil {
 		t = &tallied{}
@@ -311,22 +298,22 @@ func (c *comparison) row(p Place) *tallied {
 	return t
 }
 
-func (c *comparison) moved(claim *explain.Recreated, from, to Place, why string) {
+func (c *comparison) moved(claim *explain.Recreated, from, to explain.Place, why string) {
 	if from == to {
 		return
 	}
-	m := c.moves[[2]Place{from, to}]
+	m := c.moves[[2]explain.Place{from, to}]
 	if m == nil {
 		m = &Move{From: from, To: to, Why: why, Claims: []string{}}
-		c.moves[[2]Place{from, to}] = m
+		c.moves[[2]explain.Place{from, to}] = m
 	}
 	if m.Count++; len(m.Claims) < maxNames {
 		m.Claims = append(m.Claims, klog.KRef(claim.Namespace, claim.Name).String())
 	}
 	switch {
-	case from.hasClass() && !to.hasClass():
+	case hasClass(from) && !hasClass(to):
 		c.result.Lost++
-	case to.hasClass():
+	case hasClass(to):
 		c.result.Moved++
 	}
 }

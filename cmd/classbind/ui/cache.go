@@ -248,8 +248,8 @@ func newClass(of *inventory.Class) *class {
 }
 
 // seen is called for each claim of the kind.
-func (k *kind) seen(claim *explain.Recreated, gets simulate.Place, why string) {
-	if claim.Has.Name != "" || claim.Unknown || gets.Outcome == explain.Ignored {
+func (k *kind) seen(claim *explain.Recreated, gets explain.Place, why string) {
+	if claim.Has.Outcome != explain.WithoutClass || gets.Outcome == explain.Ignored {
 		return
 	}
 	if k.Without++; len(k.Waiting) < maxWaiting {
