@@ -22,6 +22,8 @@ import (
 	"github.com/classbind/classbind/selector"
 	subjects "github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -116,9 +118,12 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 	return a.me, nil
 }
 
-// decider of claims. What it reads besides the claim and the classes is noted at an item.
+// decider of claims. What is not known of what it reads is noted at an item.
 func (w *World) decider(fresh func() uint64, item *Item) *selector.Decider {
-	d := &selector.Decider{Fresh: fresh, Related: w.relatedOf(item)}
+	d := &selector.Decider{Fresh: fresh}
+	d.Related = func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+		return w.related(ctx, item, kind, namespace, name)
+	}
 	if w.authorizer != nil {
 		d.Gates = []selector.Gate{w.authorizer.gate}
 	}
@@ -149,14 +154,9 @@ func (w *World) addRequester(ctx context.Context, k *selector.ClaimKind, in *cla
 	return nil
 }
 
-// withoutEffect says why --as has no effect on the claims of a kind, empty where it has one.
-func (i *identity) withoutEffect(k *v1beta1.ClaimKind, usesRequest bool) string {
-	use := k.Spec.Classes.Use
-	switch {
-	case i.user == "" || usesRequest || use != nil && use.Subject == v1beta1.UseByRequester:
-		return ""
-	case use != nil:
-		return "--as has no effect: the right of the claim's namespace counts, whoever creates the claim (classes.use.subject is Namespace)"
+// noteWithoutEffect notes that --as has no effect on the claims of a kind, if so.
+func (i *identity) noteWithoutEffect(item *Item, k *v1beta1.ClaimKind, usesRequest bool) {
+	if use := k.Spec.Classes.Use; i.user != "" && !usesRequest && (use == nil || use.Subject != v1beta1.UseByRequester) {
+		item.note("--as has no effect: it does not matter who creates the claim")
 	}
-	return "--as has no effect: it does not matter who creates the claim"
 }

@@ -151,9 +151,7 @@ func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, it
 		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --as NAME")
 		return nil
 	}
-	if why := o.as.withoutEffect(k, v.Kind.UsesRequest()); why != "" {
-		item.note("%s", why)
-	}
+	o.as.noteWithoutEffect(item, k, v.Kind.UsesRequest())
 	item.Explanation, err = w.decider(o.fresh, item).Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {

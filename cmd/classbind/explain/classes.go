@@ -147,9 +147,7 @@ func (o *classesOptions) classesOf(
 		return offer, err
 	}
 	noted := Item{Notes: v.Notes}
-	if why := o.as.withoutEffect(k, usesRequest); why != "" {
-		noted.note("%s", why)
-	}
+	o.as.noteWithoutEffect(&noted, k, usesRequest)
 	if len(offer.Unjudged) > 0 {
 		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
 			strings.Join(offer.Unjudged, ", "))

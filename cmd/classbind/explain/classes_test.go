@@ -113,7 +113,7 @@ func TestClasses(t *testing.T) {
 		},
 		"NamespaceAs": {
 			reason: "We should say that it does not matter who creates the claim.", subject: "Namespace", allowed: map[string][]string{ofTeam: {"a"}}, args: []string{"--as", "jane"},
-			want: "may get 1 of 3 classes\n  Asked:   which classes namespace \"team\" may use\n  Note:    --as has no effect: the right of the claim's namespace counts, whoever creates the claim (classes.use.subject is Namespace)\n",
+			want: "may get 1 of 3 classes\n  Asked:   which classes namespace \"team\" may use\n  Note:    --as has no effect: it does not matter who creates the claim\n",
 		},
 		"Requester":      {reason: "We should ask about whoever runs the command.", subject: "Requester", allowed: map[string][]string{"staff": {"b"}}, want: "a claim may get 1 of 3 classes\n  Asked:   which classes user \"me\" may use\n"},
 		"RequesterAlone": {reason: "We should ask about ourselves where we may not ask about others.", subject: "Requester", allowed: map[string][]string{me: {"b"}}, alone: true, want: "  FastClass/b   tier=silver   1        100%\n"},

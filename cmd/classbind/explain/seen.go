@@ -59,33 +59,31 @@ func (w *World) relate(ctx context.Context, v *Kind) error {
 	return nil
 }
 
-// relatedOf returns a function that reads what the expressions of a claim kind see besides the claim and the classes: the Namespace of the
-// claim, and the objects that it names.
-func (w *World) relatedOf(item *Item) readRelated {
-	return func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-		if kind.Name == "" { // It is the Namespace.
-			content, known, err := w.namespace(ctx, name)
-			if err == nil && !known {
-				item.note("nothing is known of the namespace %q%s", name, w.orSet("namespace.labels.KEY"))
-			}
-			return kind.Fields.Project(content), err
+// related reads what the expressions of a claim kind see besides the claim and the classes: the Namespace of the claim, and the objects that
+// it names. What is not known is noted at an item.
+func (w *World) related(ctx context.Context, item *Item, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+	if kind.Name == "" { // It is the Namespace.
+		content, known, err := w.namespace(ctx, name)
+		if err == nil && !known {
+			item.note("nothing is known of the namespace %q%s", name, w.orSet("namespace.labels.KEY"))
 		}
-		of, err := w.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
-		var content map[string]any
-		if err == nil {
-			content, err = w.object(ctx, of, namespace, name)
-		}
-		if notServed(err) {
-			err = nil
-		}
-		if content, err = asSet(content, w.settings.related[kind.Name], err); err != nil {
-			return nil, fmt.Errorf("%w%s", err, w.orSet("related."+kind.Name+".PATH"))
-		}
-		if content == nil {
-			return nil, nil
-		}
-		return kind.Fields.Project(content), nil
+		return kind.Fields.Project(content), err
 	}
+	of, err := w.resolve(ctx, kind.Resource, kind.Version, "list", "watch")
+	var content map[string]any
+	if err == nil {
+		content, err = w.object(ctx, of, namespace, name)
+	}
+	if notServed(err) {
+		err = nil
+	}
+	if content, err = asSet(content, w.settings.related[kind.Name], err); err != nil {
+		return nil, fmt.Errorf("%w%s", err, w.orSet("related."+kind.Name+".PATH"))
+	}
+	if content == nil {
+		return nil, nil
+	}
+	return kind.Fields.Project(content), nil
 }
 
 // orSet is the end of an error about an object that cannot be read.
@@ -95,9 +93,6 @@ func (w *World) orSet(path string) string {
 	}
 	return "; say what it has with --set " + path + "=VALUE"
 }
-
-// readRelated is that of a selector.Decider.
-type readRelated func(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error)
 
 // asSet is an object with what --set says of it, which is all of one that may not be read.
 func asSet(content, set map[string]any, err error) (map[string]any, error) {
