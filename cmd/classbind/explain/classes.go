@@ -25,13 +25,6 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// classesOptions are the flags of classes.
-type classesOptions struct {
-	as      identity
-	output  output.Format
-	cluster connect.Flags
-}
-
 const (
 	classesLong = `List the classes that a claim in a namespace may get, with their labels and odds.
 Classes that it may not get come last, with the reason, such as cordoned or not allowed.
@@ -60,7 +53,7 @@ It is 2 if the command fails.`
 
 // NewClassesCommand returns the command classes.
 func NewClassesCommand() *cobra.Command {
-	o := &classesOptions{}
+	o := &options{fresh: rand.Uint64}
 	c := &cobra.Command{
 		Use: "classes CLAIMKIND", Short: "List the classes that a claim may get, and why it may not get the others",
 		Long: classesLong, Example: classesExamples, Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
@@ -72,7 +65,7 @@ func NewClassesCommand() *cobra.Command {
 		if err := cmp.Or(o.output.Validate(), connect.Validate(c.Flags())); err != nil {
 			return err
 		}
-		return o.run(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
+		return o.runClasses(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
 	})
 	o.as.add(c.Flags())
 	o.output.Add(c)
@@ -82,9 +75,8 @@ func NewClassesCommand() *cobra.Command {
 	return c
 }
 
-func (o *classesOptions) run(ctx context.Context, word string, out, progress io.Writer) error {
-	said := settings{}
-	if err := o.as.addTo(&said); err != nil {
+func (o *options) runClasses(ctx context.Context, word string, out, progress io.Writer) error {
+	if err := o.as.addTo(&o.settings); err != nil {
 		return err
 	}
 	config, err := o.cluster.Config(progress, "")
@@ -99,7 +91,7 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 	if err != nil {
 		return err
 	}
-	w.settings = said
+	w.settings = o.settings
 	ofClasses := w.leaveOutClaimOfClasses()
 	report := &ClassesReport{TypeMeta: metav1.TypeMeta{APIVersion: ClassesVersion, Kind: "Report"}}
 	for _, k := range kinds {
@@ -116,7 +108,7 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 }
 
 // classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of class kinds.
-func (o *classesOptions) classesOf(
+func (o *options) classesOf(
 	ctx context.Context, w *World, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
 ) (offer Offer, err error) {
 	offer = Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
@@ -152,7 +144,7 @@ func (o *classesOptions) classesOf(
 		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
 			strings.Join(offer.Unjudged, ", "))
 	}
-	e, err := w.decider(rand.Uint64, &noted).Explain(ctx, v.View, in)
+	e, err := w.decider(o.fresh, &noted).Explain(ctx, v.View, in)
 	if err != nil {
 		return offer, err
 	}

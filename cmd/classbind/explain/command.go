@@ -26,7 +26,7 @@ import (
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// options are the flags of explain.
+// options are the flags of explain, and of classes, which has some of them.
 type options struct {
 	claims    []string
 	recursive bool
@@ -176,7 +176,7 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 		}
 		claims = append(claims, d)
 	}
-	w.settings, w.settable = o.settings, true
+	w.settings = o.settings
 	if err := o.settings.undeclared(w); err != nil {
 		return err
 	}

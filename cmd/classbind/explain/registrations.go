@@ -51,10 +51,8 @@ func notServed(err error) bool {
 type World struct {
 	source
 
-	own string // namespace of classbind
-	// settings are what --set says. settable says that there is such a flag.
-	settings settings
-	settable bool
+	own      string   // namespace of classbind
+	settings settings // settings are what --set says.
 	// What was read for the claims before, by name.
 	resources map[string]resource // of claim kinds
 	kinds     map[string]*Kind

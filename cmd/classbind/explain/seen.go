@@ -88,7 +88,7 @@ func (w *World) related(ctx context.Context, item *Item, kind *rules.Kind, names
 
 // orSet is the end of an error about an object that cannot be read.
 func (w *World) orSet(path string) string {
-	if !w.settable {
+	if w.settings.related == nil { // The command has no such flag.
 		return ""
 	}
 	return "; say what it has with --set " + path + "=VALUE"
