@@ -91,7 +91,6 @@ type class struct {
 	Weight          int64
 	// Capacity is empty where there is no limit.
 	Capacity string
-	text     string
 }
 
 type waiting struct {
@@ -209,9 +208,6 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 		}
 		of.Row = row
 		of.Share, of.Expected = simulated.Share(simulate.Estimate{Mean: float64(row.Has)}), simulated.Share(row.Before)
-	}
-	for _, c := range k.Classes {
-		c.text = strings.Join(append(c.Marks, c.String(), c.Labels), " ")
 	}
 	slices.SortFunc(k.Classes, func(a, b *class) int {
 		return cmp.Or(b.Has-a.Has, cmp.Compare(b.Expected, a.Expected), strings.Compare(a.String(), b.String()))

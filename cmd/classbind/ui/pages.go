@@ -224,8 +224,10 @@ func (p *pages) kind(s *page, r *http.Request) error {
 		return err
 	}
 	b := kindBody{
-		kind:  k,
-		Shown: newList(r.URL, "classes", "classes", k.Classes, func(c *class) string { return c.text }),
+		kind: k,
+		Shown: newList(r.URL, "classes", "classes", k.Classes, func(c *class) string {
+			return strings.Join(c.Marks, " ") + " " + c.String() + " " + c.Labels
+		}),
 		Waits: newList(r.URL, "waiting", "claims without a class", k.Waiting, func(w waiting) string {
 			return w.Claim.String() + " " + w.Gets + " " + w.Why
 		}),
