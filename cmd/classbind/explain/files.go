@@ -89,19 +89,16 @@ func (r *fileReader) readPath(path string) (all Manifests, err error) {
 		}
 		return readDocuments(text, "standard input", nil)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %q: %w", path, err)
-	}
-	if !info.IsDir() {
-		return r.readFile(path, nil)
-	}
 	read, patches := false, map[string]bool{}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		extension := strings.TrimPrefix(filepath.Ext(file), ".")
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot read %q: %w", file, err)
+		case file == path && !entry.IsDir():
+			read = true
+			all, err = r.readFile(path, nil)
+			return err
 		case entry.IsDir() && file != path && !r.recursive:
 			return filepath.SkipDir
 		case entry.IsDir() && r.skip != nil:
