@@ -209,9 +209,6 @@ func TestClassesOfMany(t *testing.T) {
 	require.Zero(t, got.status, got.stderr)
 	assert.Contains(t, got.stdout, "a claim may get 1 of 2001 classes\n", "We should ask about all.")
 	assert.Len(t, api.reviewed, many+1)
-	got = run(t, "", "-f", "claim.yaml", "--kubeconfig", "config")
-	require.Zero(t, got.status, got.stderr)
-	assert.Contains(t, got.stdout, "bound to FastClass/class-1234\n")
 }
 
 // TestKindsUse binds claims as the command bind does, by the right of the namespace, whoever creates claims.

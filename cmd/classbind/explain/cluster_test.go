@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -395,11 +394,6 @@ func TestExplainAsksOnce(t *testing.T) {
 func published(schema string) object {
 	const metadata = `{"description": "Metadata.", "allOf": [{"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}]}`
 	return object{"components": object{"schemas": object{"Database": json.RawMessage(strings.Replace(schema, `"metadata": {"type": "object"}`, `"metadata": `+metadata, 1))}}}
-}
-
-func TestExplainAsksNoClusterOffline(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
-	assert.Zero(t, offline(t, goldClaim, documents(claimKind, classKind, goldClass)).status, "We should need no kubeconfig.")
 }
 
 func kubeconfig(url string) string {

@@ -59,8 +59,8 @@ func (w *World) relate(ctx context.Context, v *Kind) error {
 	return nil
 }
 
-// related reads what the expressions of a claim kind see besides the claim and the classes: the Namespace of the claim, and the objects that
-// it names. What is not known is noted at an item.
+// related reads what the expressions of a claim kind see besides the claim and the classes: the Namespace of the claim, and the objects
+// that it names. What is not known is noted at an item.
 func (w *World) related(ctx context.Context, item *Item, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
 	if kind.Name == "" { // It is the Namespace.
 		content, known, err := w.namespace(ctx, name)
