@@ -61,6 +61,14 @@ type ClassName struct {
 	Name      string `json:"name,omitempty"`
 }
 
+// String is for people.
+func (n ClassName) String() string {
+	if n.Namespace != "" {
+		return n.Kind + "/" + n.Namespace + "/" + n.Name
+	}
+	return n.Kind + "/" + n.Name
+}
+
 // NameOf a class.
 func NameOf(c *inventory.Class) ClassName {
 	return ClassName{ClassKind: c.Kind.Name, Kind: c.Kind.GroupVersionKind.Kind, Namespace: c.Namespace, Name: c.Name}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -23,6 +22,8 @@ import (
 	"github.com/classbind/classbind/selector"
 	subjects "github.com/classbind/classbind/selector/access"
 	"github.com/classbind/classbind/selector/claim"
+	"github.com/classbind/classbind/selector/expression"
+	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -70,9 +71,8 @@ type authorizer struct {
 	client kubernetes.Interface
 	gate   selector.Gate
 
-	// me runs the command; nil until that was asked. selfAlone says that he may not ask about others.
-	me        *authenticationv1.UserInfo
-	selfAlone atomic.Bool
+	// me runs the command; nil until that was asked.
+	me *authenticationv1.UserInfo
 }
 
 func newAuthorizer(config *rest.Config) (*authorizer, error) {
@@ -89,16 +89,12 @@ func newAuthorizer(config *rest.Config) (*authorizer, error) {
 func (a *authorizer) Create(
 	ctx context.Context, r *authorizationv1.SubjectAccessReview, o metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
-	self := a.me != nil && r.Spec.User == a.me.Username && r.Spec.UID == a.me.UID && slices.Equal(r.Spec.Groups, a.me.Groups)
-	if !self || !a.selfAlone.Load() {
+	if a.me == nil || r.Spec.User != a.me.Username || r.Spec.UID != a.me.UID || !slices.Equal(r.Spec.Groups, a.me.Groups) {
 		answered, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, r, o)
-		switch {
-		case !apierrors.IsForbidden(err):
-			return answered, err //nolint:wrapcheck // The caller says what failed.
-		case !self:
-			return nil, fmt.Errorf("you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: %w", err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("you need the right to create subjectaccessreviews.authorization.k8s.io to ask about others: %w", err)
 		}
-		a.selfAlone.Store(true)
+		return answered, err //nolint:wrapcheck // The caller says what failed.
 	}
 	answered, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: r.Spec.ResourceAttributes},
@@ -122,19 +118,22 @@ func (a *authorizer) whoAmI(ctx context.Context) (*authenticationv1.UserInfo, er
 	return a.me, nil
 }
 
-// decider of claims. What it reads besides the claim and the classes is noted at an item.
-func (r *registrations) decider(fresh func() uint64, item *Item) *selector.Decider {
-	d := &selector.Decider{Fresh: fresh, Related: r.relatedOf(item)}
-	if r.authorizer != nil {
-		d.Gates = []selector.Gate{r.authorizer.gate}
+// decider of claims. What is not known of what it reads is noted at an item.
+func (w *World) decider(fresh func() uint64, item *Item) *selector.Decider {
+	d := &selector.Decider{Fresh: fresh}
+	d.Related = func(ctx context.Context, _ string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
+		return w.related(ctx, item, kind, namespace, name)
+	}
+	if w.authorizer != nil {
+		d.Gates = []selector.Gate{w.authorizer.gate}
 	}
 	return d
 }
 
 // addRequester has a claim know who creates it: whom --as or --set says, or else whoever runs the command, where his right to use a class
 // counts.
-func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
-	request := r.settings.request
+func (w *World) addRequester(ctx context.Context, k *selector.ClaimKind, in *claim.Intake) error {
+	request := w.settings.request
 	switch {
 	case k.Use != v1beta1.UseByRequester:
 	case request != nil:
@@ -143,7 +142,7 @@ func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind,
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(info, u) // What --set does not say rightly is not known.
 		in.Requester = subjects.NewSubject(u)
 	default:
-		me, err := r.authorizer.whoAmI(ctx)
+		me, err := w.authorizer.whoAmI(ctx)
 		if err != nil {
 			return err
 		}
@@ -155,14 +154,9 @@ func (r *registrations) addRequester(ctx context.Context, k *selector.ClaimKind,
 	return nil
 }
 
-// withoutEffect says why --as has no effect on the claims of a kind, empty where it has one.
-func (i *identity) withoutEffect(k *v1beta1.ClaimKind, usesRequest bool) string {
-	use := k.Spec.Classes.Use
-	switch {
-	case i.user == "" || usesRequest || use != nil && use.Subject == v1beta1.UseByRequester:
-		return ""
-	case use != nil:
-		return "--as has no effect: the right of the claim's namespace counts, whoever creates the claim (classes.use.subject is Namespace)"
+// noteWithoutEffect notes that --as has no effect on the claims of a kind, if so.
+func (i *identity) noteWithoutEffect(item *Item, k *v1beta1.ClaimKind, usesRequest bool) {
+	if use := k.Spec.Classes.Use; i.user != "" && !usesRequest && (use == nil || use.Subject != v1beta1.UseByRequester) {
+		item.note("--as has no effect: it does not matter who creates the claim")
 	}
-	return "--as has no effect: it does not matter who creates the claim"
 }

@@ -22,14 +22,14 @@ import (
 )
 
 // answers for a claim that was created now, one for each of its ClaimKinds.
-func (o *options) answers(ctx context.Context, r *registrations, d document, namespace string) (items []*Item, err error) {
+func (o *options) answers(ctx context.Context, w *World, d document, namespace string) (items []*Item, err error) {
 	gvk := d.GroupVersionKind()
-	kinds, err := r.claimKindsOf(ctx, gvk.GroupKind())
+	kinds, err := w.claimKindsOf(ctx, gvk.GroupKind())
 	if err == nil && len(kinds) == 0 {
-		return []*Item{newItem(d).notRegistered(ctx, r, gvk)}, nil
+		return []*Item{newItem(d).notRegistered(ctx, w, gvk)}, nil
 	}
 	for _, k := range kinds {
-		item, err := o.answer(ctx, r, k, d, namespace)
+		item, err := o.answer(ctx, w, k, d, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -41,16 +41,17 @@ func (o *options) answers(ctx context.Context, r *registrations, d document, nam
 
 // notRegistered is the end of a claim that no ClaimKind registers. Without CRDs among the files, the kind of a registered resource may be
 // unknown. A kind that is not served, or not known and like a registered one, is a mistake.
-func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.GroupVersionKind) *Item {
+func (i *Item) notRegistered(ctx context.Context, w *World, kind schema.GroupVersionKind) *Item {
 	const reason, why = "NotRegistered", "no ClaimKind registers this kind"
-	var others, kinds, unknown []string
-	for n := range r.claimKinds {
-		k := &r.claimKinds[n]
+	var kinds, unknown []string
+	ofGroup := false
+	for n := range w.claimKinds {
+		k := &w.claimKinds[n]
 		if schema.ParseGroupResource(k.Resource()).Group != kind.Group {
 			continue
 		}
-		others = append(others, k.Resource())
-		found := r.resources[k.Name]
+		ofGroup = true
+		found := w.resources[k.Name]
 		switch {
 		case !found.guessed:
 			kinds = append(kinds, found.Kind)
@@ -58,37 +59,35 @@ func (i *Item) notRegistered(ctx context.Context, r *registrations, kind schema.
 			unknown = append(unknown, k.Resource())
 		}
 	}
-	s, err := r.schemaOf(ctx, kind)
+	s, err := w.schemaOf(ctx, kind)
 	near := near.Name(kind.Kind, slices.Values(kinds))
 	unknownKind := func(message string) *Item {
 		return i.mistaken("UnknownKind", FieldError{Field: "kind", Reason: "KindUnknown", Message: message})
 	}
 	switch {
-	case slices.ContainsFunc(r.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
-		return i.leftAlone(reason, why)
+	case slices.ContainsFunc(w.classKinds, func(k v1beta1.ClassKind) bool { return isOf(k.Name, kind) }):
+		return i.end(LeftAlone, reason, why)
 	case near != "" && s == nil && (err == nil || notServed(err)):
 		return unknownKind(fmt.Sprintf("%s: did you mean %s?", why, near))
 	case len(unknown) > 0 && !scheme.Scheme.IsGroupRegistered(kind.Group): // Kubernetes' own plurals are regular, and have no CRD.
 		return i.end(Unmatched, reason, fmt.Sprintf("%s, unless %s of the same group does: "+
 			"put the CRD among the files, which says of which kind it is", why, selector.List(unknown)))
-	case len(others) > 0 && notServed(err):
+	case ofGroup && notServed(err):
 		return unknownKind(fmt.Sprintf("%s, and %v", why, err))
-	case len(others) > 0 && kind.Group != "":
-		return i.leftAlone(reason, fmt.Sprintf("%s, but of the same group %s", why, selector.List(others)))
 	}
-	return i.leftAlone(reason, why)
+	return i.end(LeftAlone, reason, why)
 }
 
 // answer for a claim by one of its ClaimKinds. First come the reasons for which the API server does not ask, then the decision.
-func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
-	item, found := newItem(d), r.resources[k.Name]
+func (o *options) answer(ctx context.Context, w *World, k *v1beta1.ClaimKind, d document, namespace string) (*Item, error) {
+	item, found := newItem(d), w.resources[k.Name]
 	item.Claim.ClaimKind = k.Name
 	if item.Claim.Namespace = cmp.Or(item.Claim.Namespace, namespace); !found.Namespaced && !found.guessed {
 		item.Claim.Namespace = ""
 	}
 	object := d.DeepCopy().Object
 	if len(o.claims) > 0 { // A claim of the cluster is stored already.
-		if item.check(ctx, r, k, d, object); item.Outcome == Malformed {
+		if item.check(ctx, w, k, d, object); item.Outcome == Malformed {
 			return item, nil
 		}
 	}
@@ -97,7 +96,7 @@ func (o *options) answer(ctx context.Context, r *registrations, k *v1beta1.Claim
 	if o.unbound && compiled.HasReference(object) { // What an author has set of an empty one stays.
 		unstructured.RemoveNestedField(object, k.Spec.Reference.Names()...)
 	}
-	err := o.decide(ctx, r, k, item, object)
+	err := o.decide(ctx, w, k, item, object)
 	if item.Outcome == Bound && d.stored && !o.unbound && !named {
 		item.Outcome, item.Do = Unbound, "classbind bind "+k.Name+" "+item.Claim.Name
 		if item.Claim.Namespace != "" {
@@ -121,22 +120,22 @@ func readAsServer(kind *selector.ClaimKind, item *Item, object map[string]any) (
 }
 
 // decide on a claim.
-func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
-	if why, err := r.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
-		item.leftAlone("NamespaceNotSelected", why)
+func (o *options) decide(ctx context.Context, w *World, k *v1beta1.ClaimKind, item *Item, object map[string]any) error {
+	if why, err := w.unselected(ctx, k, item.Claim.Namespace); err != nil || why != "" {
+		item.end(LeftAlone, "NamespaceNotSelected", why)
 		return err
 	}
 	if why := lookup.CheckBindable(k); why != nil {
-		item.leftAlone(v1beta1.ReasonUnsuitable, why.Error())
+		item.end(LeftAlone, v1beta1.ReasonUnsuitable, why.Error())
 		return nil
 	}
-	v, err := r.view(ctx, k)
+	v, err := w.kind(ctx, k)
 	if err != nil {
 		return err
 	}
-	item.Notes, item.InvalidExpressions = append(item.Notes, v.notes...), v.invalid
-	found := r.resources[k.Name]
-	if !item.isReadable(ctx, r, k, found) {
+	item.Notes, item.InvalidExpressions = append(item.Notes, v.Notes...), v.invalid
+	found := w.resources[k.Name]
+	if !item.isReadable(ctx, w, k, found) {
 		return nil
 	}
 	item.Strategy, item.Seed, item.WhenUnmatched = k.Spec.Choice.Strategy, k.Spec.Choice.Seed, k.Spec.WhenUnmatched
@@ -145,33 +144,31 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 		return err
 	}
 	in.Converted = found.GroupVersion().String() != item.Claim.APIVersion
-	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
+	if err := w.addRequester(ctx, v.Kind, &in); err != nil {
 		return err
 	}
 	if in.Object != nil && v.Fault == nil && in.LeftAlone == "" && len(in.Problems) == 0 && v.Kind.UsesRequest() && in.Request == nil {
 		item.end(Undecided, "RequestUnknown", "the expressions of the claim kind look at who creates the claim: say who with --as NAME")
 		return nil
 	}
-	if why := o.as.withoutEffect(k, v.Kind.UsesRequest()); why != "" {
-		item.note("%s", why)
-	}
-	item.Explanation, err = r.decider(o.fresh, item).Explain(ctx, v.View, in)
+	o.as.noteWithoutEffect(item, k, v.Kind.UsesRequest())
+	item.Explanation, err = w.decider(o.fresh, item).Explain(ctx, v.View, in)
 	claim, fault := item.Decision.Claim, (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
-		item.leftAlone(fault.Reason, fault.Text)
+		item.end(LeftAlone, fault.Reason, fault.Text)
 	case errors.As(err, &fault):
 		item.undecided(k, fault)
 	case err != nil:
 		return err
 	case claim.LeftAlone != "":
 		has := v.Kind.HasReference(object)
-		item.leftAlone(claim.LeftAlone, item.whyLeftAlone(v, claim, has))
+		item.end(LeftAlone, claim.LeftAlone, item.whyLeftAlone(v, claim, has))
 		if has {
-			o.noteClass(ctx, r, v, k, item, object)
+			o.noteClass(ctx, w, v, k, item, object)
 		}
 	case len(claim.Problems) > 0:
-		item.malformed(claim.Problems)
+		item.mistaken(malformedClaim, fieldErrors(claim.Problems)...)
 	default:
 		item.explained(k)
 	}
@@ -180,7 +177,7 @@ func (o *options) decide(ctx context.Context, r *registrations, k *v1beta1.Claim
 
 // isReadable reports whether a claim can be read by the paths of its ClaimKind: it is of their version, or nothing but its apiVersion
 // changes when the API server converts it.
-func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, found resource) bool {
+func (i *Item) isReadable(ctx context.Context, w *World, k *v1beta1.ClaimKind, found resource) bool {
 	if found.unread != nil {
 		i.undecided(k, &inventory.Fault{Reason: v1beta1.ReasonVersionNotServed, Text: found.unread.Error()})
 		return false
@@ -190,7 +187,7 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.Clai
 		return true
 	}
 	// A schema that cannot be read does not say that the fields stay as they are.
-	if s, err := r.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
+	if s, err := w.schemaOf(ctx, found.GroupVersionKind); err != nil || s == nil || !s.unconverted {
 		i.end(Undecided, "OtherVersion", fmt.Sprintf("the claim is of %s, the paths of the ClaimKind are written for %s, and only "+
 			"the API server can convert the one to the other: write the claim in %s, or create it with kubectl --dry-run=server",
 			i.Claim.APIVersion, version, version))
@@ -201,7 +198,7 @@ func (i *Item) isReadable(ctx context.Context, r *registrations, k *v1beta1.Clai
 }
 
 // whyLeftAlone is the reason for people.
-func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string {
+func (i *Item) whyLeftAlone(v *Kind, in claim.Intake, hasReference bool) string {
 	switch in.LeftAlone {
 	case claim.BeingDeleted:
 		return "the claim is being deleted"
@@ -222,7 +219,7 @@ func (i *Item) whyLeftAlone(v *view, in claim.Intake, hasReference bool) string 
 
 // noteClass notes what is the matter with the class that a claim has, and why it has that: nobody binds it again. With Check, a claim of a
 // file is refused if it may not name its class.
-func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
+func (o *options) noteClass(ctx context.Context, w *World, v *Kind, k *v1beta1.ClaimKind, item *Item, object map[string]any) {
 	unbound := runtime.DeepCopyJSON(object) // The claim is validated as it is.
 	unstructured.RemoveNestedField(unbound, k.Spec.Reference.Names()...)
 	in, err := readAsServer(v.Kind, item, unbound)
@@ -242,25 +239,6 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 		item.note("its class %q does not match its selector %q: a claim is bound once, so delete it and create it again to get another",
 			class, in.Selector)
 	}
-	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
-	if r.addRequester(ctx, v.Kind, &in) != nil || r.addRequester(ctx, v.Kind, &named) != nil {
-		return
-	}
-	decides := !v.Kind.UsesRequest() || in.Request != nil
-	decider := r.decider(o.fresh, &Item{})
-	if decides {
-		_, refused, err := decider.Check(ctx, v.View, named, object)
-		switch {
-		case err != nil || refused == nil:
-		case refused.Reason == "NotFound" && k.Spec.Reference.Explicit != v1beta1.CheckExplicit: // It is noted above.
-		case k.Spec.Reference.Explicit != v1beta1.CheckExplicit:
-			item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
-		case len(o.claims) > 0:
-			item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
-		default:
-			item.note("%v; it would be refused if it was created now, because reference.explicit is Check", refused)
-		}
-	}
 	text, _, _ := unstructured.NestedString(object, "metadata", "annotations", v1beta1.DecisionAnnotation)
 	was := selector.Record{}
 	if json.Unmarshal([]byte(text), &was) == nil {
@@ -270,8 +248,20 @@ func (o *options) noteClass(ctx context.Context, r *registrations, v *view, k *v
 		}
 		item.note("it was bound to %q at %s: %s, %sby %s", was.Class, was.Time, was.Reason, of, was.Strategy)
 	}
-	if !decides {
+	named := v.Kind.ReadNamed(item.Claim.Namespace, item.Claim.Name, object)
+	if w.addRequester(ctx, v.Kind, &in) != nil || w.addRequester(ctx, v.Kind, &named) != nil ||
+		v.Kind.UsesRequest() && in.Request == nil {
 		return
+	}
+	decider, isChecked := w.decider(o.fresh, &Item{}), k.Spec.Reference.Explicit == v1beta1.CheckExplicit
+	switch _, refused, err := decider.Check(ctx, v.View, named, object); {
+	case err != nil || refused == nil:
+	case isChecked && len(o.claims) > 0:
+		item.end(Unmatched, refused.Reason, fmt.Sprintf("%v; it is refused, because reference.explicit is Check", refused))
+	case isChecked: // It is there nevertheless.
+		item.note("%v; it is refused, because reference.explicit is Check", refused)
+	case refused.Reason != "NotFound": // That is noted above.
+		item.note("%v; nobody checks that, because reference.explicit is not Check", refused)
 	}
 	switch again, err := decider.Explain(ctx, v.View, in); {
 	case err != nil || !again.Decision.Drawn() || again.Decision.Unneeded():
@@ -291,23 +281,25 @@ func (i *Item) undecided(k *v1beta1.ClaimKind, fault *inventory.Fault) {
 	i.end(Undecided, fault.Reason, fmt.Sprintf("%v; until then such claims are %s", fault, policy))
 }
 
-// explained tells a decision.
+// explained tells a decision, and which class the claim gets, as far as that is known.
 func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
-	i.addDecision()
 	d := &i.Decision
-	if d.Class != nil {
-		c, fault := d.View.PolicyDefault() // The class that the API server itself may give.
-		switch {
-		case k.Spec.Admission.Defaulting != v1beta1.DefaultingPolicy || d.Claim.Selector != nil || d.Claim.Given != nil:
-		case fault != nil:
-			i.note("the API server asks classbind, although defaulting is Policy: %s", fault.Text)
-		case c == d.Class:
-			i.note("an API server with the policy %q gives the class itself, and does not ask classbind", k.Name+v1beta1.PolicySuffix)
+	if d.Claim.Selector != nil {
+		i.Selector = new(d.Claim.Selector.String())
+	}
+	i.OddsDependOn = d.View.Kind.Strategy.Depends
+	if d.Class != nil && (i.OddsDependOn == "" || len(i.Candidates) == 1) {
+		i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reference(d.Class.Target())
+		for n := range i.Candidates {
+			i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
 		}
+	}
+	if d.Class != nil {
+		i.Warning = d.Warning()
 		return i.end(Bound, d.Reason(), because(&i.Explanation))
 	}
 	if d.Unneeded() {
-		return i.leftAlone(d.Reason(),
+		return i.end(LeftAlone, d.Reason(),
 			"the claim has no class selector, there is no default class for it, and selector.whenAbsent is DefaultIfAny")
 	}
 	after := "" // For BindLater, the warning says that it waits.
@@ -317,7 +309,6 @@ func (i *Item) explained(k *v1beta1.ClaimKind) *Item {
 	case k.Spec.WhenUnmatched == v1beta1.Admit:
 		after = "; it is created without a class"
 	}
-	i.Warning = "" // It is the message.
 	return i.end(Unmatched, d.Reason(), d.Warning()+after)
 }
 
@@ -353,8 +344,6 @@ func because(e *selector.Explanation) string {
 		return text + "; " + strategy + " takes it"
 	case e.Reproducible:
 		return text + "; " + strategy + " drew it, seeded with the claim's name, so that this claim gets it every time"
-	case d.Claim.Name == "":
-		return text + "; " + strategy + " drew it this time, and draws afresh for each claim whose name the API server makes up"
 	}
-	return text + "; " + strategy + " drew it this time, and draws afresh each time, because seed is Request"
+	return text + "; " + strategy + " drew it this time, and draws afresh each time"
 }

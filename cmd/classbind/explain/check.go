@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,21 +37,16 @@ const (
 	checkLong = `Check registrations and classes in files, without a cluster: for a pipeline, or
 before a commit.
 
-check compares registrations with the CRDs in the files, and with each other. A kind
-whose API group has no CRD there counts as installed. check finds what the API server
-would refuse, and what the status would report in a cluster. It also finds classes that
-no claim can get, and marks without a meaning. --rules lists all rules.
+check compares registrations with the CRDs in the files, and with each other. It finds
+what the API server would refuse, and what the status would report in a cluster. A kind
+whose API group has no CRD in the files counts as installed. --rules lists all rules.
 
 The exit status is 0 if there is no error, 1 if there is one, and 2 if the files
 cannot be read. With --strict, a warning counts as an error.
 
---fix corrects a mistake in the file if there is only one possible fix. It fixes a mark
-such as "True", and a name of a ClaimKind or ClassKind, or a field, that resembles only
-one other. It changes nothing else in a file, and does not change a file if that would
-cause a new finding.
-
-In a folder, check skips files that a kustomization.yaml uses as patches. It compares
-copies of presets with the presets of this command: see classbind kinds.`
+--fix corrects a mistake in the file if there is only one possible fix, and if that
+causes no new finding. In a folder, check skips files that a kustomization.yaml uses as
+patches.`
 
 	checkExamples = `  # Check all manifests in a folder:
   classbind check -f deploy/
@@ -61,10 +55,7 @@ copies of presets with the presets of this command: see classbind kinds.`
   classbind check -f deploy/ -o github
 
   # Fix mistakes with only one possible fix:
-  classbind check -f deploy/ --fix
-
-  # For code scanning:
-  classbind check -f deploy/ -o sarif > classbind.sarif`
+  classbind check -f deploy/ --fix`
 )
 
 // checkFormats of -o.
@@ -108,9 +99,6 @@ func (o *checkOptions) validate() error {
 	if len(o.files) == 0 && !o.rules {
 		errs = append(errs, errors.New("--filename: name the files to check, such as -f deploy/, or -f - for standard input"))
 	}
-	if slices.Contains(o.files, "") {
-		errs = append(errs, errors.New(`--filename="": must be a file, a folder, or - for standard input`))
-	}
 	if o.fix && slices.Contains(o.files, stdin) {
 		errs = append(errs, errors.New("--fix: cannot write standard input: name files or folders"))
 	}
@@ -138,7 +126,7 @@ func (o *checkOptions) run(ctx context.Context, in io.Reader, out, progress io.W
 	}
 	findings, err := lint(ctx, objects)
 	if err == nil && o.fix {
-		findings, err = fixAll(ctx, objects, findings, progress)
+		findings, err = o.fixAll(ctx, findings, progress)
 	}
 	if err != nil {
 		return err
@@ -280,124 +268,46 @@ func (f Fix) in(text []byte) ([]byte, bool) {
 	return bytes.Join(lines, nil), ok
 }
 
-// fixAll writes the fixes if they mend all that they are for, and break nothing else. If not all files are good together, it tries each
-// alone. It returns the findings that remain.
-func fixAll(ctx context.Context, objects []document, findings []Finding, progress io.Writer) ([]Finding, error) {
+// fixAll writes the fixes of each file, if they mend all that they are for, and break nothing else. It returns the findings that remain.
+func (o *checkOptions) fixAll(ctx context.Context, findings []Finding, progress io.Writer) ([]Finding, error) {
 	var files []string
 	for _, f := range findings {
 		if f.Fix != (Fix{}) && !slices.Contains(files, f.File) {
 			files = append(files, f.File)
 		}
 	}
-	tries := slices.Collect(slices.Chunk(files, 1))
-	if len(files) > 1 {
-		tries = slices.Insert(tries, 0, files)
-	}
-	for _, try := range tries {
-		fixed, err := newFixed(ctx, objects, findings, try)
-		if err != nil {
-			return nil, err
-		}
-		if fixed == nil {
-			continue
-		}
-		for _, file := range try {
-			if err := replaceFile(file, fixed.texts[file]); err != nil {
-				return nil, fmt.Errorf("cannot fix %q: %w", file, err)
-			}
-		}
-		objects, findings = fixed.objects, fixed.findings
-		for _, f := range slices.Backward(fixed.fixes) {
-			_, _ = fmt.Fprintf(progress, "%s:%d: fixed: %q is %q now (%s)\n",
-				truncate.Printable(f.File), f.Fix.Line, f.Fix.Old, f.Fix.New, f.Rule)
-		}
-		if len(try) == len(files) {
-			break
-		}
-	}
-	return findings, nil
-}
-
-// fixed files: what they have, and what is found then.
-type fixed struct {
-	texts    map[string][]byte
-	objects  []document
-	findings []Finding
-	fixes    []Finding
-}
-
-// newFixed applies the fixes of some files, and checks again. It is nil if a fix does not mend what it is for, or something else is found.
-func newFixed(ctx context.Context, objects []document, findings []Finding, files []string) (*fixed, error) {
-	r := &fixed{texts: map[string][]byte{}}
 	for _, file := range files {
 		text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
 		if err != nil {
 			return nil, fmt.Errorf("cannot fix: %w", err)
 		}
-		r.texts[file] = text
-	}
-	for _, f := range slices.Backward(findings) { // So a fix does not move another of its line.
-		if text, ok := f.Fix.in(r.texts[f.File]); ok {
-			r.texts[f.File], r.fixes = text, append(r.fixes, f)
-		}
-	}
-	if r.objects = withTexts(objects, r.texts); r.objects == nil {
-		return nil, nil
-	}
-	var err error
-	if r.findings, err = lint(ctx, r.objects); err != nil {
-		return nil, err
-	}
-	if !sets.New(findings...).HasAll(r.findings...) || sets.New(r.findings...).HasAny(r.fixes...) {
-		return nil, nil
-	}
-	return r, nil
-}
-
-// withTexts returns copies of the objects, with other texts of some files. It is nil if a file has not as many now, or changed otherwise.
-func withTexts(objects []document, texts map[string][]byte) []document {
-	files := map[string][]document{}
-	for file, text := range texts {
-		parsed, err := parse(text, file)
-		count := 0
-		for _, d := range objects {
-			if d.file == file {
-				count++
+		var fixes []Finding
+		for _, f := range slices.Backward(findings) { // So a fix does not move another of its line.
+			if fixed, ok := f.Fix.in(text); ok && f.File == file {
+				text, fixes = fixed, append(fixes, f)
 			}
 		}
-		if err != nil || len(parsed) != count {
-			return nil
+		reader := newFileReader(nil, io.Discard)
+		reader.instead = map[string][]byte{file: text}
+		objects, err := reader.readAll(o.files)
+		if err != nil { // The fixed file cannot be read.
+			continue
 		}
-		files[file] = parsed
-	}
-	all := slices.Clone(objects)
-	for i := range all {
-		if with := files[all[i].file]; len(with) > 0 {
-			files[all[i].file], all[i] = with[1:], with[0]
+		left, err := lint(ctx, objects)
+		if err != nil {
+			return nil, err
 		}
-		all[i].Unstructured = *all[i].DeepCopy()
+		if !sets.New(findings...).HasAll(left...) || sets.New(left...).HasAny(fixes...) {
+			continue
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil { // It keeps its mode.
+			return nil, fmt.Errorf("cannot fix: %w", err)
+		}
+		findings = left
+		for _, f := range slices.Backward(fixes) {
+			_, _ = fmt.Fprintf(progress, "%s:%d: fixed: %q is %q now (%s)\n",
+				truncate.Printable(f.File), f.Fix.Line, f.Fix.Old, f.Fix.New, f.Rule)
+		}
 	}
-	return all
-}
-
-// replaceFile replaces a file at once, and keeps its mode. A link stays a link.
-func replaceFile(file string, text []byte) error {
-	file, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	next, err := os.CreateTemp(filepath.Dir(file), ".classbind-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(next.Name()) }() // It is gone already where all went well.
-	_, err = next.Write(text)
-	if err = errors.Join(err, next.Chmod(info.Mode()), next.Close()); err == nil {
-		err = os.Rename(next.Name(), file)
-	}
-	return err
+	return findings, nil
 }

@@ -25,13 +25,6 @@ import (
 	"github.com/classbind/classbind/selector/rules"
 )
 
-// classesOptions are the flags of classes.
-type classesOptions struct {
-	as      identity
-	output  output.Format
-	cluster connect.Flags
-}
-
 const (
 	classesLong = `List the classes that a claim in a namespace may get, with their labels and odds.
 Classes that it may not get come last, with the reason, such as cordoned or not allowed.
@@ -42,19 +35,11 @@ CLAIMKIND is the name of a ClaimKind, or any name that kubectl takes for the kin
 the claims. Classes that the ClaimKind does not offer to the namespace are not
 listed.
 
-A ClaimKind may say whose right to use a class counts (classes.use). The command asks
-the API server about each class. If the right of the namespace counts, that is the
-right of --namespace, and --as has no effect. If the right of the creator counts, that
-is your right, or the right of --as with the groups of --as-group. As with kubectl, this
-user also has the group system:authenticated. To ask about anyone but yourself, you
-need the right to create subjectaccessreviews.
+If the right of the creator to use a class counts (classes.use), that is your right, or
+the right of --as with the groups of --as-group and the group system:authenticated.
+To ask about anyone but yourself, you need the right to create subjectaccessreviews.
 
-Expressions that read the claim, such as some of classes.fits, may exclude more
-classes. The command cannot evaluate these without a claim, and a note names them:
-classbind explain -f FILE does.
-
-You need the rights to list ClaimKinds, ClassKinds and their classes, and to get
-Namespaces if an expression reads them.
+Expressions that read the claim may exclude more classes. A note names them.
 
 The exit status is 0 if a claim may get one of the classes, and 1 if it may get none.
 It is 2 if the command fails.`
@@ -63,15 +48,12 @@ It is 2 if the command fails.`
   classbind classes PostgreSQLInstance --namespace acme-team
 
   # What may it get if another user creates it?
-  classbind classes PostgreSQLInstance --namespace acme-team --as jane --as-group developers
-
-  # The names of these classes, for a program:
-  classbind classes PostgreSQLInstance -o json | jq -r '.items[].classes[] | select(.dropped == null) | .name'`
+  classbind classes PostgreSQLInstance --namespace acme-team --as jane --as-group developers`
 )
 
 // NewClassesCommand returns the command classes.
 func NewClassesCommand() *cobra.Command {
-	o := &classesOptions{}
+	o := &options{fresh: rand.Uint64}
 	c := &cobra.Command{
 		Use: "classes CLAIMKIND", Short: "List the classes that a claim may get, and why it may not get the others",
 		Long: classesLong, Example: classesExamples, Args: cobra.ArbitraryArgs, // The command refuses them with its own status.
@@ -83,7 +65,7 @@ func NewClassesCommand() *cobra.Command {
 		if err := cmp.Or(o.output.Validate(), connect.Validate(c.Flags())); err != nil {
 			return err
 		}
-		return o.run(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
+		return o.runClasses(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
 	})
 	o.as.add(c.Flags())
 	o.output.Add(c)
@@ -93,9 +75,8 @@ func NewClassesCommand() *cobra.Command {
 	return c
 }
 
-func (o *classesOptions) run(ctx context.Context, word string, out, progress io.Writer) error {
-	said := settings{}
-	if err := o.as.addTo(&said); err != nil {
+func (o *options) runClasses(ctx context.Context, word string, out, progress io.Writer) error {
+	if err := o.as.addTo(&o.settings); err != nil {
 		return err
 	}
 	config, err := o.cluster.Config(progress, "")
@@ -106,15 +87,15 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 	if err != nil {
 		return err
 	}
-	r, kinds, err := registered(ctx, config, o.cluster.Own, word)
+	w, kinds, err := registered(ctx, config, o.cluster.Own, word)
 	if err != nil {
 		return err
 	}
-	r.settings = said
-	ofClasses := r.leaveOutClaimOfClasses()
+	w.settings = o.settings
+	ofClasses := w.leaveOutClaimOfClasses()
 	report := &ClassesReport{TypeMeta: metav1.TypeMeta{APIVersion: ClassesVersion, Kind: "Report"}}
 	for _, k := range kinds {
-		item, err := o.classesOf(ctx, r, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
+		item, err := o.classesOf(ctx, w, k, cmp.Or(o.cluster.Namespace, namespace), ofClasses)
 		if err != nil {
 			return fmt.Errorf("cannot list the classes for claims of %q: %w", k.Name, err)
 		}
@@ -127,22 +108,22 @@ func (o *classesOptions) run(ctx context.Context, word string, out, progress io.
 }
 
 // classesOf a claim kind: those that a claim which asks for any is offered. ofClasses are the fields that are left out of class kinds.
-func (o *classesOptions) classesOf(
-	ctx context.Context, r *registrations, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
+func (o *options) classesOf(
+	ctx context.Context, w *World, k *v1beta1.ClaimKind, namespace string, ofClasses map[string][]string,
 ) (offer Offer, err error) {
 	offer = Offer{ClaimKind: k.Name, Classes: []OfferedClass{}}
-	if r.resources[k.Name].Namespaced {
+	if w.resources[k.Name].Namespaced {
 		offer.Namespace = namespace
 	}
-	if offer.Message, err = r.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
+	if offer.Message, err = w.unselected(ctx, k, offer.Namespace); err != nil || offer.Message != "" {
 		return offer, err
 	}
 	scored, usesRequest := k.Spec.Choice.Score != "", rules.NewForClaims(k).UsesRequest()
-	offer.Unjudged = r.leaveOutClaim(k)
-	for _, ck := range rules.Serving(k, r.classKinds) {
+	offer.Unjudged = w.leaveOutClaim(k)
+	for _, ck := range rules.Serving(k, w.classKinds) {
 		offer.Unjudged = append(offer.Unjudged, ofClasses[ck.Name]...)
 	}
-	v, _, err := r.viewOf(ctx, k)
+	v, err := w.View(ctx, k)
 	if fault := (*inventory.Fault)(nil); errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict {
 		offer.Message = fault.Text // Another ClaimKind binds these claims.
 		return offer, nil
@@ -154,25 +135,23 @@ func (o *classesOptions) classesOf(
 		Claim:   claim.Claim{Namespace: offer.Namespace, Selector: labels.Everything(), Object: map[string]any{}},
 		Parents: len(v.Kind.ClassRef),
 	}
-	if err := r.addRequester(ctx, v.Kind, &in); err != nil {
+	if err := w.addRequester(ctx, v.Kind, &in); err != nil {
 		return offer, err
 	}
-	noted := Item{Notes: v.notes}
-	if why := o.as.withoutEffect(k, usesRequest); why != "" {
-		noted.note("%s", why)
-	}
+	noted := Item{Notes: v.Notes}
+	o.as.noteWithoutEffect(&noted, k, usesRequest)
 	if len(offer.Unjudged) > 0 {
 		noted.note("these expressions need a claim, and come on top: %s; classbind explain -f FILE judges them",
 			strings.Join(offer.Unjudged, ", "))
 	}
-	e, err := r.decider(rand.Uint64, &noted).Explain(ctx, v.View, in)
+	e, err := w.decider(o.fresh, &noted).Explain(ctx, v.View, in)
 	if err != nil {
 		return offer, err
 	}
 	offer.Notes, offer.UsableBy, offer.explanation = noted.Notes, e.UsableBy, e
 	offer.Strategy, offer.OddsDependOn = v.Kind.Strategy.Name, v.Kind.Strategy.Depends
 	if scored && k.Spec.Choice.Score == "" {
-		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which depends on the claim"
+		offer.Strategy, offer.OddsDependOn = "", "the score of each class, which may depend on the claim"
 	}
 	for _, c := range e.Candidates {
 		if offer.OddsDependOn != "" {
@@ -189,12 +168,12 @@ func (o *classesOptions) classesOf(
 
 // leaveOutClaim takes out of a claim kind the expressions that need a claim, or know who creates it where nobody said so. It returns the
 // fields of those that come on top; the score matters to the odds alone. A registration at fault stays as it is.
-func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
+func (w *World) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	compiled := rules.NewForClaims(k)
 	if len(compiled.Invalid) > 0 {
 		return nil
 	}
-	knowsRequest := r.settings.request != nil || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
+	knowsRequest := w.settings.request != nil || k.Spec.Classes.Use != nil && k.Spec.Classes.Use.Subject == v1beta1.UseByRequester
 	needsClaim := func(e *expression.Expression) bool {
 		return e.Uses(expression.Claim) || e.Uses(expression.Related) || e.Uses(expression.Request) && !knowsRequest
 	}
@@ -208,17 +187,17 @@ func (r *registrations) leaveOutClaim(k *v1beta1.ClaimKind) (fields []string) {
 	s.Claims.When, s.Selector.Expression, s.Classes.Usage, s.Classes.Partition, s.Classes.Related = "", "", "", nil, nil
 	fits, unjudged := judgeable(s.Classes.Fits, compiled.Fits, needsClaim, "classes.fits[%s]")
 	s.Classes.Fits, fields = fits, append(fields, unjudged...)
-	if compiled.Score != nil && needsClaim(compiled.Score) { // Another strategy that offers no class of weight 0.
+	if compiled.Score != nil { // Another strategy that offers no class of weight 0.
 		s.Choice.Score, s.Choice.Strategy = "", v1beta1.WeightedRandom
 	}
 	return fields
 }
 
 // leaveOutClaimOfClasses does the same with all class kinds, and returns the fields of each.
-func (r *registrations) leaveOutClaimOfClasses() map[string][]string {
+func (w *World) leaveOutClaimOfClasses() map[string][]string {
 	fields := map[string][]string{}
-	for i := range r.classKinds {
-		k := &r.classKinds[i]
+	for i := range w.classKinds {
+		k := &w.classKinds[i]
 		if of := rules.NewForClasses(k); len(of.Invalid) == 0 {
 			needsClaim := func(e *expression.Expression) bool { return e.Uses(expression.Claim) }
 			k.Spec.Fits, fields[k.Name] = judgeable(k.Spec.Fits, of.Fits, needsClaim, "fits[%s] of "+k.Name)
@@ -312,13 +291,13 @@ func (o *Offer) write(out *strings.Builder) {
 	for _, note := range o.Notes {
 		t.line("Note", note)
 	}
-	name, header := t.namer(), []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
+	header := []string{"  CLASS", "LABELS", "WEIGHT", "ODDS"}
 	if len(t.Dropped) > 0 {
 		header = append(header, "WHY NOT")
 	}
-	var rows [][]string
+	rows := [][]string{header}
 	for _, c := range o.Classes {
-		row := []string{"  " + name(c.ClassName), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
+		row := []string{"  " + c.ClassName.String(), cmp.Or(labels.Set(c.Labels).String(), "<none>"), weightText(c.Weight, c.WeightError)}
 		if c.Drop == nil {
 			row = append(row, Percentage(c.Odds), "")
 		} else {
@@ -326,7 +305,7 @@ func (o *Offer) write(out *strings.Builder) {
 		}
 		rows = append(rows, row)
 	}
-	t.section(header, rows, len(rows))
+	output.Section(out, rows, len(rows))
 	t.oddsDependOn(o.OddsDependOn)
 }
 

@@ -19,13 +19,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/classbind/classbind/cmd/classbind/connect"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/output"
 )
 
-// options are the flags of explain.
+// options are the flags of explain, and of classes, which has some of them.
 type options struct {
 	claims    []string
 	recursive bool
@@ -51,9 +52,7 @@ nothing.
 
 A claim comes from a file, or from the cluster as KIND/NAME, where KIND is any
 name that kubectl takes. Like the server, explain leaves alone a claim that has a
-class. --unbound explains it as if it were created now, without a class. A
-claim that is stored without a class gets one only if whenUnmatched is BindLater,
-or if classbind bind binds it.
+class. --unbound explains it as if it were created now, without a class.
 
 Registrations and classes come from one of these:
 
@@ -62,37 +61,19 @@ Registrations and classes come from one of these:
   --with FILES     the cluster, as if you had applied the files to it: their objects
                    are added, or replace the cluster's objects of the same name
 
-From these files, explain reads ClaimKinds, ClassKinds, classes and CRDs. A CRD has
-the plural, the scope, the versions and the schema of a kind. Without a CRD, explain
-identifies a kind by its plural, and treats its classes as namespaced if one of them
-has a namespace.
-
 explain refuses a claim in a file if its kind or version is not served, or if it has
-a field that the CRD lacks. The API server would drop a misspelt selector without an
-error. To check a claim against the whole schema, use kubectl-validate.
-
-explain shows what each expression returned and saw. Namespaces and related objects
-come from the files or the cluster. For the cluster, you need the right to get them.
+a field that the CRD lacks. To check a claim against the whole schema, use
+kubectl-validate.
 
 --set PATH=VALUE sets a field that an expression sees: a label or an annotation
 of the claim's namespace, a field of a related object, or who creates the claim.
 After labels, annotations or extra, the rest of the path is the whole key.
-Elsewhere, write a dot in a name as \. A value that looks like a number, true, false,
-null, a quoted string or a JSON list is parsed. Any other value is a string. To set
-several groups, repeat the flag.
+Elsewhere, write a dot in a name as \. A value of a related object may be JSON, but
+no object. To set several groups, repeat the flag.
 
-A ClaimKind may say whose right to use a class counts (classes.use). explain asks the
-API server which candidates are allowed, and shows the odds among these. If the right
-of the creator counts, that is your right, or the right of --as with the groups of
---as-group. As with kubectl, this user also has the group system:authenticated. --as
-also sets the request.userInfo that expressions see. If the right of the namespace
-counts, --as has no effect on it, and a note says so. To ask about anyone but yourself,
-you need the right to create subjectaccessreviews. With --classes, all classes count as
-allowed.
-
-If a ClassKind has a capacity with enforcement Hard, the ledgers show how much of each
-class is in use. You need the right to list them in classbind's namespace. Without that
-right, and with enforcement Soft, each class counts as empty, and a note says so.
+If the right of the creator to use a class counts (classes.use), that is your right, or
+the right of --as with the groups of --as-group and the group system:authenticated.
+To ask about anyone but yourself, you need the right to create subjectaccessreviews.
 
 The exit status is 0 if every claim is bound or left alone. It is 1 if a claim gets no
 class, or if a claim of the cluster is stored without one. It is 1, too, if the files
@@ -108,20 +89,12 @@ or undecided, or if the command fails.`
   # Which class would it get, if this class existed, too?
   classbind explain -f claim.yaml --with new-class.yaml
 
-  # What would change for a claim of the cluster?
-  kubectl get postgresqlinstance my-database -o yaml | classbind explain -f - --unbound --with new-class.yaml
-
   # Without a cluster, before anything is applied:
   classbind explain -f claim.yaml --classes deploy/samples/crossplane
 
-  # Which class would it get in a namespace of another tenant?
+  # Which class would it get in a namespace of another tenant, or if another user created it?
   classbind explain -f claim.yaml --set namespace.labels.tenant=b
-
-  # Which class would it get if another user created it?
-  classbind explain -f claim.yaml --as jane --as-group developers
-
-  # The odds of every candidate, for a program:
-  classbind explain -f claim.yaml -o json | jq '.items[].candidates'`
+  classbind explain -f claim.yaml --as jane --as-group developers`
 )
 
 func newCommand(fresh func() uint64) *cobra.Command {
@@ -162,33 +135,16 @@ func (o *options) validate(fs *pflag.FlagSet, args []string) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
-	case len(args) > 0 && len(o.claims) > 0:
-		fail("--filename: there are arguments, too, %q: name claims in one way or the other", args)
-	case len(args) > 0 && len(o.classes) > 0:
-		fail("--classes: no cluster is asked then, which has %q: name files of claims with -f, "+
-			"or put classes on top of the cluster's with --with", args)
+	case len(args) > 0 && len(o.claims)+len(o.classes) > 0:
+		fail("%q: with --filename or --classes there is no claim of the cluster", args)
 	case len(args)+len(o.claims) == 0:
 		fail("--filename: name the file of a claim, such as -f claim.yaml, or -f - for standard input, " +
 			"or a claim of the cluster, KIND/NAME")
 	}
 	for _, arg := range args {
-		if kind, name, _ := strings.Cut(arg, "/"); kind == "" || name == "" || strings.Contains(name, "/") {
+		if parts := strings.Split(arg, "/"); len(parts) != 2 || slices.Contains(parts, "") {
 			fail("%q: must be KIND/NAME for a claim of the cluster, or -f with a file", arg)
 		}
-	}
-	stdins := 0
-	for n, paths := range [][]string{o.claims, o.classes, o.with} {
-		for _, p := range paths {
-			switch p {
-			case "":
-				fail("--%s=%q: must be a file, a folder, or - for standard input", []string{"filename", "classes", "with"}[n], p)
-			case stdin:
-				stdins++
-			}
-		}
-	}
-	if stdins > 1 {
-		fail("-: standard input can be read once: put the claims or the classes into a file")
 	}
 	var err error
 	o.settings, err = newSettings(o.set)
@@ -209,24 +165,24 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	if len(args)+len(claims) == 0 {
 		return fmt.Errorf("--filename: there is no object in %s", strings.Join(o.claims, ", "))
 	}
-	r, err := o.registrations(ctx, claims, in, progress)
+	w, err := o.world(ctx, claims, in, progress)
 	if err != nil {
 		return err
 	}
 	for _, arg := range args {
-		d, err := r.stored(ctx, arg, r.claimNamespace)
+		d, err := w.stored(ctx, arg, w.claimNamespace)
 		if err != nil {
 			return err
 		}
 		claims = append(claims, d)
 	}
-	r.settings, r.settable = o.settings, true
-	if err := o.settings.undeclared(r); err != nil {
+	w.settings = o.settings
+	if err := o.settings.undeclared(w); err != nil {
 		return err
 	}
 	report := &Report{TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Report"}, Items: []Item{}}
 	for _, c := range claims {
-		items, err := o.answers(ctx, r, c, r.claimNamespace)
+		items, err := o.answers(ctx, w, c, w.claimNamespace)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.where, err)
 		}
@@ -240,33 +196,31 @@ func (o *options) run(ctx context.Context, args []string, in io.Reader, out, pro
 	return report.exit()
 }
 
-// registrations of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
-func (o *options) registrations(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*registrations, error) {
+// world of the flags. The claims of files count as objects that expressions see, unless the cluster has these.
+func (o *options) world(ctx context.Context, claims Manifests, in io.Reader, progress io.Writer) (*World, error) {
 	objects, err := ReadManifests(in, progress, slices.Concat(o.classes, o.with))
 	if err != nil {
 		return nil, err
 	}
-	r := newRegistrations(o.cluster.Own)
-	if err := r.addAll(ctx, objects); err != nil {
-		return nil, err
-	}
-	if len(o.with)+len(o.classes) > 0 {
-		r.claims = claims
-	}
-	if len(o.classes) > 0 {
-		if len(r.claimKinds) == 0 {
-			return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
+	config, namespace := (*rest.Config)(nil), ""
+	if len(o.classes) == 0 {
+		if config, err = o.cluster.Config(progress, ", or files of classes with --classes"); err != nil {
+			return nil, err
 		}
-		r.claimNamespace = cmp.Or(o.cluster.Namespace, r.objectNamespace)
-		return r, nil
+		if namespace, err = o.cluster.OfContext(); err != nil {
+			return nil, err
+		}
 	}
-	config, err := o.cluster.Config(progress, ", or files of classes with --classes")
+	w, err := NewWorld(ctx, config, nil, o.cluster.Own, namespace, Change{Manifests: objects})
 	if err != nil {
 		return nil, err
 	}
-	if r.objectNamespace, err = o.cluster.OfContext(); err != nil {
-		return nil, err
+	if len(w.claimKinds) == 0 && config == nil {
+		return nil, errors.New("--classes: no ClaimKind is among the objects: name the file that registers the kind of the claim")
 	}
-	r.claimNamespace = cmp.Or(o.cluster.Namespace, r.objectNamespace)
-	return r, r.connect(ctx, config)
+	if len(o.with)+len(o.classes) > 0 {
+		w.claims = claims
+	}
+	w.claimNamespace = cmp.Or(o.cluster.Namespace, w.claimNamespace)
+	return w, nil
 }

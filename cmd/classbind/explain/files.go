@@ -47,10 +47,13 @@ type Manifests []document
 
 // ReadManifests of files, and of folders with all folders in them. A file that is no manifest is left out, with a note.
 func ReadManifests(in io.Reader, progress io.Writer, paths []string) (Manifests, error) {
-	r := &fileReader{in: in, recursive: true, skip: func(file, why string) {
+	return newFileReader(in, progress).readAll(paths)
+}
+
+func newFileReader(in io.Reader, progress io.Writer) *fileReader {
+	return &fileReader{in: in, recursive: true, skip: func(file, why string) {
 		_, _ = fmt.Fprintf(progress, "note: %q is left out: %s\n", file, why)
 	}}
-	return r.readAll(paths)
 }
 
 // ParseManifests reads YAML or JSON.
@@ -62,6 +65,8 @@ type fileReader struct {
 	recursive bool // recursive takes the folders in a folder, too.
 	// skip is told of a file in a folder that is no manifest, or a patch of a kustomization. Without it, it is read like others.
 	skip func(file, why string)
+	// instead is what files would have.
+	instead map[string][]byte
 }
 
 // readAll reads the objects of files, folders and standard input, in their order.
@@ -84,19 +89,16 @@ func (r *fileReader) readPath(path string) (all Manifests, err error) {
 		}
 		return readDocuments(text, "standard input", nil)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %q: %w", path, err)
-	}
-	if !info.IsDir() {
-		return readFile(path, nil)
-	}
 	read, patches := false, map[string]bool{}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		extension := strings.TrimPrefix(filepath.Ext(file), ".")
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot read %q: %w", file, err)
+		case file == path && !entry.IsDir():
+			read = true
+			all, err = r.readFile(path, nil)
+			return err
 		case entry.IsDir() && file != path && !r.recursive:
 			return filepath.SkipDir
 		case entry.IsDir() && r.skip != nil:
@@ -110,7 +112,7 @@ func (r *fileReader) readPath(path string) (all Manifests, err error) {
 			r.skip(file, "a kustomization uses it as a patch; to check the result, render it first")
 			return nil
 		}
-		found, err := readFile(file, r.skip)
+		found, err := r.readFile(file, r.skip)
 		all = append(all, found...)
 		return err
 	})
@@ -144,8 +146,11 @@ func addPatches(patches map[string]bool, folder string) {
 	}
 }
 
-func readFile(file string, skip func(file, why string)) (Manifests, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // The user names the files.
+func (r *fileReader) readFile(file string, skip func(file, why string)) (Manifests, error) {
+	text, err := r.instead[file], error(nil)
+	if text == nil {
+		text, err = os.ReadFile(file) //nolint:gosec // The user names the files.
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read: %w", err)
 	}

@@ -93,19 +93,18 @@ type Finding struct {
 
 // linter of files.
 type linter struct {
-	*registrations
+	*World
 	findings []Finding
 	// documents by their id without the namespace: of the same kind and name are several, in different namespaces.
 	documents map[string][]*document
-	classes   map[string][]*inventory.Classes // by ClassKind, as each ClaimKind reads them
-	served    sets.Set[string]                // ids of classes that a claim can get
+	offers    sets.Set[string] // names of ClassKinds that a ClaimKind is served by
+	served    sets.Set[string] // ids of classes that a claim can get
 }
 
 // lint finds what is wrong in files, without a cluster. It has no rules of its own for what the server checks.
 func lint(ctx context.Context, all []document) ([]Finding, error) {
 	l := &linter{
-		registrations: newRegistrations(""), documents: map[string][]*document{}, classes: map[string][]*inventory.Classes{},
-		served: sets.New[string](),
+		World: newWorld(""), documents: map[string][]*document{}, offers: sets.New[string](), served: sets.New[string](),
 	}
 	for i := range all {
 		d := &all[i]
@@ -140,9 +139,7 @@ func lint(ctx context.Context, all []document) ([]Finding, error) {
 			return nil, err
 		}
 	}
-	if err := l.marks(ctx, all); err != nil {
-		return nil, fmt.Errorf("cannot read the presets: %w", err)
-	}
+	l.marks(ctx, all)
 	slices.SortFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Rule, b.Rule),
 			strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
@@ -174,24 +171,19 @@ func (l *linter) refused(d *document, err error) {
 	}
 }
 
+var presetMark = regexp.MustCompile(regexp.QuoteMeta(v1beta1.PresetAnnotation) + `: ([\w-]+@[0-9a-f]+)`)
+
 // presetMarks are the marks of all objects of this command's presets.
-var presetMarks = sync.OnceValues(func() (sets.Set[string], error) {
-	files, err := fs.Glob(kinds.Files, "*/*.yaml")
+var presetMarks = sync.OnceValue(func() sets.Set[string] {
+	files, _ := fs.Glob(kinds.Files, "*/*.yaml") // Neither fails: the files are a part of the command.
 	marks := sets.New[string]()
 	for _, file := range files {
-		var objects Manifests
-		text, err := kinds.Files.ReadFile(file)
-		if err == nil {
-			objects, err = parse(text, file)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range objects {
-			marks.Insert(d.GetAnnotations()[v1beta1.PresetAnnotation])
+		text, _ := kinds.Files.ReadFile(file)
+		for _, mark := range presetMark.FindAllSubmatch(text, -1) {
+			marks.Insert(string(mark[1]))
 		}
 	}
-	return marks, err
+	return marks
 })
 
 // lineOf a field, or as far on the way to it as the text names the parts.
@@ -250,7 +242,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 	if len(k.Spec.Classes.Kinds)+len(rules.Serving(k, l.classKinds)) == 0 {
 		l.find(v1beta1.ReasonNoClassKind, d, "", "no ClassKind serves it: create a ClassKind for it")
 	}
-	v, err := l.view(ctx, k)
+	v, err := l.kind(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -272,7 +264,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 		}
 	}
 	for _, classes := range v.all {
-		l.classes[classes.Kind.Name] = append(l.classes[classes.Kind.Name], classes)
+		l.offers.Insert(classes.Kind.Name)
 	}
 	for _, classes := range v.Classes {
 		classes.Each(func(c *inventory.Class) { l.served.Insert(c.Kind.Name + c.String()) })
@@ -281,7 +273,7 @@ func (l *linter) claimKind(ctx context.Context, k *v1beta1.ClaimKind) error {
 }
 
 // invalid finds the expressions of a view that are.
-func (l *linter) invalid(v *view) {
+func (l *linter) invalid(v *Kind) {
 	for _, e := range v.invalid {
 		kind, name, _ := strings.Cut(e.Registration, "/")
 		d := l.registration(map[string]string{"claimkind": "ClaimKind", "classkind": "ClassKind"}[kind], name)
@@ -322,43 +314,40 @@ func (l *linter) classKind(ctx context.Context, k *v1beta1.ClassKind) error {
 		l.find(v1beta1.ReasonNoClaimKinds, d, "",
 			"no claim is offered the classes: name a ClaimKind in spec.claimKinds, or this ClassKind in spec.classes.kinds of one")
 	}
-	v := &view{}
+	v := &Kind{}
+	classes, err := l.offered(ctx, k, v)
+	if err != nil {
+		return err
+	}
 	v.addInvalid("classkind/"+k.Name, rules.InvalidOfClasses(k))
-	l.invalid(v)
-	all := l.classes[k.Name]
-	if len(all) == 0 { // The files have no ClaimKind that it serves.
-		classes, err := l.offered(ctx, k, v)
-		if classes == nil || err != nil {
-			return err
-		}
-		all = append(all, classes)
+	if l.invalid(v); classes == nil {
+		return nil
 	}
-	for _, classes := range all {
-		for _, c := range classes.Faulty(inventory.MalformedWeight) {
-			l.find(v1beta1.ReasonMalformedWeight, l.class(c), "metadata", "%v", c.WeightErr)
+	classes.Each(func(c *inventory.Class) {
+		d := l.class(c)
+		if c.WeightErr != nil {
+			l.find(v1beta1.ReasonMalformedWeight, d, "metadata", "%v", c.WeightErr)
 		}
-		for _, c := range classes.Faulty(inventory.MalformedMark) {
-			l.find(v1beta1.ReasonMalformedMark, l.class(c), "metadata", "%v", c.MarkErr)
-			l.fixMark(l.class(c), c.MarkErr)
+		if c.MarkErr != nil {
+			l.find(v1beta1.ReasonMalformedMark, d, "metadata", "%v", c.MarkErr)
+			l.fixMark(d, c.MarkErr)
 		}
-		for _, c := range classes.Faulty(inventory.MalformedCapacity) {
-			l.find(v1beta1.ReasonMalformedCapacity, l.class(c), "metadata", "%v", c.Capacity.Err)
+		if c.Capacity != nil && c.Capacity.Err != nil {
+			l.find(v1beta1.ReasonMalformedCapacity, d, "metadata", "%v", c.Capacity.Err)
 		}
-		for _, c := range classes.Faulty(inventory.TooManyLabels) {
-			l.find(v1beta1.ReasonTooManyLabels, l.class(c), "metadata", "it has too many labels")
+		if c.TooManyLabels {
+			l.find(v1beta1.ReasonTooManyLabels, d, "metadata", "it has too many labels")
 		}
-		classes.Each(func(c *inventory.Class) {
-			if len(l.classes[k.Name]) > 0 && !l.served.Has(c.Kind.Name+c.String()) {
-				l.find(ruleUnserved, l.class(c), "", "no claim can get it: it does not fit the claims of any ClaimKind")
-			}
-		})
-	}
+		if l.offers.Has(k.Name) && !l.served.Has(c.Kind.Name+c.String()) {
+			l.find(ruleUnserved, d, "", "no claim can get it: it does not fit the claims of any ClaimKind")
+		}
+	})
 	return nil
 }
 
 // marks finds annotations of ours that nothing reads, classes without a name, and copies of presets that are not those of this command. A
 // copy may have another name.
-func (l *linter) marks(ctx context.Context, objects []document) error {
+func (l *linter) marks(ctx context.Context, objects []document) {
 	classKinds := map[schema.GroupKind]*v1beta1.ClassKind{}
 	for i := range l.classKinds {
 		if found, err := l.resolve(ctx, l.classKinds[i].Name, ""); err == nil {
@@ -384,19 +373,11 @@ func (l *linter) marks(ctx context.Context, objects []document) error {
 		}
 		const key = v1beta1.PresetAnnotation
 		mark := d.GetAnnotations()[key]
-		if mark == "" {
-			continue
-		}
-		marks, err := presetMarks()
-		if err != nil {
-			return err
-		}
-		if preset, _, _ := strings.Cut(mark, "@"); !marks.Has(mark) {
+		if preset, _, _ := strings.Cut(mark, "@"); mark != "" && !presetMarks().Has(mark) {
 			l.find(ruleOutdated, d, key, "it is from another edition of the preset %q: compare it with \"classbind kinds %[1]s\", and "+
 				"take over what changed, with the annotation %[2]s", preset, key)
 		}
 	}
-	return nil
 }
 
 // reads reports whether a ClassKind reads an annotation of classes.

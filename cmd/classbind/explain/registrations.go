@@ -36,7 +36,7 @@ type resource struct {
 	lookup.Resource
 	new     bool  // new says that the cluster does not have it, but files that are put on top.
 	guessed bool  // guessed says that the scope is that of the objects that are known.
-	unread  error // unread is why claims cannot be read: their version is not served.
+	unread  error // unread is why claims cannot be read, such as that their version is not served.
 }
 
 // notServedError is for what is not served by files, or has no schema.
@@ -46,65 +46,67 @@ func notServed(err error) bool {
 	return registry.NotInstalledOrUnsuitable(err) || errors.As(err, new(notServedError))
 }
 
-// registrations are what is registered.
-type registrations struct {
+// World explains claims, and decides on them, by registrations and classes as they were when a kind was first asked for, or as they would
+// be after a change. It is for one caller at a time.
+type World struct {
 	source
 
-	own string // namespace of classbind
-	// settings are what --set says. settable says that there is such a flag.
-	settings settings
-	settable bool
+	own      string   // namespace of classbind
+	settings settings // settings are what --set says.
 	// What was read for the claims before, by name.
-	resources  map[string]resource // of claim kinds
-	namespaces map[string]map[string]any
-	views      map[string]*view
-	schemas    map[schema.GroupVersionKind]func() (*objectSchema, error)
-	ledgers    *ledgers
+	resources map[string]resource // of claim kinds
+	kinds     map[string]*Kind
+	schemas   map[schema.GroupVersionKind]func() (*objectSchema, error)
+	ledgers   *ledgers
+	// counted are the views of the claim kinds that were asked for, which count their claims.
+	counted selector.Snapshot
 }
 
-// view of a claim kind.
-type view struct {
+// Kind of claims, with all classes, as explain reads them.
+type Kind struct {
 	*selector.View
+	// Resource of the claims, in the version for which the paths are written.
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	Notes      []string // Notes say why the server may decide otherwise.
+
+	spec                      *v1beta1.ClaimKind
+	world                     *World
 	all                       []*inventory.Classes // all classes, also of class kinds that the View leaves out.
-	notes                     []string             // notes are what people should know of it.
 	invalid                   []InvalidExpression  // invalid expressions of the claim kind, and of class kinds that serve it.
 	pathsReason, pathsProblem string               // pathsProblem, with its reason, is what the schema of the claims does not allow.
 	unknownRoom               string               // unknownRoom says of which classes it is not known how much is taken.
 }
 
-// newRegistrations has none yet. own is the namespace of classbind.
-func newRegistrations(own string) *registrations {
-	return &registrations{
-		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}}, own: own,
-		resources: map[string]resource{}, namespaces: map[string]map[string]any{}, views: map[string]*view{},
+// newWorld has nothing yet. own is the namespace of classbind.
+func newWorld(own string) *World {
+	return &World{
+		source: source{objectNamespace: metav1.NamespaceDefault, crds: map[string]CRD{}, read: map[objectName]map[string]any{}},
+		own:    own, resources: map[string]resource{}, kinds: map[string]*Kind{}, counted: selector.Snapshot{},
 		schemas: map[schema.GroupVersionKind]func() (*objectSchema, error){},
 	}
 }
 
-// resourceOf the claims of a ClaimKind. It is without a kind, and unread, where it is not served.
-func (r *registrations) resourceOf(ctx context.Context, k *v1beta1.ClaimKind) (resource, error) {
-	if found, ok := r.resources[k.Name]; ok {
-		return found, nil
+// resourceOf the claims of a ClaimKind. It says why it cannot be read, and is without a kind where it is not served at all.
+func (w *World) resourceOf(ctx context.Context, k *v1beta1.ClaimKind) resource {
+	found, ok := w.resources[k.Name]
+	if !ok {
+		found, found.unread = w.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
+		w.resources[k.Name] = found
 	}
-	found, err := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-	if err != nil && !notServed(err) {
-		return found, err
-	}
-	found.unread = err
-	r.resources[k.Name] = found
-	return found, nil
+	return found
 }
 
 // claimKindsOf a kind.
-func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind) (kinds []*v1beta1.ClaimKind, err error) {
-	for i := range r.claimKinds {
-		k := &r.claimKinds[i]
+func (w *World) claimKindsOf(ctx context.Context, kind schema.GroupKind) (kinds []*v1beta1.ClaimKind, err error) {
+	for i := range w.claimKinds {
+		k := &w.claimKinds[i]
 		if _, group, _ := strings.Cut(k.Resource(), "."); group != kind.Group {
 			continue
 		}
-		found, err := r.resourceOf(ctx, k)
-		if err != nil {
-			return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, err)
+		found := w.resourceOf(ctx, k)
+		if found.unread != nil && !notServed(found.unread) {
+			return nil, fmt.Errorf("cannot tell whether claim kind %q is that of the claim: %w", k.Name, found.unread)
 		}
 		if found.Kind == kind.Kind {
 			kinds = append(kinds, k)
@@ -114,21 +116,21 @@ func (r *registrations) claimKindsOf(ctx context.Context, kind schema.GroupKind)
 }
 
 // schemaOf a kind, which is read once.
-func (r *registrations) schemaOf(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
-	if r.schemas[kind] == nil {
-		r.schemas[kind] = sync.OnceValues(func() (*objectSchema, error) { return r.schema(ctx, kind) })
+func (w *World) schemaOf(ctx context.Context, kind schema.GroupVersionKind) (*objectSchema, error) {
+	if w.schemas[kind] == nil {
+		w.schemas[kind] = sync.OnceValues(func() (*objectSchema, error) { return w.schema(ctx, kind) })
 	}
-	return r.schemas[kind]()
+	return w.schemas[kind]()
 }
 
 // schemaSource has the schemas that are at hand.
-func (r *registrations) schemaSource(ctx context.Context) openapi.Source {
+func (w *World) schemaSource(ctx context.Context) openapi.Source {
 	of := func(name, version string) *openapi.Schema {
-		found, err := r.resolve(ctx, name, version)
+		found, err := w.resolve(ctx, name, version)
 		if err != nil {
 			return nil
 		}
-		if s, err := r.schemaOf(ctx, found.GroupVersionKind); err == nil && s != nil {
+		if s, err := w.schemaOf(ctx, found.GroupVersionKind); err == nil && s != nil {
 			return s.paths
 		}
 		return nil
@@ -140,21 +142,18 @@ func (r *registrations) schemaSource(ctx context.Context) openapi.Source {
 
 // stored reads a claim of the cluster, KIND/NAME, where KIND is a name of its resource. It is read in the version for which the paths of
 // its ClaimKind are written, so that the API server converts it, as it does for the webhook.
-func (r *registrations) stored(ctx context.Context, arg, namespace string) (d document, err error) {
+func (w *World) stored(ctx context.Context, arg, namespace string) (d document, err error) {
 	kind, name, _ := strings.Cut(arg, "/")
-	_, found, err := r.named(ctx, kind)
+	_, found, err := w.named(ctx, kind)
 	if err != nil {
 		return d, fmt.Errorf("%q: %w", arg, err)
 	}
 	if !found.Namespaced {
 		namespace = ""
 	}
-	if err = found.unread; err == nil {
-		d.Object, err = r.object(ctx, found, namespace, name)
-	}
-	if err == nil && d.Object == nil {
-		names := connect.Names(ctx, r.cluster.API, found.GroupVersionKind, namespace)
-		err = errors.New("there is none of this name" + near.Meant(name, names))
+	d.Object, err = w.object(ctx, found, namespace, name)
+	if err = cmp.Or(found.unread, err); err == nil && d.Object == nil {
+		err = errors.New("there is none of this name")
 	}
 	if err != nil {
 		return d, fmt.Errorf("cannot get the claim %q: %w", arg, err)
@@ -163,23 +162,16 @@ func (r *registrations) stored(ctx context.Context, arg, namespace string) (d do
 	return d, nil
 }
 
-// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes. Their resource
-// says why it cannot be read.
-func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.ClaimKind, resource, error) {
+// named returns the ClaimKinds that a word names: one by its name, or all of one resource, by a name that kubectl takes.
+func (w *World) named(ctx context.Context, word string) ([]*v1beta1.ClaimKind, resource, error) {
 	var all []*v1beta1.ClaimKind
-	for i := range r.claimKinds {
-		all = append(all, &r.claimKinds[i])
-	}
-	resolve := func(k *v1beta1.ClaimKind) resource {
-		of, why := r.resolve(ctx, k.Resource(), k.ReadVersion(), "create")
-		if notServed(why) { // The claim can be there in another version.
-			of, why = r.resolve(ctx, k.Resource(), "", "create")
-		}
-		of.unread = why
-		return of
+	for i := range w.claimKinds {
+		all = append(all, &w.claimKinds[i])
 	}
 	kinds, known := lookup.Find(word, all, (*v1beta1.ClaimKind).GetName,
-		func(k *v1beta1.ClaimKind) (string, lookup.Resource) { return k.Resource(), resolve(k).Resource })
+		func(k *v1beta1.ClaimKind) (string, lookup.Resource) {
+			return k.Resource(), w.resourceOf(ctx, k).Resource
+		})
 	resources := sets.New[string]()
 	for _, k := range kinds {
 		resources.Insert(k.Resource())
@@ -189,23 +181,31 @@ func (r *registrations) named(ctx context.Context, word string) ([]*v1beta1.Clai
 		return nil, resource{}, fmt.Errorf("no ClaimKind registers %q%s", word,
 			cmp.Or(near.Meant(word, known), ": name the kind of a claim, or its plural"))
 	case 1:
-		return kinds, resolve(kinds[0]), nil
+		return kinds, w.resourceOf(ctx, kinds[0]), nil
 	}
 	return nil, resource{}, fmt.Errorf("%q may be any of %s: name one of them", word, strings.Join(sets.List(resources), ", "))
 }
 
-// view of a claim kind, with all classes.
-func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, error) {
-	if v := r.views[k.Name]; v != nil {
+func (w *World) newKind(ctx context.Context, k *v1beta1.ClaimKind) *Kind {
+	found := w.resourceOf(ctx, k)
+	return &Kind{
+		Resource:   found.GroupVersion().WithResource(schema.ParseGroupResource(k.Resource()).Resource),
+		Namespaced: found.Namespaced, spec: k, world: w,
+	}
+}
+
+// kind of claims, with all classes.
+func (w *World) kind(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
+	if v := w.kinds[k.Name]; v != nil {
 		return v, nil
 	}
-	v := &view{}
+	v := w.newKind(ctx, k)
 	if c := meta.FindStatusCondition(k.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
 		v.note("classbind does not bind claims of %s now (%s): %s", k.Name, c.Reason, c.Message)
 	}
-	serving := rules.Serving(k, r.classKinds)
+	serving := rules.Serving(k, w.classKinds)
 	for _, ck := range serving {
-		classes, err := r.offered(ctx, ck, v)
+		classes, err := w.offered(ctx, ck, v)
 		if err != nil {
 			return nil, err
 		}
@@ -214,12 +214,12 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 		}
 	}
 	kind := selector.NewClaimKind(k, serving...)
-	if kind.Use != "" && r.authorizer == nil {
+	if kind.Use != "" && w.authorizer == nil {
 		kind.Use = ""
 		v.note("who may use which class is not known without a cluster: all classes count as allowed (classes.use)")
 	}
-	r.addRoom(ctx, kind, serving, v)
-	s, err := r.schemaOf(ctx, r.resources[kind.Name].GroupVersionKind)
+	w.addRoom(ctx, kind, serving, v)
+	s, err := w.schemaOf(ctx, w.resources[kind.Name].GroupVersionKind)
 	if err != nil {
 		v.note("the paths of the registration are not compared with the schema of the claims: %v", err)
 	}
@@ -234,24 +234,24 @@ func (r *registrations) view(ctx context.Context, k *v1beta1.ClaimKind) (*view, 
 	if v.pathsReason == v1beta1.ReasonReferenceRefused || v.pathsReason == v1beta1.ReasonAllReferencesRefused {
 		v.note("the registration does not fit the schema of the claims: %s", v.pathsProblem)
 	}
-	schemas := r.schemaSource(ctx)
+	schemas := w.schemaSource(ctx)
 	v.addInvalid("claimkind/"+k.Name, append(v.Kind.InvalidExpressions(), schemas.MistypedOfClaims(ctx, k, serving)...))
 	for _, ck := range serving {
-		v.addInvalid("classkind/"+ck.Name, schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, r.claimKinds)))
+		v.addInvalid("classkind/"+ck.Name, schemas.MistypedOfClasses(ctx, ck, rules.Served(ck, w.claimKinds)))
 	}
-	v.Fault = cmp.Or(selector.ConflictOf(k, r.claimKinds), v.Fault)
-	if err := r.relate(ctx, v); err != nil {
+	v.Fault = cmp.Or(selector.ConflictOf(k, w.claimKinds), v.Fault)
+	if err := w.relate(ctx, v); err != nil {
 		return nil, err
 	}
 	for _, leftOut := range v.LeftOut {
 		v.note("%v", v.FaultOf(leftOut.Name))
 	}
-	r.views[k.Name] = v
+	w.kinds[k.Name] = v
 	return v, nil
 }
 
 // offered classes of a kind, nil where the server leaves them out.
-func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *view) (*inventory.Classes, error) {
+func (w *World) offered(ctx context.Context, ck *v1beta1.ClassKind, v *Kind) (*inventory.Classes, error) {
 	if ready := connect.LeftOut(ck); ready != nil {
 		v.note("the classes of %s are left out, as classbind does (%s): %s", ck.Name, ready.Reason, ready.Message)
 		return nil, nil
@@ -260,7 +260,7 @@ func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *v
 	if ready != nil && ready.Reason == v1beta1.ReasonStale {
 		v.note("classbind may know older classes of %s than these (%s): %s", ck.Name, ready.Reason, ready.Message)
 	}
-	found, err := r.resolve(ctx, ck.Name, "", "list", "watch")
+	found, err := w.resolve(ctx, ck.Name, "", "list", "watch")
 	if notServed(err) {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, err)
 		return nil, nil
@@ -271,52 +271,46 @@ func (r *registrations) offered(ctx context.Context, ck *v1beta1.ClassKind, v *v
 	if found.Kind == "" { // Two kinds of which nothing is known are not the same.
 		found.Kind = ck.Name
 	}
-	kind := inventory.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, r.claimKinds)...)
+	kind := inventory.NewClassKind(ck, found.GroupVersionKind, found.Namespaced, rules.Served(ck, w.claimKinds)...)
 	if kind.Fault != nil {
 		v.note("the classes of %s are left out, as classbind does: %v", ck.Name, kind.Fault)
 		v.addInvalid("classkind/"+ck.Name, rules.InvalidOfClasses(ck))
 		return nil, nil //nolint:nilerr // It is noted.
 	}
-	return r.classes(ctx, kind, found)
+	return w.classes(ctx, kind, found)
 }
 
-func (v *view) addInvalid(registration string, all []rules.Invalid) {
+func (k *Kind) addInvalid(registration string, all []rules.Invalid) {
 	for _, e := range all {
-		v.invalid = append(v.invalid, InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()})
+		k.invalid = append(k.invalid, InvalidExpression{registration, e.Field, e.Err.Line, e.Err.Column, e.Err.Text, e.Err.Caret()})
 	}
 }
 
-func (v *view) note(format string, args ...any) {
-	v.notes = append(v.notes, fmt.Sprintf(format, args...))
+func (k *Kind) note(format string, args ...any) {
+	k.Notes = append(k.Notes, fmt.Sprintf(format, args...))
 }
 
 // unselected says why the claims of a namespace are not bound, empty where they are.
-func (r *registrations) unselected(ctx context.Context, k *v1beta1.ClaimKind, namespace string) (string, error) {
-	namespaces, err := claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, r.own)
+func (w *World) unselected(ctx context.Context, k *v1beta1.ClaimKind, namespace string) (string, error) {
+	namespaces, err := claim.NewNamespaces(k.Spec.Claims.NamespaceSelector, w.own)
 	if err != nil {
 		return "", fmt.Errorf("cannot explain claims of %q: %w", k.Name, err)
 	}
 	switch selected, always := namespaces.Known(namespace); {
 	case selected:
 		return "", nil
-	case always && namespace == r.own:
-		return fmt.Sprintf("claims in %s, which is classbind's own namespace, are never bound", r.own), nil
 	case always:
 		return fmt.Sprintf("claims in %s are never bound", namespace), nil
 	}
-	found, known, err := r.namespace(ctx, namespace)
+	found, _, err := w.namespace(ctx, namespace)
 	has, _, _ := unstructured.NestedStringMap(found, "metadata", "labels")
 	if err != nil || namespaces.Select(namespace, has) {
 		return "", err
 	}
-	why := fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace)
-	if !known {
-		why += ", of whose labels nothing is known"
-	}
-	return why, nil
+	return fmt.Sprintf("the claim kind selects namespaces by %q, which %q does not match", namespaces, namespace), nil
 }
 
-// ledgers are those of a cluster.
+// ledgers of a cluster.
 type ledgers struct {
 	all *capacity.Ledgers
 	of  sets.Set[string] // of has the names of class kinds that have one.
@@ -324,48 +318,49 @@ type ledgers struct {
 }
 
 // listLedgers lists them once, for a claim kind that needs them.
-func (r *registrations) listLedgers(ctx context.Context) *ledgers {
-	if r.ledgers != nil {
-		return r.ledgers
+func (w *World) listLedgers(ctx context.Context) *ledgers {
+	if w.ledgers != nil {
+		return w.ledgers
 	}
-	r.ledgers = &ledgers{of: sets.New[string]()}
+	w.ledgers = &ledgers{of: sets.New[string]()}
 	listed := &v1beta1.LedgerList{}
-	if err := r.cluster.API.List(ctx, listed, client.InNamespace(r.own)); err != nil {
-		r.ledgers.err = fmt.Errorf("cannot list the ledgers of the namespace %q: %w", r.own, truncate.Error(err))
+	if err := w.cluster.API.List(ctx, listed, client.InNamespace(w.own)); err != nil {
+		w.ledgers.err = fmt.Errorf("cannot list the ledgers of the namespace %q: %w", w.own, truncate.Error(err))
 	}
 	for i := range listed.Items {
 		of, _, _ := strings.Cut(listed.Items[i].Spec.Class, "/")
-		r.ledgers.of.Insert(of)
+		w.ledgers.of.Insert(of)
 	}
-	r.ledgers.all = capacity.Listed(listed.Items)
-	return r.ledgers
+	w.ledgers.all = capacity.Listed(listed.Items)
+	return w.ledgers
 }
 
 // addRoom has a claim kind know how much is taken of each class whose capacity is enforced. A class that files add has no ledger and counts
 // as empty.
-func (r *registrations) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind, v *view) {
-	known, why := sets.New[string](), ""
-	if kind.Hard && r.cluster != nil {
-		l, onTop := r.listLedgers(ctx), len(r.objects) > 0
-		if l.err != nil {
-			why = fmt.Sprintf(" (%v)", l.err)
+func (w *World) addRoom(ctx context.Context, kind *selector.ClaimKind, serving []*v1beta1.ClassKind, v *Kind) {
+	l, onTop, why := &ledgers{}, len(w.objects) > 0, ""
+	asks := kind.Hard && w.cluster != nil
+	if asks {
+		l = w.listLedgers(ctx)
+	}
+	if l.err != nil {
+		why = fmt.Sprintf(" (%v)", l.err)
+	}
+	known, unknown := sets.New[string](), sets.New[string]()
+	for _, ck := range serving {
+		switch {
+		case asks && ck.IsHard() && l.err == nil && (!onTop || l.of.Has(ck.Name)):
+			known.Insert(ck.Name)
+		case ck.HasCapacity():
+			unknown.Insert(ck.Name)
 		}
-		for _, ck := range serving {
-			if ck.IsHard() && l.err == nil && (!onTop || l.of.Has(ck.Name)) {
-				known.Insert(ck.Name)
-			}
-		}
+	}
+	if asks {
 		kind.Room = func(namespace string, c *inventory.Class) selector.Room {
 			if !known.Has(c.Kind.Name) || onTop && !l.all.Has(c) {
 				return selector.Room{}
 			}
 			return l.all.Room(namespace, c)
-		}
-	}
-	unknown := sets.New[string]()
-	for _, ck := range serving {
-		if ck.HasCapacity() && !known.Has(ck.Name) {
-			unknown.Insert(ck.Name)
 		}
 	}
 	if len(unknown) > 0 {

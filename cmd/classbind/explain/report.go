@@ -111,6 +111,13 @@ func newFieldError(err *field.Error) FieldError {
 	return FieldError{Field: err.Field, Reason: string(err.Type), Message: truncate.String(err.ErrorBody(), v1beta1.MaxMessageBytes)}
 }
 
+func fieldErrors(all field.ErrorList) (errs []FieldError) {
+	for _, err := range all {
+		errs = append(errs, newFieldError(err))
+	}
+	return errs
+}
+
 func (i *Item) end(o Outcome, reason, message string) *Item {
 	i.Outcome, i.Reason, i.Message = o, reason, message
 	return i
@@ -119,34 +126,8 @@ func (i *Item) end(o Outcome, reason, message string) *Item {
 // malformedClaim is the reason for which classbind itself refuses a claim.
 const malformedClaim = "MalformedClaim"
 
-func (i *Item) leftAlone(reason, why string) *Item { return i.end(LeftAlone, reason, why) }
-
-func (i *Item) malformed(problems field.ErrorList) {
-	var errs []FieldError
-	for _, err := range problems {
-		errs = append(errs, newFieldError(err))
-	}
-	i.mistaken(malformedClaim, errs...)
-}
-
 func (i *Item) note(format string, args ...any) {
 	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
-}
-
-// addDecision records which class the claim gets, as far as that is known.
-func (i *Item) addDecision() {
-	d := &i.Decision
-	if d.Claim.Selector != nil {
-		i.Selector = new(d.Claim.Selector.String())
-	}
-	i.Warning, i.OddsDependOn = d.Warning(), d.View.Kind.Strategy.Depends
-	if d.Class == nil || i.OddsDependOn != "" && len(i.Candidates) > 1 {
-		return
-	}
-	i.Class, i.Reference = new(selector.NameOf(d.Class)), d.View.Kind.Reference(d.Class.Target())
-	for n := range i.Candidates {
-		i.Candidates[n].Chosen = i.Candidates[n].Class == d.Class
-	}
 }
 
 // exit returns an error unless every claim is bound or left alone, by all of its ClaimKinds.

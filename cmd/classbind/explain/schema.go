@@ -173,10 +173,10 @@ const fieldUnknown = "FieldUnknown"
 
 // check a claim of a file before it is decided on, and fill in its defaults. It is Malformed if its version is not served, or if the API
 // server would drop a field: with a typing error in its selector, it would get the default class.
-func (i *Item) check(ctx context.Context, r *registrations, k *v1beta1.ClaimKind, d document, object map[string]any) {
-	s, err := r.schemaOf(ctx, d.GroupVersionKind())
+func (i *Item) check(ctx context.Context, w *World, k *v1beta1.ClaimKind, d document, object map[string]any) {
+	s, err := w.schemaOf(ctx, d.GroupVersionKind())
 	if notServed(err) {
-		message := fmt.Sprintf("%v: set apiVersion to %s", err, r.resources[k.Name].GroupVersion())
+		message := fmt.Sprintf("%v: set apiVersion to %s", err, w.resources[k.Name].GroupVersion())
 		i.mistaken("UnknownVersion", FieldError{Field: "apiVersion", Reason: "VersionUnknown", Message: message})
 		return
 	}

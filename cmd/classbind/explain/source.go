@@ -42,6 +42,17 @@ type source struct {
 	crds            map[string]CRD
 	objects, claims []document
 	removals        []*removal // removals are what is there and does not count.
+	// read are objects of the cluster that many claims name, nil where there is none.
+	read map[objectName]map[string]any
+}
+
+// maxRead limits the objects that are kept, so that those of the next claims are read again.
+const maxRead = 1000
+
+// objectName names an object.
+type objectName struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
 }
 
 // kindOf a registration.
@@ -163,10 +174,7 @@ func decode(ctx context.Context, d *document, into runtime.Object) error {
 	object := d.DeepCopy().Object
 	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(object, "status")
-	errs := s.decode(object)
-	for _, err := range s.validate(ctx, object) {
-		errs = append(errs, newFieldError(err))
-	}
+	errs := append(s.decode(object), fieldErrors(s.validate(ctx, object))...)
 	if errs = errs[:min(len(errs), v1beta1.MaxErrors)]; len(errs) > 0 {
 		return &refusedError{fmt.Sprintf("%s %q", d.GetKind(), d.GetName()), errs}
 	}
@@ -212,12 +220,8 @@ func readCRD(d *document) (CRD, error) {
 		}
 	}
 	r.Version = preferred(r.served)
-	for _, f := range [][2]string{
-		{r.Kind, "spec.names.kind"}, {string(spec.Scope), "spec.scope"}, {r.Version, "version in spec.versions that is served"},
-	} {
-		if f[0] == "" {
-			return CRD{}, fmt.Errorf("cannot read the CRD %q: it has no %s", d.GetName(), f[1])
-		}
+	if r.Kind == "" || spec.Scope == "" || r.Version == "" {
+		return r, fmt.Errorf("cannot read the CRD %q: it needs spec.names.kind, spec.scope, and a version that is served", d.GetName())
 	}
 	return r, nil
 }
@@ -228,9 +232,9 @@ func ReadCRDs(in io.Reader, progress io.Writer, paths []string) ([]CRD, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRegistrations("")
-	err = r.addAll(context.Background(), objects)
-	return slices.Collect(maps.Values(r.crds)), err
+	w := newWorld("")
+	err = w.addAll(context.Background(), objects)
+	return slices.Collect(maps.Values(w.crds)), err
 }
 
 // preferred returns the version that the API server prefers, empty if there is none.
@@ -373,10 +377,22 @@ func (s *source) object(ctx context.Context, of resource, namespace, name string
 		len(content.IsPathSegmentName(name)) > 0 || len(content.IsPathSegmentName(namespace)) > 0 || of.Namespaced && namespace == "" {
 		return nil, nil // Authors of claims make names up. No object can have this one.
 	}
+	key := objectName{of.GroupVersionKind, namespace, name}
+	if content, ok := s.read[key]; ok {
+		return content, nil
+	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(of.GroupVersionKind)
-	if err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found); err != nil {
-		return nil, truncate.Error(client.IgnoreNotFound(err))
+	err := s.cluster.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+	if err != nil {
+		found.Object = nil
 	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, truncate.Error(err)
+	}
+	if len(s.read) >= maxRead {
+		clear(s.read)
+	}
+	s.read[key] = found.Object
 	return found.Object, nil
 }

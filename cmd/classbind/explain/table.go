@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/output"
@@ -63,10 +60,9 @@ func (t itemTable) write() {
 		fmt.Fprintf(t.out, "\n  %s of %s, line %d, column %d: %s\n    %s\n",
 			e.Field, e.Registration, e.Line, e.Column, truncate.Printable(e.Message), strings.ReplaceAll(caret, "\n", "\n    "))
 	}
-	name := t.namer()
-	t.candidates(name)
-	t.dropped(name)
-	var rows [][]string
+	t.candidates()
+	t.dropped()
+	rows := [][]string{{"  NEAR MISS", "ASKED", "HAS"}}
 	for _, m := range t.NearMisses {
 		has := "no " + m.Unmet.Key
 		if m.Value != nil {
@@ -75,10 +71,14 @@ func (t itemTable) write() {
 		if m.Drop != nil {
 			has += ", and is " + m.Drop.Text
 		}
-		rows = append(rows, []string{"  " + name(m.ClassName), m.Unmet.Text, has})
+		rows = append(rows, []string{"  " + m.ClassName.String(), m.Unmet.Text, has})
 	}
-	t.section([]string{"  NEAR MISS", "ASKED", "HAS"}, rows, maxRows)
-	t.others()
+	output.Section(t.out, rows, maxRows)
+	for why, count := range map[string]int{"not marked default": t.NotDefault, "kept out by more than one requirement": t.FarMisses} {
+		if count > 0 { // A claim with a selector has the one, and a claim without one the other.
+			fmt.Fprintf(t.out, "\n  Classes that are %s: %d\n", why, count)
+		}
+	}
 }
 
 // facts are what expressions say of the claim.
@@ -135,25 +135,25 @@ func asJSON(value any) string {
 	return string(text)
 }
 
-func (t itemTable) candidates(name func(selector.ClassName) string) {
+func (t itemTable) candidates() {
 	header := []string{"  CANDIDATE", "WEIGHT", "ODDS"}
 	scored := slices.ContainsFunc(t.Candidates, func(c selector.Candidate) bool { return c.Score != nil })
 	if scored {
 		header = slices.Insert(header, 1, "SCORE")
 	}
-	var rows [][]string
+	rows := [][]string{header}
 	for _, c := range t.Candidates {
 		mark := "  "
 		if c.Chosen {
 			mark = "* "
 		}
-		row := []string{mark + name(c.ClassName), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
+		row := []string{mark + c.ClassName.String(), weightText(c.Weight, c.WeightError), Percentage(c.Odds)}
 		if scored {
 			row = slices.Insert(row, 1, asJSON(c.Score))
 		}
 		rows = append(rows, row)
 	}
-	t.section(header, rows, len(rows))
+	output.Section(t.out, rows, len(rows))
 	t.oddsDependOn(t.OddsDependOn)
 }
 
@@ -163,38 +163,21 @@ func (t itemTable) oddsDependOn(what string) {
 	}
 }
 
-func (t itemTable) dropped(name func(selector.ClassName) string) {
+func (t itemTable) dropped() {
 	header := []string{"  DROPPED", "BECAUSE IT IS"}
 	byExpression := slices.ContainsFunc(t.Dropped, func(d selector.Drop) bool { return d.Expression != "" })
 	if byExpression {
 		header = append(header, "EXPRESSION", "SAW")
 	}
-	var rows [][]string
+	rows := [][]string{header}
 	for _, c := range t.Dropped {
-		row := []string{"  " + name(c.ClassName), oneLine(c.Text)}
+		row := []string{"  " + c.ClassName.String(), oneLine(c.Text)}
 		if byExpression {
 			row = append(row, truncate.String(oneLine(c.Expression), v1beta1.MaxShownBytes), sawText(c.Saw))
 		}
 		rows = append(rows, row)
 	}
-	t.section(header, rows, maxRows)
-}
-
-// others counts the classes that have no row.
-func (t itemTable) others() {
-	more := ""
-	if len(t.Candidates)+len(t.Dropped)+len(t.NearMisses) > 0 {
-		more = " more"
-	}
-	for n, why := range []string{"kept out by more than one requirement", "not marked default"} {
-		count, are := []int{t.FarMisses, t.NotDefault}[n], "classes are"
-		if count == 1 {
-			are = "class is"
-		}
-		if count > 0 {
-			fmt.Fprintf(t.out, "\n  %d%s %s %s.\n", count, more, are, why)
-		}
-	}
+	output.Section(t.out, rows, maxRows)
 }
 
 func (t itemTable) line(what, text string) {
@@ -209,7 +192,7 @@ func (i *Item) Headline() string {
 	case Bound, Unbound:
 		class := fmt.Sprintf("one of %d classes", len(i.Candidates))
 		if i.Class != nil {
-			class = i.namer()(*i.Class)
+			class = i.Class.String()
 		}
 		if i.Outcome == Unbound {
 			return "stored without a class; created now, it would get " + class
@@ -229,31 +212,6 @@ func (i *Item) Headline() string {
 	}
 }
 
-// namer returns a function that names a class by its kind, or by its resource if two kinds have the same name.
-func (i *Item) namer() func(selector.ClassName) string {
-	resources := map[string]sets.Set[string]{} // by kind
-	note := func(c selector.ClassName) { resources[c.Kind] = resources[c.Kind].Union(sets.New(c.ClassKind)) }
-	for _, c := range i.Candidates {
-		note(c.ClassName)
-	}
-	for _, c := range i.Dropped {
-		note(c.ClassName)
-	}
-	for _, c := range i.NearMisses {
-		note(c.ClassName)
-	}
-	return func(c selector.ClassName) string {
-		kind := c.Kind
-		if len(resources[kind]) > 1 {
-			kind = c.ClassKind
-		}
-		if c.Namespace != "" {
-			kind += "/" + c.Namespace
-		}
-		return kind + "/" + c.Name
-	}
-}
-
 func (c Claim) String() string {
 	name := cmp.Or(c.Name, "(generated)")
 	if c.Namespace != "" {
@@ -269,29 +227,10 @@ func weightText(weight int64, malformed string) string {
 	return fmt.Sprint(weight)
 }
 
-// Percentage of odds, or a question mark where they are unknown. It never rounds to 0 % or to 100 %.
+// Percentage of odds, or a question mark where they are unknown.
 func Percentage(o selector.Odds) string {
 	if o.Total == 0 {
 		return "?"
 	}
-	percent := new(big.Rat).Mul(big.NewRat(o.Share, o.Total), big.NewRat(100, 1))
-	text := strings.TrimSuffix(percent.FloatString(1), ".0")
-	switch {
-	case o.Share > 0 && text == "0":
-		text = "under 0.1"
-	case o.Share < o.Total && text == "100":
-		text = "over 99.9"
-	}
-	return text + "%"
-}
-
-// section prints at most limit rows, and how many more there are. Without rows, it prints nothing.
-func (t itemTable) section(header []string, rows [][]string, limit int) {
-	if len(rows) == 0 {
-		return
-	}
-	t.out.WriteString("\n" + output.Columns(slices.Insert(rows[:min(limit, len(rows))], 0, header)...))
-	if more := len(rows) - limit; more > 0 {
-		fmt.Fprintf(t.out, "  and %d more: see -o json\n", more)
-	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*float64(o.Share)/float64(o.Total)), ".0") + "%"
 }

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 
@@ -21,9 +20,7 @@ import (
 	"github.com/classbind/classbind/controller/cluster"
 	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/claim"
-	"github.com/classbind/classbind/selector/expression"
 	"github.com/classbind/classbind/selector/inventory"
-	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -37,45 +34,36 @@ type Change struct {
 // IsEmpty reports whether nothing changes.
 func (c *Change) IsEmpty() bool { return len(c.Manifests)+len(c.Remove) == 0 }
 
-// World explains claims, and decides on them, by registrations and classes as they were when a kind was first asked for, or as they would
-// be after a change. It is for one caller at a time.
-type World struct {
-	*registrations
-	// counted are the views of the claim kinds that were asked for, which count their claims.
-	counted selector.Snapshot
-	kinds   map[string]*Kind
-}
-
 // NewWorld of a cluster, or without one of files, after a change. own is the namespace of classbind, and namespace that of objects that
 // name none.
 func NewWorld(ctx context.Context, config *rest.Config, files Manifests, own, namespace string, change Change) (*World, error) {
-	r := newRegistrations(own)
-	r.objectNamespace = cmp.Or(namespace, r.objectNamespace)
-	r.claimNamespace = r.objectNamespace
+	w := newWorld(own)
+	w.objectNamespace = cmp.Or(namespace, w.objectNamespace)
+	w.claimNamespace = w.objectNamespace
 	objects := change.Manifests
 	if config == nil {
-		objects = onTop(files, objects, r.objectNamespace)
+		objects = onTop(files, objects, w.objectNamespace)
 	}
-	if err := r.addAll(ctx, objects); err != nil {
+	if err := w.addAll(ctx, objects); err != nil {
 		return nil, err
 	}
 	for _, text := range change.Remove {
 		parts := strings.Split(text, "/")
 		if len(parts) == 2 {
-			parts = slices.Insert(parts, 1, r.objectNamespace)
+			parts = slices.Insert(parts, 1, w.objectNamespace)
 		}
 		if len(parts) != 3 || slices.Contains(parts, "") {
 			return nil, fmt.Errorf("--remove=%q: must be KIND/NAME or KIND/NAMESPACE/NAME", text)
 		}
-		r.removals = append(r.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
+		w.removals = append(w.removals, &removal{text: text, kind: parts[0], namespace: parts[1], name: parts[2]})
 	}
 	if config != nil {
-		if err := r.connect(ctx, config); err != nil {
+		if err := w.connect(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	r.claimKinds, r.classKinds = without(r, "claimkind", r.claimKinds), without(r, "classkind", r.classKinds)
-	return &World{registrations: r, counted: selector.Snapshot{}, kinds: map[string]*Kind{}}, nil
+	w.claimKinds, w.classKinds = without(w, "claimkind", w.claimKinds), without(w, "classkind", w.classKinds)
+	return w, nil
 }
 
 // onTop has the objects of base that no object of change replaces, and those of change. namespace is that of objects that name none.
@@ -98,9 +86,9 @@ type removal struct {
 }
 
 // without the registrations of a kind that are removed.
-func without[T any, P nameable[T]](r *registrations, kind string, all []T) []T {
+func without[T any, P nameable[T]](w *World, kind string, all []T) []T {
 	return slices.DeleteFunc(all, func(t T) bool {
-		return slices.ContainsFunc(r.removals, func(rm *removal) bool {
+		return slices.ContainsFunc(w.removals, func(rm *removal) bool {
 			is := strings.EqualFold(strings.TrimSuffix(rm.kind, "s"), kind) && rm.name == P(&t).GetName()
 			rm.done = rm.done || is
 			return is
@@ -138,7 +126,7 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 	resources := sets.New(namesOf(w.classKinds)...)
 	for i := range w.classKinds {
 		if len(w.removals) > 0 {
-			if _, err := w.offered(ctx, &w.classKinds[i], &view{}); err != nil {
+			if _, err := w.offered(ctx, &w.classKinds[i], &Kind{}); err != nil {
 				return nil, err
 			}
 		}
@@ -171,29 +159,14 @@ func (w *World) Check(ctx context.Context, change Change) (unused []string, err 
 	return unused, nil
 }
 
-// View of a claim kind, with notes. With an error, claims of the kind cannot be bound, and the view may be nil.
-func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*selector.View, []string, error) {
-	v, _, err := w.viewOf(ctx, k)
-	if v == nil {
-		return nil, nil, err
-	}
-	return v.View, v.notes, err
-}
-
-// Explain a stored claim, as it is or as if it had no class.
+// Explain a stored claim by its ClaimKind, which is one of Registered, as it is or as if it had no class.
 func (w *World) Explain(ctx context.Context, claimKind, namespace, name string, unbound bool) (*Item, error) {
 	d, err := w.stored(ctx, claimKind+"/"+name, namespace)
 	if err != nil {
 		return nil, err
 	}
-	items, err := (&options{unbound: unbound, fresh: rand.Uint64}).answers(ctx, w.registrations, d, namespace)
-	if err != nil {
-		return nil, err
-	}
-	if i := slices.IndexFunc(items, func(i *Item) bool { return i.Claim.ClaimKind == claimKind }); i >= 0 {
-		return items[i], nil
-	}
-	return nil, fmt.Errorf("no ClaimKind %q registers the claim", claimKind)
+	i := slices.Index(namesOf(w.claimKinds), claimKind)
+	return (&options{unbound: unbound, fresh: rand.Uint64}).answer(ctx, w, &w.claimKinds[i], d, namespace)
 }
 
 // Claims among the objects of files, as JSON, by the names of their ClaimKinds.
@@ -221,132 +194,100 @@ func (w *World) Claims(ctx context.Context, files Manifests) (map[string][][]byt
 
 // Kind of claims, nil if no ClaimKind has this name. A Fault of its View says why no claim is bound.
 func (w *World) Kind(ctx context.Context, name string) (*Kind, error) {
-	if k, ok := w.kinds[name]; ok {
-		return k, nil
-	}
 	i := slices.Index(namesOf(w.claimKinds), name)
 	if i < 0 {
 		return nil, nil
 	}
 	spec := &w.claimKinds[i]
-	v, found, err := w.viewOf(ctx, spec)
-	if fault := (*inventory.Fault)(nil); err != nil && (v == nil || !errors.As(err, &fault)) {
-		if !errors.Is(err, found.unread) && cluster.CheckBindable(spec) == nil {
-			return nil, err
-		}
-		v = &view{View: &selector.View{
-			Kind: selector.NewClaimKind(spec), Fault: &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()},
-		}}
+	k, err := w.View(ctx, spec)
+	switch fault := (*inventory.Fault)(nil); {
+	case err == nil, k != nil && errors.As(err, &fault):
+	case !notServed(err):
+		return nil, err
+	default:
+		k = w.newKind(ctx, spec)
+		fault = &inventory.Fault{Reason: v1beta1.ReasonUnsuitable, Text: err.Error()}
+		k.View = &selector.View{Kind: selector.NewClaimKind(spec), Fault: fault}
 	}
-	k := newKind(w.registrations, spec, v, found)
-	if v.Kind.UsesRequest() && v.Kind.Use != v1beta1.UseByRequester {
-		v.Fault = cmp.Or(v.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
+	if k.Kind.UsesRequest() && k.Kind.Use != v1beta1.UseByRequester {
+		k.Fault = cmp.Or(k.Fault, inventory.Faultf(v1beta1.ReasonUnsuitable,
 			"the expressions of the claim kind look at who creates the claim, which nothing that is stored says"))
 	}
-	v.MakeIndex() // There are many claims to decide on.
-	v.Kind.Tally = &selector.Tally{}
-	if v.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
-		v.Kind.Room = w.counted.Room
-		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == v.unknownRoom })
+	k.MakeIndex() // There are many claims to decide on.
+	k.Kind.Tally = &selector.Tally{}
+	if k.Kind.Limited { // What the claims of the cluster use counts once they are decided on here.
+		k.Kind.Room = w.counted.Room
+		k.Notes = slices.DeleteFunc(k.Notes, func(n string) bool { return n == k.unknownRoom })
 	}
-	if v.Fault != nil {
-		k.Notes = append(k.Notes, "no claim of the kind is bound: "+v.Fault.Text)
+	if k.Fault != nil {
+		k.note("no claim of the kind is bound: %s", k.Fault.Text)
 	}
-	for seat, of := range v.DefaultsBySeat() {
+	for seat, of := range k.DefaultsBySeat() {
 		if len(of) > 1 {
-			k.Notes = append(k.Notes, fmt.Sprintf(
-				"%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
-				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String)))
+			k.note("%d classes are marked default for a claim%s: %s; the API server would refuse the second one",
+				len(of), seat.In(), selector.ListFunc(of, (*inventory.Class).String))
 		}
 	}
-	w.counted[name], w.kinds[name] = v.View, k
+	w.counted[name] = k.View
 	return k, nil
-}
-
-// Kind decides on the claims of a ClaimKind that a cluster stores, by what explain reads of the cluster.
-type Kind struct {
-	*selector.View
-	// Resource of the claims, in the version for which the paths are written.
-	Resource   schema.GroupVersionResource
-	Namespaced bool
-	Notes      []string // Notes say why the server may decide otherwise.
-
-	spec          *v1beta1.ClaimKind
-	registrations *registrations
-	// read are related objects, by the name of the relation, the namespace and their name, in a World.
-	read map[[3]string]*expression.Object
-}
-
-func newKind(r *registrations, spec *v1beta1.ClaimKind, v *view, found resource) *Kind {
-	return &Kind{
-		View: v.View, Resource: found.GroupVersion().WithResource(schema.ParseGroupResource(spec.Resource()).Resource),
-		Namespaced: found.Namespaced, Notes: v.notes, spec: spec, registrations: r, read: map[[3]string]*expression.Object{},
-	}
 }
 
 // Kinds returns the claim kinds that a word names, with their classes as they are now. It is an error if one of them cannot bind claims
 // that are stored. own is the namespace of classbind.
 func Kinds(ctx context.Context, config *rest.Config, own, word string) (kinds []*Kind, err error) {
-	r, named, err := registered(ctx, config, own, word)
+	w, named, err := registered(ctx, config, own, word)
 	if err != nil {
 		return nil, err
 	}
 	for _, spec := range named {
-		v, found, err := r.viewOf(ctx, spec)
+		k, err := w.View(ctx, spec)
 		switch {
 		case err != nil:
-		case v.Kind.UsesRequest():
+		case k.Kind.UsesRequest():
 			err = errors.New("its expressions look at who creates the claim, which nothing that is stored says")
-		case v.unknownRoom != "":
-			err = errors.New(v.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
+		case k.unknownRoom != "":
+			err = errors.New(k.unknownRoom + ": set whenUnmatched to BindLater, which goes by what classbind counts")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot bind stored claims of %q: %w", spec.Name, err)
 		}
-		kinds = append(kinds, newKind(r, spec, v, found))
+		kinds = append(kinds, k)
 	}
 	return kinds, nil
 }
 
 // registered in a cluster are the claim kinds that a word names.
-func registered(ctx context.Context, config *rest.Config, own, word string) (*registrations, []*v1beta1.ClaimKind, error) {
-	r := newRegistrations(own)
-	if err := r.connect(ctx, config); err != nil {
+func registered(ctx context.Context, config *rest.Config, own, word string) (*World, []*v1beta1.ClaimKind, error) {
+	w, err := NewWorld(ctx, config, nil, own, "", Change{})
+	if err != nil {
 		return nil, nil, err
 	}
-	named, found, err := r.named(ctx, word)
-	if err = cmp.Or(err, found.unread); err == nil {
-		_, err = r.claimKindsOf(ctx, found.GroupKind()) // It finds the version of each.
-	}
-	return r, named, err
+	named, found, err := w.named(ctx, word)
+	return w, named, cmp.Or(err, found.unread)
 }
 
-// viewOf a claim kind, and the resource of its claims. It is an error if claims of the kind cannot be bound.
-func (r *registrations) viewOf(ctx context.Context, k *v1beta1.ClaimKind) (*view, resource, error) {
-	found, err := r.resourceOf(ctx, k)
-	if err != nil {
-		return nil, found, fmt.Errorf("cannot find the kind of the claims of %q: %w", k.Name, err)
+// View of the claims of a ClaimKind. It is an error if they cannot be bound, and the Kind may then be nil.
+func (w *World) View(ctx context.Context, k *v1beta1.ClaimKind) (*Kind, error) {
+	if err := cmp.Or(w.resourceOf(ctx, k).unread, cluster.CheckBindable(k)); err != nil {
+		return nil, err
 	}
-	if err := cmp.Or(found.unread, cluster.CheckBindable(k)); err != nil {
-		return nil, found, err
-	}
-	v, err := r.view(ctx, k)
+	v, err := w.kind(ctx, k)
 	if err == nil && v.Fault != nil {
 		err = v.Fault
 	}
-	return v, found, err
+	return v, err
 }
 
 // Decide on a stored claim as late binding does. The memory of a strategy is that of this Kind.
 func (k *Kind) Decide(ctx context.Context, in claim.Intake) (selector.Decision, error) {
-	decider := k.registrations.decider(rand.Uint64, &Item{})
+	decider := k.world.decider(rand.Uint64, &Item{})
 	decider.Now, decider.Patient = time.Now, true
 	return decider.Decide(ctx, k.View, in, selector.Later)
 }
 
 // Excluded says why the claims of a namespace are not bound, empty where they are.
 func (k *Kind) Excluded(ctx context.Context, namespace string) (why string, err error) {
-	return k.registrations.unselected(ctx, k.spec, namespace)
+	return k.world.unselected(ctx, k.spec, namespace)
 }
 
 // Selectors that exist are those of the labels of each class of the kind, each once, sorted.
@@ -361,32 +302,10 @@ func (k *Kind) Selectors() []string {
 // SelectorAnnotation is the annotation of a claim that has its class selector.
 func (k *Kind) SelectorAnnotation() string { return k.Kind.Annotation[len(k.Kind.Annotation)-1] }
 
-// maxRelated limits how many related objects of a kind of claims are kept.
-const maxRelated = 10_000
-
-// related reads an object that claims name once for many of them.
-func (k *Kind) related(ctx context.Context, claimNamespace string, kind *rules.Kind, namespace, name string) (*expression.Object, error) {
-	key := [...]string{kind.Name, namespace, name}
-	if found, ok := k.read[key]; ok {
-		return found, nil
-	}
-	found, err := k.registrations.relatedOf(&Item{})(ctx, claimNamespace, kind, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	if len(k.read) >= maxRelated {
-		clear(k.read)
-	}
-	k.read[key] = found
-	return found, nil
-}
-
 // Recreated is a claim that is decided on as if it was created now, without the class that it has.
 type Recreated struct {
 	Namespace, Name string
-	// Has is the class that the claim has, empty if there is none. Unknown says that it names one that is not known.
-	Has     selector.ClassName
-	Unknown bool
+	Has             Place // Has is the class that the claim has now, or UnknownClass or WithoutClass.
 
 	kind *Kind
 	in   claim.Intake
@@ -406,7 +325,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 		return nil, fmt.Errorf("cannot read a claim: %w", err)
 	}
 	m := head.Metadata
-	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k}
+	r := &Recreated{Namespace: m.Namespace, Name: cmp.Or(m.Name, m.GenerateName), kind: k, Has: Place{Outcome: WithoutClass}}
 	r.in.Name = m.Name
 	object, err := k.Kind.DecodeValid(raw)
 	if err != nil { // The server refuses such a claim.
@@ -415,9 +334,9 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	}
 	if k.Kind.HasReference(object) {
 		if class, _ := k.Kind.ClassOf(k.All, m.Namespace, object); class != nil {
-			r.Has = selector.NameOf(class)
-		} else {
-			r.Unknown = k.Kind.NamesClass(object)
+			r.Has = Place{Class: selector.NameOf(class)}
+		} else if k.Kind.NamesClass(object) {
+			r.Has.Outcome = UnknownClass
 		}
 		if _, bound := m.Annotations[v1beta1.DecisionAnnotation]; bound || !k.Kind.Annotates {
 			unstructured.RemoveNestedField(object, k.spec.Spec.Reference.Names()...)
@@ -435,7 +354,7 @@ func (k *Kind) Read(ctx context.Context, raw []byte) (*Recreated, error) {
 	}
 	r.in = k.Kind.Read(m.Namespace, name, object)
 	r.in.GenerateName = m.GenerateName
-	return r, k.registrations.addRequester(ctx, k.Kind, &r.in)
+	return r, k.world.addRequester(ctx, k.Kind, &r.in)
 }
 
 // Predictable reports whether every replica gives the claim the same class at every time.
@@ -447,46 +366,66 @@ func (r *Recreated) Predictable() bool {
 // Remembers reports whether what a claim gets depends on those before it.
 func (k *Kind) Remembers() bool { return k.Kind.Strategy.Depends != "" || k.Kind.Limited }
 
-// The outcomes of a claim that gets no class.
+// Place is where claims are: a class, or an outcome.
+type Place struct {
+	Class   selector.ClassName `json:"class,omitzero"`
+	Outcome string             `json:"outcome,omitempty"`
+}
+
+// The outcomes.
 const (
 	Waits        = "Waits"        // until a class matches
 	Refused      = "Refused"      // by classbind, or by the API server while the registration is at fault
 	WithoutClass = "WithoutClass" // created without a class
 	Ignored      = "LeftAlone"    // not for classbind to bind
+	UnknownClass = "UnknownClass" // names a class that is not there, or whose kind is not known
+	AnyClass     = "AnyClass"     // gets a class, and it is not known which
 )
 
-// Decide on the claim. The outcome is empty if it gets a class, and why says it for people. It is an error if nobody knows, as where a
-// right is missing.
-func (r *Recreated) Decide(ctx context.Context, fresh uint64) (class *inventory.Class, outcome, why string, err error) {
+// String is for people.
+func (p Place) String() string {
+	if p.Outcome == "" {
+		return p.Class.String()
+	}
+	return map[string]string{
+		Waits: "waits for a class", Refused: "refused", WithoutClass: "without a class", Ignored: "left alone",
+		UnknownClass: "a class that is not known", AnyClass: "a class",
+	}[p.Outcome]
+}
+
+// Decide on the claim, and say why it gets no class. It is an error if nobody knows, as where a right is missing. nil is a claim that no
+// ClaimKind registers.
+func (r *Recreated) Decide(ctx context.Context, fresh uint64) (to Place, why string, err error) {
+	if r == nil {
+		return Place{Outcome: Ignored}, "no ClaimKind registers the claims", nil
+	}
 	if r.outcome != "" {
-		return nil, r.outcome, r.why, nil
+		return Place{Outcome: r.outcome}, r.why, nil
 	}
 	k := r.kind
-	decider := k.registrations.decider(func() uint64 { return fresh }, &Item{})
-	decider.Related, decider.Patient = k.related, true
+	decider := k.world.decider(func() uint64 { return fresh }, &Item{})
+	decider.Patient = true
 	d, err := decider.Decide(ctx, k.View, r.in, selector.Admit)
 	fault := (*inventory.Fault)(nil)
 	switch {
 	case errors.As(err, &fault) && fault.Reason == v1beta1.ReasonConflict:
-		return nil, Ignored, fault.Text, nil
+		return Place{Outcome: Ignored}, fault.Text, nil
 	case fault != nil && k.spec.Spec.Admission.FailurePolicy == v1beta1.Ignore:
-		return nil, WithoutClass, fault.Text, nil
+		return Place{Outcome: WithoutClass}, fault.Text, nil
 	case fault != nil:
-		return nil, Refused, fault.Text, nil //nolint:nilerr // It is what becomes of the claim.
+		return Place{Outcome: Refused}, fault.Text, nil //nolint:nilerr // It is what becomes of the claim.
 	case err != nil:
-		return nil, "", "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
+		return to, "", fmt.Errorf("cannot decide on the claim %s/%s: %w", r.Namespace, r.Name, truncate.Error(err))
 	case d.Claim.LeftAlone != "":
-		return nil, Ignored, d.Claim.LeftAlone, nil
-	case len(d.Claim.Problems) > 0:
-		return nil, Refused, d.Warning(), nil
+		return Place{Outcome: Ignored}, d.Claim.LeftAlone, nil
 	case d.Class != nil:
-		return d.Class, "", "", nil
+		return Place{Class: selector.NameOf(d.Class)}, "", nil
+	case len(d.Claim.Problems) > 0, d.Denied():
+		return Place{Outcome: Refused}, d.Warning(), nil
 	case d.Unneeded():
-		return nil, Ignored, "the claim asks for no class, and none is the default", nil
-	case d.Denied():
-		return nil, Refused, d.Warning(), nil
+		return Place{Outcome: Ignored}, "the claim asks for no class, and none is the default", nil
 	case k.Kind.BindLater:
-		return nil, Waits, d.Warning(), nil
+		return Place{Outcome: Waits}, d.Warning(), nil
 	}
-	return nil, WithoutClass, d.Warning(), nil
+	return Place{Outcome: WithoutClass}, d.Warning(), nil
 }

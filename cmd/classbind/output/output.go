@@ -80,6 +80,17 @@ func Columns(rows ...[]string) string {
 	return trailingSpaces.ReplaceAllString(text.String(), "\n")
 }
 
+// Section prints an empty line, a header and at most limit rows, and how many more there are. Without rows, it prints nothing.
+func Section(out *strings.Builder, rows [][]string, limit int) {
+	if len(rows) < 2 {
+		return
+	}
+	out.WriteString("\n" + Columns(rows[:min(limit+1, len(rows))]...))
+	if more := len(rows) - 1 - limit; more > 0 {
+		fmt.Fprintf(out, "  and %d more: see -o json\n", more)
+	}
+}
+
 // escaped is JSON without characters that a terminal would not show: those that encoding/json leaves alone, such as U+202E.
 func escaped(text []byte) []byte {
 	var b bytes.Buffer

@@ -41,9 +41,8 @@ The command reads all claims of the cluster, page by page. It decides on each cl
 it were created now, without its class, before and after the change. It
 changes nothing.
 
---filename has the objects that are added, or replace objects of the same name.
---remove names the objects that are removed. Files may contain ClaimKinds, ClassKinds,
-CRDs and classes. Write each object in full, as you would apply it.
+--filename has the objects that are added, or replace objects of the same name, each in
+full. --remove names the objects that are removed.
 
 Registrations, classes and claims come from one of these:
 
@@ -54,15 +53,12 @@ Registrations, classes and claims come from one of these:
 claims, in the same proportions. If there are none, the claims in turn select no class,
 or the labels of one class.
 
-CLAIMKIND is the name of a ClaimKind. The default is all ClaimKinds.
-
 The prediction is exact if the decision depends on the claim's name. If it depends on
 random numbers, on earlier decisions of a replica, or on how full the classes are, the
 command prints an interval. One class in two million is outside.
 
-A claim counts as created without a class reference, because the stored claim does not
-say who wrote it. With choice.annotate Decision, a claim without the annotation keeps
-its reference. Where the creator's right to use a class counts, you are the creator.
+A claim counts as created without a class reference, by you. With choice.annotate
+Decision, a claim without the annotation keeps its reference.
 
 The exit status is 0 if every claim that gets a class before the change gets one
 after it, and 1 if one does not. With --strict, it is 1 if any claim gets another
@@ -79,10 +75,7 @@ the change has an effect on any claim.`,
     --dry-run=client -o yaml | classbind simulate -f -
 
   # In a pipeline, without a cluster, for 10,000 generated claims:
-  classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict
-
-  # As a page:
-  classbind simulate -f classes.yaml -o html > simulation.html`,
+  classbind simulate -f changed/ --classes deploy/ --claims 10000 --strict`,
 		Args: cobra.ArbitraryArgs,
 	}
 	exit.Run(c, func(args []string) error {

@@ -14,13 +14,11 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/cmd/classbind/exit"
 	"github.com/classbind/classbind/cmd/classbind/explain"
 	"github.com/classbind/classbind/cmd/classbind/output"
-	"github.com/classbind/classbind/selector"
 	"github.com/classbind/classbind/selector/truncate"
 )
 
@@ -67,49 +65,9 @@ type Kind struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// UnknownClass is the outcome of a claim that names a class which is not there, or whose kind is not known.
-const UnknownClass = "UnknownClass"
-
-// AnyClass is the outcome of a claim that gets a class, and it is not known which.
-const AnyClass = "AnyClass"
-
-// Place is where claims are: a class, or an outcome.
-type Place struct {
-	Class   selector.ClassName `json:"class,omitzero"`
-	Outcome string             `json:"outcome,omitempty"`
-}
-
-func (p Place) hasClass() bool { return p.Outcome == "" || p.Outcome == AnyClass }
-
-func (p Place) anyClass() Place {
-	if p.Outcome == "" {
-		return Place{Outcome: AnyClass}
-	}
-	return p
-}
-
-// String is for people.
-func (p Place) String() string {
-	switch p.Outcome {
-	case "":
-		return p.Class.Kind + "/" + klog.KRef(p.Class.Namespace, p.Class.Name).String()
-	case explain.Waits:
-		return "waits for a class"
-	case explain.Refused:
-		return "refused"
-	case explain.WithoutClass:
-		return "without a class"
-	case explain.Ignored:
-		return "left alone"
-	case UnknownClass:
-		return "a class that is not known"
-	}
-	return "a class"
-}
-
 // Row counts the claims of a place.
 type Row struct {
-	Place `json:",inline"`
+	explain.Place `json:",inline"`
 	// Has is how many claims have the class now.
 	Has int `json:"has"`
 	// Before and After are how many would get it if all were created now, without and with the change.
@@ -126,9 +84,9 @@ type Estimate struct {
 
 // Move of claims from one place to another.
 type Move struct {
-	From  Place `json:"from"`
-	To    Place `json:"to"`
-	Count int   `json:"count"`
+	From  explain.Place `json:"from"`
+	To    explain.Place `json:"to"`
+	Count int           `json:"count"`
 	// Why the first of them gets no class.
 	Why string `json:"why,omitempty"`
 	// Claims are the first thousand.
@@ -147,21 +105,19 @@ func (k *Kind) note(format string, args ...any) {
 // estimate of what was counted. The interval is that of a Poisson number, by the square root that makes its variance constant
 // (Anscombe 1948, "The transformation of Poisson, binomial and negative-binomial data"). A draw that others influence varies less.
 func (c *comparison) estimate(n counted) Estimate {
-	drawn := float64(n.drawn) / float64(c.draws)
-	e := Estimate{Mean: float64(n.certain) + drawn, Low: n.certain, High: n.certain}
-	if c.unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
+	e := Estimate{Mean: float64(n.certain + n.drawn), Low: n.certain, High: n.certain}
+	if c.result.Unpredictable == 0 || n.drawn == 0 && n.certain > 0 {
 		return e
 	}
-	reach := deviations / 2. * math.Sqrt(1+1/float64(c.draws)) // The mean is one of so many draws itself.
-	root := math.Sqrt(drawn + 3./8)
+	const reach = deviations / 2. * math.Sqrt2 // What was drawn varies itself.
+	root := math.Sqrt(float64(n.drawn) + 3./8)
 	e.Low += int(math.Ceil(max(0, max(0, root-reach)*(root-reach)-3./8)))
-	e.High += int(min(float64(c.unpredictable), math.Floor((root+reach)*(root+reach)-3./8)))
+	e.High += int(min(float64(c.result.Unpredictable), math.Floor((root+reach)*(root+reach)-3./8)))
 	return e
 }
 
 func (c *comparison) end() *Kind {
 	k := c.result
-	k.Unpredictable = c.unpredictable
 	for place, n := range c.rows {
 		k.Rows = append(k.Rows, Row{place, n.has, c.estimate(n.before), c.estimate(n.after)})
 	}
@@ -177,17 +133,17 @@ func (c *comparison) end() *Kind {
 	for _, m := range moves {
 		k.Moves = append(k.Moves, *m)
 	}
-	if c.unpredictable > 0 {
+	if k.Unpredictable > 0 {
 		depends := "random numbers"
 		if of := c.either().Kind; of != nil && of.Strategy.Depends != "" {
 			depends = of.Strategy.Depends
-		} else if c.draws == 1 {
+		} else if c.remembers {
 			depends = "how much of each class is taken"
 		}
 		k.note("which class each of %d claims gets depends on %s, which is not known here: their numbers are expected to be "+
-			"within the intervals", c.unpredictable, depends)
+			"within the intervals", k.Unpredictable, depends)
 	}
-	if c.draws == 1 {
+	if c.remembers {
 		k.note("the claims are taken in the order of their names, by one replica and from empty classes; claims in flight do not count")
 	}
 	return k
@@ -198,14 +154,10 @@ func (r *Row) Delta() float64 { return r.After.Mean - r.Before.Mean }
 
 // Change is the Delta for people.
 func (r *Row) Change() string {
-	switch n := math.Round(r.Delta()); {
-	case r.Delta() == 0:
+	if r.Delta() == 0 {
 		return ""
-	case n == 0:
-		return "<1"
-	default:
-		return fmt.Sprintf("%+.0f", n)
 	}
+	return fmt.Sprintf("%+.0f", r.Delta())
 }
 
 // Share of all claims, in percent.
@@ -226,12 +178,7 @@ func (k *Kind) spread() bool {
 // Summary of a kind in a sentence.
 func (k *Kind) Summary() string {
 	claims := fmt.Sprintf("%d claims", k.Claims)
-	if k.Claims == 1 {
-		claims = "1 claim"
-	}
 	switch {
-	case k.Claims == 0:
-		return "no claims"
 	case k.Moved+k.Lost > 0:
 		return fmt.Sprintf("%s: %d would get another class, and %d none any more", claims, k.Moved, k.Lost)
 	case k.spread():
@@ -261,7 +208,7 @@ func (k *Kind) write(out *strings.Builder) {
 	}
 	if len(k.Rows) > 0 {
 		rows := [][]string{{"  CLASS", "NOW", "BEFORE", "AFTER", "CHANGE", "SHARE"}}
-		for _, r := range k.Rows[:min(len(k.Rows), maxRows)] {
+		for _, r := range k.Rows {
 			share := k.Share(r.After)
 			rows = append(rows, []string{
 				"  " + r.String(), strconv.Itoa(r.Has), r.Before.String(), r.After.String(), r.Change(),
@@ -273,25 +220,20 @@ func (k *Kind) write(out *strings.Builder) {
 				rows[i] = slices.Delete(rows[i], 1, 2)
 			}
 		}
-		out.WriteString("\n" + output.Columns(rows...))
+		output.Section(out, rows, maxRows)
 	}
-	if more := len(k.Rows) - maxRows; more > 0 {
-		fmt.Fprintf(out, "  %d more change less: -o json has all.\n", more)
+	if len(k.Moves) == 0 {
+		return
 	}
-	if len(k.Moves) > 0 {
-		rows := [][]string{{"  CLAIMS", "FROM", "TO", "SUCH AS"}}
-		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
-			rows = append(rows, []string{"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", ")})
+	rows := [][]string{{"  CLAIMS", "FROM", "TO", "SUCH AS"}}
+	for _, m := range k.Moves {
+		rows = append(rows, []string{"  " + strconv.Itoa(m.Count), m.From.String(), m.To.String(), strings.Join(m.First(), ", ")})
+	}
+	output.Section(out, rows, maxMoves)
+	for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
+		if m.Why != "" {
+			fmt.Fprintf(out, "  %s, %s: %s\n", truncate.Printable(m.Claims[0]), m.To, truncate.Printable(m.Why))
 		}
-		out.WriteString("\n" + output.Columns(rows...))
-		for _, m := range k.Moves[:min(len(k.Moves), maxMoves)] {
-			if m.Why != "" {
-				fmt.Fprintf(out, "  %s, %s: %s\n", truncate.Printable(m.Claims[0]), m.To, truncate.Printable(m.Why))
-			}
-		}
-	}
-	if more := len(k.Moves) - maxMoves; more > 0 {
-		fmt.Fprintf(out, "  %d more moves: -o json has all.\n", more)
 	}
 }
 
@@ -304,10 +246,8 @@ func (r *Report) exit(strict bool) error {
 	switch {
 	case lost > 0:
 		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get no class any more: %d", lost)}
-	case strict && moved > 0:
-		return &exit.Error{Status: exit.Broken, Err: fmt.Errorf("claims that would get another class: %d", moved)}
-	case strict && spread:
-		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would be spread in another way")}
+	case strict && (moved > 0 || spread):
+		return &exit.Error{Status: exit.Broken, Err: errors.New("claims would get another class")}
 	}
 	return nil
 }

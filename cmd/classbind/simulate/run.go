@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,9 +23,6 @@ import (
 )
 
 const (
-	// draws of a claim that no one can predict, with other random numbers each time. Where a claim depends on those before it, there
-	// is one.
-	draws = 4
 	// maxPatterns is how many claims at most are patterns for those that are made up. Of more, some are taken at random. Those that
 	// are longer than maxPatternBytes are left out: authors of claims decide how much memory all take.
 	maxPatterns, maxPatternBytes = 1000, 64 << 10
@@ -44,7 +42,7 @@ type Input struct {
 	// Claims is how many claims of each kind are made up, 0 for those that exist.
 	Claims int
 	// Seen is called for each claim, with what becomes of it after the change and why. It may be nil.
-	Seen func(claim *explain.Recreated, gets Place, why string)
+	Seen func(claim *explain.Recreated, gets explain.Place, why string)
 }
 
 type run struct {
@@ -106,25 +104,21 @@ func (r *run) kind(ctx context.Context, name string) (*Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.after.Kind(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("after the change: %w", err)
+	after := before
+	if r.after != r.before {
+		if after, err = r.after.Kind(ctx, name); err != nil {
+			return nil, fmt.Errorf("after the change: %w", err)
+		}
 	}
 	c := &comparison{
-		before: before, after: after, draws: draws, rows: map[Place]*tallied{}, moves: map[[2]Place]*Move{}, seen: r.Seen,
+		before: before, after: after, rows: map[explain.Place]*tallied{}, moves: map[[2]explain.Place]*Move{}, seen: r.Seen,
 		result: &Kind{ClaimKind: name, MadeUp: r.Claims > 0, Rows: []Row{}, Moves: []Move{}},
-	}
-	if c.seen == nil {
-		c.seen = func(*explain.Recreated, Place, string) {}
 	}
 	for _, k := range []*explain.Kind{before, after} {
 		if k == nil {
 			continue
 		}
-		if k.Remembers() {
-			c.draws = 1
-		}
-		c.limited = c.limited || k.Kind.Limited
+		c.remembers, c.limited = c.remembers || k.Remembers(), c.limited || k.Kind.Limited
 		for _, note := range k.Notes {
 			c.result.note("%s", note)
 		}
@@ -217,16 +211,14 @@ func invented(k *explain.Kind) (all [][]byte) {
 type comparison struct {
 	before, after *explain.Kind
 	result        *Kind
-	rows          map[Place]*tallied
-	moves         map[[2]Place]*Move // from and to
-	seen          func(*explain.Recreated, Place, string)
-	// unpredictable claims, and how often these are drawn.
-	unpredictable, draws int
-	// limited says that classes have a capacity.
-	limited bool
+	rows          map[explain.Place]*tallied
+	moves         map[[2]explain.Place]*Move // from and to
+	seen          func(*explain.Recreated, explain.Place, string)
+	// remembers says that what a claim gets depends on those before it, and limited that classes have a capacity.
+	remembers, limited bool
 }
 
-// tallied claims of a row: those that exist, and on each side those that are certain, and the draws of the others.
+// tallied claims of a row: those that exist, and on each side those that are certain, and the others.
 type tallied struct {
 	has           int
 	before, after counted
@@ -234,22 +226,18 @@ type tallied struct {
 
 type counted struct{ certain, drawn int }
 
-// add the draw n of a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
-func (c *counted) add(to Place, n int, predictable, limited bool) {
-	switch {
-	case !predictable && (to.hasClass() || limited):
+// add a claim. What is predictable is certain, and that a claim gets no class, unless others may take what there is.
+func (c *counted) add(to explain.Place, predictable, limited bool) {
+	if !predictable && (hasClass(to) || limited) {
 		c.drawn++
-	case n == 0:
+	} else {
 		c.certain++
 	}
 }
 
 // either side, that after the change if there are both.
 func (c *comparison) either() *explain.Kind {
-	if c.after != nil {
-		return c.after
-	}
-	return c.before
+	return cmp.Or(c.after, c.before)
 }
 
 func (c *comparison) add(ctx context.Context, raw []byte) error {
@@ -266,65 +254,42 @@ func (c *comparison) add(ctx context.Context, raw []byte) error {
 		sides[i] = claim
 		predictable = predictable && claim.Predictable()
 	}
-	first := sides[0]
-	if first == nil {
-		first = sides[1]
-	}
+	first := cmp.Or(sides[0], sides[1])
 	c.result.Claims++
-	c.has(first)
-	often := 1
-	if !predictable {
-		often = c.draws
-		c.unpredictable++
+	if !c.result.MadeUp {
+		c.row(first.Has).has++
 	}
-	for n := range often {
-		fresh := rand.NewPCG(uint64(c.result.Claims), uint64(n)).Uint64() //nolint:gosec // It is a count. The same on both sides.
-		from, why, err := place(ctx, sides[0], fresh)
-		to := from
-		if c.before != c.after && err == nil {
-			to, why, err = place(ctx, sides[1], fresh)
-		}
-		if err != nil {
-			return err
-		}
-		c.row(from).before.add(from, n, predictable, c.limited)
-		c.row(to).after.add(to, n, predictable, c.limited)
-		if !predictable { // Which class it gets is not known, but mostly whether it gets one.
-			from, to = from.anyClass(), to.anyClass()
-		}
-		if n == 0 {
-			c.seen(first, to, why)
-			c.moved(first, from, to, why)
-		}
+	fresh := rand.NewPCG(uint64(c.result.Claims), 0).Uint64() //nolint:gosec // It is a count. The same on both sides.
+	from, why, err := sides[0].Decide(ctx, fresh)
+	to := from
+	if c.before != c.after && err == nil {
+		to, why, err = sides[1].Decide(ctx, fresh)
+	}
+	if err != nil {
+		return err
+	}
+	c.row(from).before.add(from, predictable, c.limited)
+	c.row(to).after.add(to, predictable, c.limited)
+	if !predictable { // Which class it gets is not known, but mostly whether it gets one.
+		c.result.Unpredictable++
+		from, to = anyClass(from), anyClass(to)
+	}
+	if c.moved(first, from, to, why); c.seen != nil {
+		c.seen(first, to, why)
 	}
 	return nil
 }
 
-func (c *comparison) has(claim *explain.Recreated) {
-	place := Place{Class: claim.Has}
-	switch {
-	case c.result.MadeUp:
-		return
-	case claim.Unknown:
-		place = Place{Outcome: UnknownClass}
-	case claim.Has.Name == "":
-		place = Place{Outcome: explain.WithoutClass}
+func hasClass(p explain.Place) bool { return p.Outcome == "" || p.Outcome == explain.AnyClass }
+
+func anyClass(p explain.Place) explain.Place {
+	if hasClass(p) {
+		return explain.Place{Outcome: explain.AnyClass}
 	}
-	c.row(place).has++
+	return p
 }
 
-func place(ctx context.Context, claim *explain.Recreated, fresh uint64) (to Place, why string, err error) {
-	if claim == nil {
-		return Place{Outcome: explain.Ignored}, "no ClaimKind registers the claims", nil
-	}
-	class, outcome, why, err := claim.Decide(ctx, fresh)
-	if err != nil || class == nil {
-		return Place{Outcome: outcome}, why, err //nolint:wrapcheck // It is that of the context.
-	}
-	return Place{Class: selector.NameOf(class)}, "", nil
-}
-
-func (c *comparison) row(p Place) *tallied {
+func (c *comparison) row(p explain.Place) *tallied {
 	t := c.rows[p]
 	if t == nil {
 		t = &tallied{}
@@ -333,22 +298,22 @@ func (c *comparison) row(p Place) *tallied {
 	return t
 }
 
-func (c *comparison) moved(claim *explain.Recreated, from, to Place, why string) {
+func (c *comparison) moved(claim *explain.Recreated, from, to explain.Place, why string) {
 	if from == to {
 		return
 	}
-	m := c.moves[[2]Place{from, to}]
+	m := c.moves[[2]explain.Place{from, to}]
 	if m == nil {
 		m = &Move{From: from, To: to, Why: why, Claims: []string{}}
-		c.moves[[2]Place{from, to}] = m
+		c.moves[[2]explain.Place{from, to}] = m
 	}
 	if m.Count++; len(m.Claims) < maxNames {
 		m.Claims = append(m.Claims, klog.KRef(claim.Namespace, claim.Name).String())
 	}
 	switch {
-	case from.hasClass() && !to.hasClass():
+	case hasClass(from) && !hasClass(to):
 		c.result.Lost++
-	case to.hasClass():
+	case hasClass(to):
 		c.result.Moved++
 	}
 }

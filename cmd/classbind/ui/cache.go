@@ -30,8 +30,6 @@ const (
 	pauseFactor = 5
 	// maxWaiting limits the claims without a class that are held of each kind.
 	maxWaiting = 1000
-	// maxExplained limits the explanations that are held of one read. Each names all classes.
-	maxExplained = 20
 )
 
 // cache has a cluster as it was read last. It is read in the background, once for all who look.
@@ -61,9 +59,8 @@ type snapshot struct {
 	status *status.Report
 	kinds  []*kind
 
-	mu        sync.Mutex // Guards what follows.
-	cluster   *explain.World
-	explained map[claimName]*explanation
+	mu      sync.Mutex // Guards what follows.
+	cluster *explain.World
 }
 
 type kind struct {
@@ -78,8 +75,6 @@ type kind struct {
 	// Claims are all, and Without those that have no class. Waiting are the first of these.
 	Claims, Without int
 	Waiting         []waiting
-	// Outcomes are what becomes of claims that get no class.
-	Outcomes []*simulate.Row
 	// Certain says that every replica would give all claims the same classes.
 	Certain bool
 	// Unread says that the claims were not read.
@@ -96,7 +91,6 @@ type class struct {
 	Weight          int64
 	// Capacity is empty where there is no limit.
 	Capacity string
-	text     string
 }
 
 type waiting struct {
@@ -160,7 +154,7 @@ func (c *cache) now() (state, <-chan struct{}) {
 }
 
 func (c *cache) read(ctx context.Context) (*snapshot, error) {
-	s := &snapshot{at: time.Now(), explained: map[claimName]*explanation{}}
+	s := &snapshot{at: time.Now()}
 	var err error
 	if s.status, err = status.Read(ctx, c.config, c.own, io.Discard); err != nil {
 		return nil, err
@@ -184,10 +178,10 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 			}
 		}
 	}
-	var view *selector.View
-	view, k.Notes, k.Err = s.cluster.View(ctx, spec)
 	byName := map[selector.ClassName]*class{}
-	if view != nil {
+	var view *explain.Kind
+	if view, k.Err = s.cluster.View(ctx, spec); view != nil {
+		k.Notes = view.Notes
 		for _, classes := range view.Classes {
 			classes.Each(func(c *inventory.Class) {
 				added := newClass(c)
@@ -204,8 +198,7 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 	simulated := &report.Kinds[0]
 	k.Claims, k.Certain = simulated.Claims, simulated.Unpredictable == 0
 	for _, row := range simulated.Rows {
-		if row.Outcome != "" {
-			k.Outcomes = append(k.Outcomes, &row)
+		if row.Outcome != "" { // It is no class.
 			continue
 		}
 		of := byName[row.Class]
@@ -215,9 +208,6 @@ func (c *cache) kind(ctx context.Context, s *snapshot, spec *v1beta1.ClaimKind) 
 		}
 		of.Row = row
 		of.Share, of.Expected = simulated.Share(simulate.Estimate{Mean: float64(row.Has)}), simulated.Share(row.Before)
-	}
-	for _, c := range k.Classes {
-		c.text = strings.Join(append(c.Marks, c.String(), c.Labels), " ")
 	}
 	slices.SortFunc(k.Classes, func(a, b *class) int {
 		return cmp.Or(b.Has-a.Has, cmp.Compare(b.Expected, a.Expected), strings.Compare(a.String(), b.String()))
@@ -254,8 +244,8 @@ func newClass(of *inventory.Class) *class {
 }
 
 // seen is called for each claim of the kind.
-func (k *kind) seen(claim *explain.Recreated, gets simulate.Place, why string) {
-	if claim.Has.Name != "" || claim.Unknown || gets.Outcome == explain.Ignored {
+func (k *kind) seen(claim *explain.Recreated, gets explain.Place, why string) {
+	if claim.Has.Outcome != explain.WithoutClass || gets.Outcome == explain.Ignored {
 		return
 	}
 	if k.Without++; len(k.Waiting) < maxWaiting {
@@ -273,24 +263,16 @@ func (s *snapshot) find(name string) (*kind, error) {
 // explanation of a claim: as it is stored, and as if it was created now.
 type explanation struct{ Stored, Anew *explain.Item }
 
-// explain a claim by the registrations and classes of the snapshot. A claim is read once for each snapshot.
-func (s *snapshot) explain(ctx context.Context, name claimName) (*explanation, error) {
+// explain a claim by the registrations and classes of the snapshot.
+func (s *snapshot) explain(ctx context.Context, name claimName) (e explanation, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.explained[name]; e != nil {
-		return e, nil
-	}
-	e := &explanation{}
-	var err error
 	if e.Stored, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, false); err == nil {
 		e.Anew, err = s.cluster.Explain(ctx, name.Kind, name.Namespace, name.Name, true)
 	}
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	e.Stored.Message, _, _ = strings.Cut(e.Stored.Message, "; --unbound ") // The page shows that below.
-	if len(s.explained) < maxExplained {
-		s.explained[name] = e
-	}
 	return e, nil
 }

@@ -46,26 +46,13 @@ func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Show claim kinds, classes and claims in a browser",
-		Long: `Show claim kinds, classes and claims in a browser. The pages show what is broken, and
-the actual and the expected share of each class. They show which claims wait, and why a
-claim got its class. The page "What if" predicts the effect of a change, as classbind
-simulate does.
+		Long: `Show claim kinds, classes and claims in a browser: what is broken, which claims wait,
+why a claim got its class, and what a change would do.
 
-The command serves the page on this machine, and prints its URL. It reads the cluster
-with your kubeconfig and your rights, and changes nothing. The page works until the
-command ends.
-
-Anyone who knows the URL can read what you may read. A browser opens it once, then
-keeps its token in a cookie. An address that other machines reach needs
---allow-remote, and the connection is not encrypted.
-
-While a browser shows the page, the command reads all claims of the registered kinds,
-page by page. It waits longer between two reads than a read takes.`,
-		Example: `  # Show the cluster of the current context:
-  classbind ui
-
-  # On a port that stays the same:
-  classbind ui --port 8080`,
+The command serves the page on this machine until it ends, and prints its URL. It reads
+the cluster with your kubeconfig and your rights, and changes nothing. Anyone who knows
+the URL can read what you may read. An address that other machines reach needs
+--allow-remote, and the connection is not encrypted.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := errors.Join(o.validate(), connect.Validate(c.Flags())); err != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -57,17 +56,10 @@ var functions = template.FuncMap{
 	},
 	"kindURL":    func(name string) string { return "/kind?" + url.Values{"name": {name}}.Encode() },
 	"claimURL":   claimURL,
-	"place":      func(c selector.ClassName) string { return simulate.Place{Class: c}.String() },
 	"odds":       explain.Percentage,
 	"share":      func(o selector.Odds) float64 { return 100 * float64(o.Share) / float64(max(o.Total, 1)) },
 	"first":      func(n int, rows []selector.Candidate) []selector.Candidate { return rows[:min(n, len(rows))] },
 	"evaluation": explain.EvaluationText,
-	"estimate": func(e simulate.Estimate) string {
-		if e.Low == e.High {
-			return count(e.Low)
-		}
-		return count(int(math.Round(e.Mean)))
-	},
 }
 
 // count is a whole number for people.
@@ -232,8 +224,10 @@ func (p *pages) kind(s *page, r *http.Request) error {
 		return err
 	}
 	b := kindBody{
-		kind:  k,
-		Shown: newList(r.URL, "classes", "classes", k.Classes, func(c *class) string { return c.text }),
+		kind: k,
+		Shown: newList(r.URL, "classes", "classes", k.Classes, func(c *class) string {
+			return strings.Join(c.Marks, " ") + " " + c.String() + " " + c.Labels
+		}),
 		Waits: newList(r.URL, "waiting", "claims without a class", k.Waiting, func(w waiting) string {
 			return w.Claim.String() + " " + w.Gets + " " + w.Why
 		}),
@@ -247,7 +241,7 @@ func (p *pages) kind(s *page, r *http.Request) error {
 
 type claimBody struct {
 	Name claimName
-	*explanation
+	explanation
 	Candidates list[selector.Candidate]
 	Dropped    list[selector.Drop]
 	Near       list[selector.NearMiss]
@@ -272,14 +266,12 @@ func (p *pages) claim(s *page, r *http.Request) error {
 	s.Screen, s.Title = "claim", name.String()
 	s.Body = claimBody{
 		Name: name, explanation: e,
-		Candidates: newList(r.URL, "candidates", "candidates", now.Candidates, func(c selector.Candidate) string {
-			return c.Kind + "/" + c.Name
-		}),
+		Candidates: newList(r.URL, "candidates", "candidates", now.Candidates, selector.Candidate.String),
 		Dropped: newList(r.URL, "dropped", "dropped classes", now.Dropped, func(d selector.Drop) string {
-			return d.Kind + "/" + d.Name + " " + d.Text
+			return d.String() + " " + d.Text
 		}),
 		Near: newList(r.URL, "near", "near misses", now.NearMisses, func(m selector.NearMiss) string {
-			return m.Kind + "/" + m.Name + " " + m.Unmet.Text
+			return m.String() + " " + m.Unmet.Text
 		}),
 		Looked: len(now.Candidates) + len(now.Dropped) + others + now.NotDefault, Others: others,
 	}
