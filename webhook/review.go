@@ -19,8 +19,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -153,22 +151,9 @@ func decode(w http.ResponseWriter, r *http.Request, reserved *reservation) (*adm
 	if len(body) == 0 {
 		return nil, malformed("the request is empty: POST an AdmissionReview")
 	}
-	review := decodedReview{body: body}
-	if err := json.Unmarshal(body, &review, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, malformed("cannot decode the request as JSON: %v", err)
-	}
-	switch {
-	case review.apiVersion != apiVersion:
-		return nil, malformed("apiVersion %q: must be %q", review.apiVersion, apiVersion)
-	case review.kind != "AdmissionReview":
-		return nil, malformed("kind %q: must be \"AdmissionReview\"", review.kind)
-	case review.request == nil:
-		return nil, malformed("request: must be set")
-	case review.request.UID == "":
-		return nil, malformed("request.uid: must be set")
-	}
-	arrivalOf(reserved.ctx).user = review.user.Raw
-	return review.request, nil
+	request, user, err := decodeReview(body)
+	arrivalOf(reserved.ctx).user = user
+	return request, err
 }
 
 // deadline is shorter than the API server's, so that our answer comes before its timeout.
