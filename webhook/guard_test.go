@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,10 +231,9 @@ func TestGuardAdmits(t *testing.T) {
 func TestGuardRefuses(t *testing.T) {
 	const (
 		message = `%s.example.org "%s" is forbidden: "%s" is the default class for "postgresqlinstances.database.example.org" already: ` +
-			`to move the default, %s: classbind set-default %s%[7]s; to take it from "%[3]s" and no more, run: %[6]s`
+			`to move the default, %s: classbind set-default %s --for postgresqlinstances.database.example.org; to take it from "%[3]s" and no more, run: %[6]s`
 		unmarkGold = "kubectl annotate sqlclasses.example.org gold default-"
 		unmarkPath = `kubectl patch pathclasses.example.org path --type json --patch '[{"op":"remove","path":"/spec/isDefault"}]'`
-		onlyThis   = " --for postgresqlinstances.database.example.org"
 	)
 	pathHolds := func(s *apiServer) {
 		s.classes["pathclasses.example.org//path"] = pathMarked
@@ -252,7 +250,6 @@ func TestGuardRefuses(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		known   []*inventory.Classes
 		there   func(*apiServer)
-		flags   string // of set-default, onlyThis unless set
 		want    want
 	}{
 		"Update": {reason: "We should name the default, and the commands that move it and that take it away.", request: update, there: goldHolds, want: want{"sqlclasses", "silver", "SQLClass/gold", "run", "sqlclasses.example.org/silver", unmarkGold, "sqlclasses.example.org/gold"}},
@@ -276,14 +273,7 @@ func TestGuardRefuses(t *testing.T) {
 		"FromAField": {
 			reason:  "We should say how to remove a field, where that is the mark, however long ago it was set.",
 			request: update, there: pathHolds,
-			flags: onlyThis + " --leave-without-default mysqlinstances.database.example.org",
-			want:  want{"sqlclasses", "silver", "PathClass/path", "run", "sqlclasses.example.org/silver", unmarkPath, "pathclasses.example.org/path"},
-		},
-		"FromTwoClaimKinds": {
-			reason:  "We should name every claim kind whose default changes: set-default refuses to change others.",
-			request: newGuardRequest(pathClasses, object("next", "", `,"spec":{}`), object("next", "", `,"spec":{"isDefault":true}`)), there: pathHolds,
-			flags: " --for mysqlinstances.database.example.org" + onlyThis,
-			want:  want{"pathclasses", "next", "PathClass/path", "run", "pathclasses.example.org/next", unmarkPath, "pathclasses.example.org/path"},
+			want: want{"sqlclasses", "silver", "PathClass/path", "run", "sqlclasses.example.org/silver", unmarkPath, "pathclasses.example.org/path"},
 		},
 		"ForOneOfSeveralClaimKinds": {
 			reason:  "We should refuse a class for the sake of one of its claim kinds, and leave the Leases of the others as they were.",
@@ -302,7 +292,7 @@ func TestGuardRefuses(t *testing.T) {
 			response := mustReview(t, s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review, request)
 			w := tc.want
 			assert.Equal(t, forbidden(
-				fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark, cmp.Or(tc.flags, onlyThis)),
+				fmt.Sprintf(message, w.resource, w.name, w.other, w.first, w.class, w.unmark),
 				metav1.StatusDetails{Group: "example.org", Kind: w.resource, Name: w.name},
 				map[string]string{"reason": "SecondDefault", "inTheWay": w.inTheWay},
 			), response, tc.reason)
