@@ -92,7 +92,7 @@ func FuzzGuardClass(f *testing.F) {
 			t.Errorf("We should answer %q, and not %q: %s for %s", want, got, few.answers.body.String(), body)
 		}
 		if len(small.held()) > 0 && (want != "allowed" || c.which&dryRun != 0) {
-			t.Errorf("We should leave nothing in flight of what is not admitted, and not %v", small.leases)
+			t.Errorf("We should leave nothing in flight of what is not admitted, and not %v", small.All)
 		}
 	})
 }
@@ -287,8 +287,8 @@ func newPlainAPI(w *world) *plainAPI {
 
 // reset to the state before any review.
 func (p *plainAPI) reset() {
-	clear(p.leases)
-	p.done = nil
+	clear(p.All)
+	p.Done = nil
 	p.guards.Sightings = onedefault.NewSightings()
 }
 

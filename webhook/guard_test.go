@@ -64,7 +64,7 @@ func TestGuardLeavesAlone(t *testing.T) {
 			s.classes["sqlclasses.example.org//gold"] = object("gold", marked, "")
 			response := mustReview(t, s.guard(selector.NewInventory()).Review, tc.request)
 			assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": tc.want}}, response, tc.reason)
-			assert.Empty(t, s.done, "We should look at no Lease.")
+			assert.Empty(t, s.Done, "We should look at no Lease.")
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestGuardOfANewcomer(t *testing.T) {
 	response := mustReview(t, s.stores(request).guard(i).Review, request)
 	assert.True(t, response.Allowed)
 	assert.Equal(t, "NoClaimKind", response.AuditAnnotations["reason"], "We should give it no seat, which the first kind's classes may want.")
-	assert.Empty(t, s.done)
+	assert.Empty(t, s.Done)
 }
 
 // TestGuardAdmits a default class, from what the inventory, the API server and the Leases say of others.
@@ -208,7 +208,7 @@ func TestGuardAdmits(t *testing.T) {
 			held, gets, writes := s.held(), []string(nil), []string(nil)
 			for _, l := range tc.want {
 				verb := "create "
-				if s.leases[l.Name] != nil {
+				if s.All[l.Name] != nil {
 					verb = "update "
 				}
 				gets = append(gets, "get "+l.Name)
@@ -219,9 +219,9 @@ func TestGuardAdmits(t *testing.T) {
 			}
 			response := mustReview(t, s.stores(request).guard(newInventory(newClaimKind(), tc.known...)).Review, request)
 			assert.Equal(t, &admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "OneDefault"}}, response, tc.reason)
-			require.Len(t, s.done, len(gets)+len(writes))
-			assert.ElementsMatch(t, gets, s.done[:len(gets)], "We should read each Lease first.")
-			assert.Equal(t, writes, slices.Clip(append([]string(nil), s.done[len(gets):]...)), "We should then write each, in their order, but for a dry run.")
+			require.Len(t, s.Done, len(gets)+len(writes))
+			assert.ElementsMatch(t, gets, s.Done[:len(gets)], "We should read each Lease first.")
+			assert.Equal(t, writes, slices.Clip(append([]string(nil), s.Done[len(gets):]...)), "We should then write each, in their order, but for a dry run.")
 			assert.Equal(t, held, s.held(), tc.reason)
 		})
 	}
@@ -297,7 +297,7 @@ func TestGuardRefuses(t *testing.T) {
 				map[string]string{"reason": "SecondDefault", "inTheWay": w.inTheWay},
 			), response, tc.reason)
 			assert.Equal(t, held, s.held(), "We should leave all Leases as they were.")
-			wrote := slices.ContainsFunc(s.done, func(operation string) bool { return !strings.HasPrefix(operation, "get ") })
+			wrote := slices.ContainsFunc(s.Done, func(operation string) bool { return !strings.HasPrefix(operation, "get ") })
 			assert.False(t, wrote, "We should write nothing.")
 		})
 	}
@@ -345,7 +345,7 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	request := newGuardRequest(pathClasses, path, pathMarked)
 	response := mustReview(t, s.stores(request).guard(onlyOther).Review, request)
 	assert.True(t, response.Allowed)
-	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.done, "We should take no Lease of a claim kind that nobody registered.")
+	assert.Equal(t, []string{"get " + leaseOf(otherClaimKindName), "create " + leaseOf(otherClaimKindName)}, s.Done, "We should take no Lease of a claim kind that nobody registered.")
 
 	response = mustReview(t, s.guard(onlyOther).Review, newGuardRequest(sqlClasses, silver, silverMarked))
 	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
@@ -368,7 +368,7 @@ func TestGuardOfAClaimKindNotHeardOf(t *testing.T) {
 			guard.ClaimKind = asClaimKind(tc.registered, tc.err)
 			_, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
 			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Empty(t, s.done, "We should touch no Lease.")
+			assert.Empty(t, s.Done, "We should touch no Lease.")
 		})
 	}
 }
@@ -393,7 +393,7 @@ func TestGuardRefusesWhatIsThereAlready(t *testing.T) {
 		`sqlclasses.example.org "silver" already exists`,
 		metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "AlreadyExists"},
 	), response, "We should answer as the API server would.")
-	assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
+	assert.Empty(t, s.All, "We should hold no Lease for what cannot be stored.")
 
 	delete(s.classes, "sqlclasses.example.org//silver")
 	response = mustReview(t, s.guard(known).Review, newGuardRequest(sqlClasses, "", silverMarked))
@@ -410,7 +410,7 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 		`namespaces "made-up" not found`,
 		metav1.StatusDetails{Kind: "namespaces", Name: "made-up"}, map[string]string{"reason": "NoNamespace"},
 	), response, "We should answer as the API server would.")
-	assert.Empty(t, s.done, "We should not ask for a Lease.")
+	assert.Empty(t, s.Done, "We should not ask for a Lease.")
 
 	s.fail = func(operation, _ string) error {
 		if operation == "get namespace" {
@@ -420,7 +420,7 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 	}
 	_, err := s.guard(inventory).Review(t.Context(), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")))
 	require.EqualError(t, err, "connection refused", "We should not go on where we cannot tell.")
-	assert.Empty(t, s.done, "We should not ask for a Lease.")
+	assert.Empty(t, s.Done, "We should not ask for a Lease.")
 }
 
 // TestGuardCannotAnswer has a row for each of the guard's questions that may fail.
@@ -461,7 +461,7 @@ func TestGuardCannotAnswer(t *testing.T) {
 		"ClassKind": {reason: "We should not leave a class alone of whose kind we cannot tell whether it is registered.", request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused"},
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
-			request: update, there: func(s *apiServer) { s.leases[leaseOf(claimKindName)].Annotations = map[string]string{} },
+			request: update, there: func(s *apiServer) { s.All[leaseOf(claimKindName)].Annotations = map[string]string{} },
 			want: `cannot get the Lease of claim kind "postgresqlinstances.database.example.org": somebody else changed it (holderIdentity "sqlclasses.example.org/gold"): kubectl delete lease default.postgresqlinstances.database.example.org --namespace `,
 		},
 		"ClassKindOfTheOther": {reason: "We should not pass over another whose kind we cannot get.", request: update, there: at(1, "get class kind", sqlClasses.Name, fail), want: unreadable},
@@ -533,7 +533,7 @@ func TestGuardRefusesWhatIsNoClass(t *testing.T) {
 			require.EqualError(t, err, tc.want, tc.reason)
 			require.True(t, isMalformed(err), tc.reason)
 			assert.Nil(t, response, tc.reason)
-			assert.Empty(t, s.done, tc.reason)
+			assert.Empty(t, s.Done, tc.reason)
 		})
 	}
 }
@@ -560,7 +560,7 @@ func TestGuardDoesNotBelieve(t *testing.T) {
 				`Operation cannot be fulfilled on sqlclasses.example.org "silver": the object has been modified; please apply your changes to the latest version and try again`,
 				metav1.StatusDetails{Group: "example.org", Kind: "sqlclasses", Name: "silver"}, map[string]string{"reason": "Conflict"},
 			), response, "We should answer as the API server would: %s", tc.reason)
-			assert.Empty(t, s.leases, "We should hold no Lease for what cannot be stored.")
+			assert.Empty(t, s.All, "We should hold no Lease for what cannot be stored.")
 		})
 	}
 }
@@ -582,7 +582,7 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 				require.Equal(t, tc.fault, i.Snapshot()[claimKindName].Fault.Reason, tc.reason)
 				_, err := s.guard(i).Review(t.Context(), newGuardRequest(sqlClasses, "", silverMarked))
 				require.EqualError(t, err, `cannot tell whether "postgresqlinstances.database.example.org" has a default class: the classes of "rdsclasses.example.org", which were offered to claims of "postgresqlinstances.database.example.org" before, are not known yet: no answer; to bind claims without these classes, delete the ClassKind`, tc.reason)
-				assert.Empty(t, s.done)
+				assert.Empty(t, s.Done)
 				i.SetClasses(index(sqlClasses, "gold"))
 			}
 			i.SetClasses(index(rdsClasses))
@@ -821,7 +821,7 @@ func TestGuardOfUnreadFields(t *testing.T) {
 	request := newGuardRequest(w.kinds[w.classes.Name], "", tenantClass("silver", marked, `"tenant":"a","database":true`))
 	_, err := w.guard(i).Review(t.Context(), request)
 	require.ErrorContains(t, err, "are being read again", "We should not take a field for absent that we did not read.")
-	assert.Empty(t, w.done)
+	assert.Empty(t, w.Done)
 
 	request = newGuardRequest(w.kinds[w.classes.Name], tenantClass("silver", marked, `"tenant":"a","database":true`), tenantClass("silver", marked, `"tenant":"b","database":true`))
 	_, err = w.stores(request).guard(i).Review(t.Context(), request)
@@ -846,25 +846,24 @@ func newLeased(t *testing.T) *leased {
 // holds the Lease of a partition, and this replica has seen it.
 func (w *leased) holds(t *testing.T, partition string) {
 	t.Helper()
-	l := newLease(claimKindName, "tenantclasses.example.org/gold", "gold-1", "1")
-	l.Name, l.ResourceVersion, l.UID = partitionLease(partition), "7", "lease-uid"
-	w.leases[l.Name] = l
-	_, err := w.guard.store(nil).Lease(t.Context(), inventory.Seat{ClaimKind: claimKindName, Partition: partition})
-	require.NoError(t, err)
-	w.done = nil
+	l := newLease(claimKindName, "tenantclasses.example.org/gold", "gold-1", "10")
+	l.Name, l.UID = partitionLease(partition), "lease-uid"
+	w.Put(l)
+	require.NoError(t, w.guard.cluster(w.inventory.Snapshot()).Collect(t.Context(), l.Name))
+	w.Done = nil
 }
 
 // operations returns what was done with Leases.
 func (w *leased) operations() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.done)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.Done)
 }
 
 func (w *leased) left() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Sorted(maps.Keys(w.leases))
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Sorted(maps.Keys(w.All))
 }
 
 // TestCollectLeases of partitions that a class has left.
@@ -922,8 +921,8 @@ func TestCollectLeasesByAndBy(t *testing.T) {
 		}
 		time.Sleep(w.guard.Window)
 		w.guard.collectLeases(t.Context())
-		assert.Len(t, w.leases, 1, "We should leave some for the next round.")
+		assert.Len(t, w.All, 1, "We should leave some for the next round.")
 		w.guard.collectLeases(t.Context())
-		assert.Empty(t, w.leases)
+		assert.Empty(t, w.All)
 	})
 }

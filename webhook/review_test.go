@@ -31,7 +31,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/classbind/classbind/api/v1beta1"
 	"github.com/classbind/classbind/selector"
@@ -41,6 +40,7 @@ import (
 	"github.com/classbind/classbind/selector/inventory"
 	"github.com/classbind/classbind/selector/rules"
 	"github.com/classbind/classbind/selector/truncate"
+	"github.com/classbind/classbind/webhook/leasetest"
 )
 
 const goodReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e1f"}}`
@@ -414,7 +414,7 @@ func TestClassesCostLittle(t *testing.T) {
 // journal is a ResponseWriter and the sink of a log. It notes what comes when.
 type journal struct {
 	answers
-	metrics *Metrics
+	counted func() map[string]float64
 	panics  bool
 	steps   []string
 }
@@ -432,10 +432,9 @@ func (j *journal) FlushError() error {
 	return nil
 }
 
-// step notes how many claims have been counted before.
+// step notes whether the claim has been counted before.
 func (j *journal) step(what string) {
-	_, decided := j.metrics.kinds.Load(claimKindName)
-	j.steps = append(j.steps, fmt.Sprint(what, " ", decided))
+	j.steps = append(j.steps, fmt.Sprint(what, " ", len(j.counted()) > 0))
 }
 
 // sink of the log.
@@ -474,7 +473,8 @@ func TestAnswersFirst(t *testing.T) {
 			inventory := newInventory(newClaimKind(), index(sqlClasses, tc.class))
 			binder := newBinder(t, inventory)
 			binder.Decider.Live, binder.Metrics = refused, NewMetrics(inventory.Snapshot)
-			j := &journal{answers: answers{header: http.Header{}}, metrics: binder.Metrics, panics: tc.panics}
+			j := &journal{answers: answers{header: http.Header{}}, panics: tc.panics}
+			j.counted = func() map[string]float64 { return counted(t, binder.Metrics) }
 			review := wholeReview
 			if tc.review != "" {
 				review = tc.review
@@ -614,7 +614,9 @@ func TestReviewsEndInTime(t *testing.T) {
 		"Namespace": func(g *Guard, _ *selector.Inventory) {
 			g.Namespace = func(ctx context.Context, _ string) (bool, error) { return false, unanswered(ctx) }
 		},
-		"Leases": func(g *Guard, _ *selector.Inventory) { g.Leases = &slowLeases{takes: time.Hour} },
+		"Leases": func(g *Guard, _ *selector.Inventory) {
+			g.Leases.(*leasetest.Leases).Before = (&slowLeases{takes: time.Hour}).before
+		},
 	}
 	check := func(t *testing.T, review Reviewer, request *admissionv1.AdmissionRequest) {
 		t.Helper()
@@ -682,24 +684,25 @@ func setCostly(i *selector.Inventory) {
 	i.SetClasses(index(newClassKindFor(newRegistration(costly)), "a tier=gold", "b tier=gold", "c tier=gold", "d tier=gold", "e tier=gold", "f tier=gold", "g tier=gold"))
 }
 
-// slowLeases count concurrent reads.
+// slowLeases count concurrent reads, each of which takes some time.
 type slowLeases struct {
-	coordinationclient.LeaseInterface
 	takes time.Duration
 
 	mu         sync.Mutex // guards all below
 	busy, most int
 }
 
-func (s *slowLeases) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+func (s *slowLeases) before(ctx context.Context, verb string, _ *coordinationv1.Lease) error {
+	if verb != "get" {
+		return nil
+	}
 	s.count(1)
 	defer s.count(-1)
 	select {
 	case <-time.After(s.takes):
-		return s.LeaseInterface.Get(ctx, name, o)
 	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
+	return ctx.Err()
 }
 
 func (s *slowLeases) count(n int) {
@@ -733,9 +736,8 @@ func TestGuardReviewsTakeTurns(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s := newAPIServer()
 			s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
-			guard := s.guard(newInventory(newClaimKind()))
-			leases := &slowLeases{LeaseInterface: guard.Leases, takes: 5 * time.Millisecond}
-			guard.Leases = leases
+			guard, leases := s.guard(newInventory(newClaimKind())), &slowLeases{takes: 5 * time.Millisecond}
+			s.Before = leases.before
 			var flood sync.WaitGroup
 			for _, request := range slices.Concat(tc.flood...) {
 				flood.Go(func() {
@@ -798,9 +800,9 @@ func TestGuardReviewsBeyondThoseThatWait(t *testing.T) {
 // TestGuardReviewsThatWait for an API server that does not answer.
 func TestGuardReviewsThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		guard := newAPIServer().guard(newInventory(newClaimKind()))
-		leases := &slowLeases{LeaseInterface: guard.Leases, takes: time.Hour}
-		guard.Leases = leases
+		s, leases := newAPIServer(), &slowLeases{takes: time.Hour}
+		s.Before = leases.before
+		guard := s.guard(newInventory(newClaimKind()))
 		var flood sync.WaitGroup
 		var failed, late atomic.Int64
 		for _, request := range slices.Concat(forged(sqlClasses, marked, "", 100), forged(rdsClasses, markedInAWS, "", 100)) {
