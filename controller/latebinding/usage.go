@@ -123,11 +123,6 @@ func newUsage() selector.Usage {
 // Usages are how much claims use of classes, for whoever keeps the ledgers.
 type Usages struct{ Claims *Claims }
 
-// OnChange calls a function after each change of the claims, until the context ends.
-func (u Usages) OnChange(ctx context.Context, call func(claimKind string)) {
-	u.Claims.OnChange(ctx, call)
-}
-
 // Usage of a class by the claims that are watched, and which of these writes the watches show. known is false until the
 // claims of all kinds that can have the class are listed.
 func (u Usages) Usage(class *inventory.Class, writes []selector.Write) (usage selector.Usage, known bool) {
