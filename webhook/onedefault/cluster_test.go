@@ -31,37 +31,6 @@ var (
 	leaseName = LeaseName(claims)
 )
 
-func TestLeaseIsReadAsItWasWritten(t *testing.T) {
-	object := func(version, identity, pending string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: leaseName, ResourceVersion: version, Annotations: map[string]string{"classbind.io/holder-uid": "me-1", "classbind.io/holder-pending": pending}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &identity},
-		}
-	}
-	team := Class{Kind: "silvers.example.org", Namespace: "team", Name: "me"}
-	for name, tc := range map[string]struct {
-		reason string
-		lease  Lease
-		want   *coordinationv1.Lease
-	}{
-		"New": {reason: "We should require no version of a Lease that there is not.", lease: Lease{Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "", 0)}}, want: object("", "golds.example.org/me", `[{"id":"1"}]`)},
-		"Several": {
-			reason: "We should record all writes in flight, and from what each updates.",
-			lease:  Lease{Version: "7", Holder: Holder{me, "me-1"}, Pending: []Pending{pending("1", "10", 0), pending("2", "11", 0)}},
-			want:   object("7", "golds.example.org/me", `[{"id":"1","from":"10"},{"id":"2","from":"11"}]`),
-		},
-		"Namespaced": {reason: "We should record the namespace of a class that has one.", lease: Lease{Version: "7", Holder: Holder{team, "me-1"}, Pending: []Pending{pending("1", "", 0)}}, want: object("7", "silvers.example.org/team/me", `[{"id":"1"}]`)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			encoded := encode(claims, tc.lease)
-			assert.Equal(t, tc.want, encoded, tc.reason)
-			got, err := decode(tc.want)
-			require.NoError(t, err)
-			assert.Equal(t, tc.lease, got, "We should read what we wrote.")
-		})
-	}
-}
-
 // TestLeaseOfAPartition is read by people, who cannot read a hash.
 func TestLeaseOfAPartition(t *testing.T) {
 	s := claims
@@ -136,37 +105,6 @@ func newCluster(l *coordinationv1.Lease, err error) (*Cluster, *leasetest.Leases
 }
 
 var forbidden = apierrors.NewForbidden(leasetest.Resource, "claims.example.org", errors.New("no rule"))
-
-func TestClusterReads(t *testing.T) {
-	malformed := newLease()
-	malformed.Annotations = nil
-	for name, tc := range map[string]struct {
-		reason string
-		object *coordinationv1.Lease
-		err    error
-		want   Lease
-		text   string // of an error
-	}{
-		"Held":      {reason: "We should read who holds it, and take it for new.", object: newLease(), want: held(me, pending("1", "10", window))},
-		"NotThere":  {reason: "We should take a Lease that there is not for a free one."},
-		"Malformed": {reason: "We should not take a Lease for free that we do not understand.", object: malformed, text: "kubectl delete lease"},
-		"Forbidden": {reason: "We should not take a Lease for free that we may not read.", err: forbidden, text: "no rule"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, leases := newCluster(tc.object, tc.err)
-			got, err := cluster.lease(t.Context(), leaseName)
-			if tc.text != "" {
-				require.ErrorContains(t, err, tc.text, tc.reason)
-			} else {
-				require.NoError(t, err, tc.reason)
-			}
-			if tc.want.Version != "" {
-				tc.want.Version = leases.All[leaseName].ResourceVersion
-			}
-			assert.Equal(t, tc.want, got, tc.reason)
-		})
-	}
-}
 
 func TestClusterWrites(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -248,41 +248,6 @@ func TestAdmitLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAdmitTogether makes several requests for one class. Each writes its first seat, and is then refused for the second.
-func TestAdmitTogether(t *testing.T) {
-	m := newMemory()
-	m.classes[me] = Live{UID: "me-1", Version: "10"}
-	const together = 4
-	var written sync.WaitGroup
-	written.Add(together)
-	m.disturb = func(_ context.Context, op Op, _ int) error {
-		if op.Kind == WriteLease && op.Seat == seat("y") && len(op.Lease.Pending) > 0 {
-			written.Done() // All have written x.
-			written.Wait()
-			m.put("y", otherInFlight)
-			m.becomes(other, otherDefault)
-		}
-		return nil
-	}
-	var all sync.WaitGroup
-	refusals := make(chan *Refusal, together)
-	for range together {
-		all.Go(func() {
-			refusal, _ := m.admit(t.Context(), newRequest("10", "x", "y")) // None, if there is an error.
-			refusals <- refusal
-		})
-	}
-	all.Wait()
-	close(refusals)
-	for refusal := range refusals {
-		assert.Equal(t, &Refusal{Reason: Taken, Seat: seat("y"), Class: other}, refusal)
-	}
-	assert.Nil(t, m.lease("x"), "We should leave nothing of any in flight.")
-	refusal, err := m.admit(t.Context(), &Request{Holder: Holder{Class{Kind: "k", Name: "next"}, "next-1"}, Seats: seats("x")})
-	require.NoError(t, err)
-	assert.Nil(t, refusal, "We should not have the next default wait.")
-}
-
 // TestAdmitManySeats admits a class that serves as many claim kinds as a ClassKind may, with an API server that takes 15 ms per call.
 func TestAdmitManySeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
