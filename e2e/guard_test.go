@@ -402,8 +402,7 @@ func TestDeletion(t *testing.T) {
 		}, reason)
 	}
 	asked := func(r *replica) int { return must(r.Answered(t.Context(), v1beta1.DeletionPath))(t) }
-	const theirs = `claims still refer to the class "Class/gold": 3 claims of claims.deletion.test, 1 claim of orders.deletion.test; create the class again, or delete these claims and create them again` +
-		`; to keep new claims from a class before you delete it: kubectl annotate classes.deletion.test gold classbind.io/cordoned=true`
+	const theirs = `claims still refer to the class "Class/gold": 3 claims of claims.deletion.test, 1 claim of orders.deletion.test; create the class again, or delete these claims and create them again`
 	for _, r := range replicas {
 		for _, other := range replicas {
 			balancer.Remove(strings.TrimPrefix(other.URL, "https://"))
@@ -480,9 +479,8 @@ func TestDeletionDenied(t *testing.T) {
 		}, reason)
 	}
 	refer := fmt.Sprintf(`claims still refer to the class "Class/gold": %d claims of claims.ondelete.test; `, n)
-	const way = "; to keep new claims from a class before you delete it: kubectl annotate classes.ondelete.test gold classbind.io/cordoned=true"
 	const remedy = `delete these claims first, or set spec.onDelete of the ClassKind "classes.ondelete.test" to Warn`
-	denied := func(c *attempt, _ []string, err error) { refusedWith(c, err, http.StatusForbidden, refer+remedy+way) }
+	denied := func(c *attempt, _ []string, err error) { refusedWith(c, err, http.StatusForbidden, refer+remedy) }
 	deleted := func(c *attempt, text []string, err error) {
 		require.NoError(c, err)
 		require.Empty(c, text)

@@ -155,7 +155,7 @@ func (g *Guard) oneDefault(
 		}
 	}
 	logr.FromContextOrDiscard(ctx).Info("Decided on a default class",
-		"class", class.String(), "seats", seatTexts(ask.Seats),
+		"class", class.String(), "seats", len(ask.Seats),
 		"requestUID", fmt.Sprintf("%.64s", request.UID), "operation", string(request.Operation),
 		"allowed", response.Allowed, "reason", response.AuditAnnotations["reason"], "inTheWay", response.AuditAnnotations["inTheWay"],
 		"dryRun", ask.DryRun)

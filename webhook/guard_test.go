@@ -270,39 +270,6 @@ func TestGuardOfRegisteredClaimKinds(t *testing.T) {
 	assert.Equal(t, untouched("NoClaimKind"), response, "We should leave a class alone that serves no registered claim kind.")
 }
 
-func TestGuardOfAClaimKindNotHeardOf(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason     string
-		registered bool
-		err        error
-		want       string
-	}{
-		"NotHeardOf":  {"We should not pass over a claim kind that we are about to hear of.", true, nil, "is not registered on this replica yet"},
-		"NotAnswered": {"We should not pass over a claim kind of which we cannot tell.", false, errors.New("connection refused"), "connection refused"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newAPIServer()
-			guard := s.guard(newInventory(newClaimKind()))
-			guard.Snapshot = func() selector.Snapshot { return selector.Snapshot{} }
-			guard.ClaimKind = asClaimKind(tc.registered, tc.err)
-			_, err := guard.Review(t.Context(), newGuardRequest(sqlClasses, silver, silverMarked))
-			require.ErrorContains(t, err, tc.want, tc.reason)
-			assert.Empty(t, s.Done, "We should touch no Lease.")
-		})
-	}
-}
-
-func TestGuardRefusesASecondCreation(t *testing.T) {
-	s := newAPIServer()
-	s.holds(claimKindName, "sqlclasses.example.org/silver", "silver-0", "")
-	known := newInventory(newClaimKind())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	response, err := s.guard(known).Review(ctx, newGuardRequest(sqlClasses, "", silverMarked))
-	require.NoError(t, err)
-	assert.Contains(t, response.Result.Message, `an earlier request to make "sqlclasses.example.org/silver" the default class`, "We should not speak of the class as of another.")
-}
-
 // Otherwise every made-up namespace would leave a Lease.
 func TestGuardOfAMadeUpNamespace(t *testing.T) {
 	s, inventory := newAPIServer(), newInventory(newClaimKind(), index(rdsClasses))
@@ -314,16 +281,6 @@ func TestGuardOfAMadeUpNamespace(t *testing.T) {
 		metav1.StatusDetails{Kind: "namespaces", Name: "made-up"}, map[string]string{"reason": "NoNamespace"},
 	), response, "We should answer as the API server would.")
 	assert.Empty(t, s.Done, "We should not ask for a Lease.")
-
-	s.fail = func(operation, _ string) error {
-		if operation == "get namespace" {
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-	_, err := s.guard(inventory).Review(t.Context(), newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")))
-	require.EqualError(t, err, "connection refused", "We should not go on where we cannot tell.")
-	assert.Empty(t, s.Done, "We should not ask for a Lease.")
 }
 
 // TestGuardCannotAnswer has a row for each of the guard's questions that may fail.
@@ -333,7 +290,12 @@ func TestGuardCannotAnswer(t *testing.T) {
 		unreadable = `cannot tell whether "sqlclasses.example.org/gold" is a default class: ` +
 			`connection refused; let classbind read it, or delete the ClassKind "sqlclasses.example.org"`
 	)
-	creation, update := newGuardRequest(pathClasses, "", pathMarked), newGuardRequest(pathClasses, path, pathMarked)
+	update := newGuardRequest(pathClasses, path, pathMarked)
+	knowsNothing := func(registered bool, err error) func(*Guard) {
+		return func(g *Guard) {
+			g.Snapshot, g.ClaimKind = func() selector.Snapshot { return selector.Snapshot{} }, asClaimKind(registered, err)
+		}
+	}
 	// at calls then at the nth operation of that name.
 	at := func(n int, operation, name string, then func(*apiServer) error) func(*apiServer) {
 		return func(s *apiServer) {
@@ -352,15 +314,22 @@ func TestGuardCannotAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		request *admissionv1.AdmissionRequest
-		closed  bool
 		there   func(*apiServer)
+		change  func(*Guard)
 		want    string
 	}{
 		"Closed": {
 			reason:  "We should not decide before we know all classes, not even that one is there already.",
-			request: creation, closed: true, there: func(s *apiServer) { s.classes["pathclasses.example.org//path"] = path },
-			want: "not all registered classes have been listed yet; try again in a moment",
+			request: newGuardRequest(pathClasses, "", pathMarked), there: func(s *apiServer) { s.classes["pathclasses.example.org//path"] = path },
+			change: func(g *Guard) { g.Snapshot = selector.NewInventory().Snapshot },
+			want:   "not all registered classes have been listed yet; try again in a moment",
 		},
+		"NotHeardOf": {
+			reason:  "We should not pass over a claim kind that we are about to hear of.",
+			request: update, change: knowsNothing(true, nil), want: `claim kind "mysqlinstances.database.example.org" is not registered on this replica yet; try again in a moment`,
+		},
+		"ClaimKind": {reason: "We should not pass over a claim kind of which we cannot tell.", request: update, change: knowsNothing(false, refused), want: "connection refused"},
+		"Namespace": {reason: "We should not go on where we cannot tell whether a namespace is there.", request: newGuardRequest(rdsClasses, "", object("gold", markedInAWS, "")), there: at(1, "get namespace", "aws", fail), want: "connection refused"},
 		"ClassKind": {reason: "We should not leave a class alone of whose kind we cannot tell whether it is registered.", request: update, there: at(1, "get class kind", pathClasses.Name, fail), want: "connection refused"},
 		"MalformedLease": {
 			reason:  "We should say what to do about a Lease that somebody spoilt, and not take it for free.",
@@ -383,12 +352,14 @@ func TestGuardCannotAnswer(t *testing.T) {
 			s := newAPIServer()
 			s.classes["sqlclasses.example.org//gold"] = object("gold", marked, "")
 			s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "9")
-			tc.there(s)
-			held, inventory := s.held(), newInventory(newClaimKind(), index(pathClasses, "path"))
-			if tc.closed {
-				inventory = selector.NewInventory()
+			if tc.there != nil {
+				tc.there(s)
 			}
-			response, err := s.stores(tc.request).guard(inventory).Review(t.Context(), tc.request)
+			held, guard := s.held(), s.stores(tc.request).guard(newInventory(newClaimKind(), index(pathClasses, "path")))
+			if tc.change != nil {
+				tc.change(guard)
+			}
+			response, err := guard.Review(t.Context(), tc.request)
 			require.EqualError(t, err, tc.want, tc.reason)
 			assert.Nil(t, response, "We should leave it to the failurePolicy.")
 			assert.False(t, isBadRequest(err), "We should not lay our fault at the caller's door.")
@@ -494,16 +465,6 @@ func TestGuardOfAMissingClassKind(t *testing.T) {
 			assert.True(t, response.Allowed, "We should decide when all classes are known, whatever else is wrong.")
 		})
 	}
-}
-
-// TestGuardDoesNotWaitForWhatItSawStored: a default was created and deleted at once.
-func TestGuardDoesNotWaitForWhatItSawStored(t *testing.T) {
-	s := newAPIServer()
-	s.holds(claimKindName, "sqlclasses.example.org/gold", "gold-1", "")
-	guard := s.guard(newInventory(newClaimKind()))
-	guard.Stored(&inventory.Class{Kind: sqlClasses, Name: "gold"}, "gold-1")
-	response := mustReview(t, guard.Review, newGuardRequest(sqlClasses, "", silverMarked))
-	assert.True(t, response.Allowed, "We should know that its creation is over.")
 }
 
 func TestGuardSaysWhy(t *testing.T) {

@@ -45,11 +45,8 @@ func (g *Guard) refused(
 // inFlight says when to try again.
 func inFlight(class *inventory.Class, r *onedefault.Refusal) *apierrors.StatusError {
 	seconds := int32((r.RetryAfter + time.Second - 1) / time.Second) //nolint:gosec // The window is an hour at most.
-	what := fmt.Sprintf("%q is being made the default class for %s and may yet be stored", r.Class, seatText(r.Seat))
-	if r.Class == nameOf(class) {
-		what = fmt.Sprintf("an earlier request to make %q the default class for %s may yet be stored", r.Class, seatText(r.Seat))
-	}
-	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf("%s: try again in %d s", what, seconds))
+	refusal := apierrors.NewForbidden(class.Kind.Resource().GroupResource(), class.Name, fmt.Errorf(
+		"%q is being made the default class for %s and may yet be stored: try again in %d s", r.Class, seatText(r.Seat), seconds))
 	refusal.ErrStatus.Details.RetryAfterSeconds = seconds
 	return refusal
 }
@@ -73,14 +70,6 @@ func (g *Guard) secondDefault(
 
 // seatText names the claim kind and, if the seat has them, the namespace and the partition.
 func seatText(s inventory.Seat) string { return fmt.Sprintf("%q%s", s.ClaimKind, s.In()) }
-
-func seatTexts(seats []inventory.Seat) []string {
-	texts := make([]string, len(seats))
-	for i, s := range seats {
-		texts[i] = seatText(s)
-	}
-	return texts
-}
 
 // wayOut says how to move the default with classbind, or remove it with kubectl. The command of classbind moves marks, and to the seat of
 // the class as it is stored. If other claim kinds lose or get a default by it, it says so, and how to agree.

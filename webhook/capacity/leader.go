@@ -75,9 +75,6 @@ func (l *Leader) Start(ctx context.Context) error {
 
 // of a ledger is what is remembered.
 func (l *Leader) of(name string) *memory {
-	if l.ledgers == nil {
-		l.asked, l.ledgers = map[string]time.Time{}, map[string]*memory{}
-	}
 	if l.ledgers[name] == nil {
 		l.ledgers[name] = &memory{}
 	}
@@ -89,6 +86,9 @@ func (l *Leader) round(ctx context.Context, now time.Time) error {
 	snapshot := l.Snapshot()
 	if snapshot == nil {
 		return nil
+	}
+	if l.ledgers == nil {
+		l.asked, l.ledgers = map[string]time.Time{}, map[string]*memory{}
 	}
 	kinds := map[string]*inventory.Classes{}
 	for _, view := range snapshot {

@@ -195,8 +195,7 @@ func (a Attempt) judge() Attempt {
 		if slices.Contains(own.Seats, a.request.Seats[i]) {
 			continue
 		}
-		r := a.judgeSeat(i)
-		if r != nil && r.worse(refusal) {
+		if r := a.judgeSeat(i); r != nil && (refusal == nil || r.Reason == Taken) { // That does not pass by waiting.
 			refusal = r
 		}
 		a.seats[i].toWrite = !a.seats[i].wrote && !a.request.DryRun
@@ -206,17 +205,6 @@ func (a Attempt) judge() Attempt {
 	}
 	a.phase = writing
 	return a.next()
-}
-
-// worse reports whether r is to be reported rather than o: first what does not pass by waiting, then what takes longer.
-func (r *Refusal) worse(o *Refusal) bool {
-	switch {
-	case o == nil:
-		return true
-	case r.Reason != o.Reason:
-		return r.Reason == Taken
-	}
-	return r.RetryAfter > o.RetryAfter
 }
 
 // judgeSeat by the rules in the package comment.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/classbind/classbind/api/v1beta1"
 )
@@ -15,7 +16,7 @@ const (
 	// maxWait is how long a request waits for another that is in flight. That one is mostly stored within milliseconds, and the author then
 	// learns who won instead of having to try again.
 	maxWait = 500 * time.Millisecond
-	// firstWait is the first pause. Each pause is twice as long as the one before.
+	// firstWait is the first pause. Each pause of a request is twice as long as the one before.
 	firstWait = 10 * time.Millisecond
 	// takeOutTimeout is the time to take out writes, whatever time the request has left.
 	takeOutTimeout = time.Second
@@ -23,13 +24,13 @@ const (
 
 // Admit a request, or refuse it. A refused request leaves no write in flight behind, unless the process or its connection ends on the way.
 func (c *Cluster) Admit(ctx context.Context, r *Request) (*Refusal, error) {
-	for waited, wait := time.Duration(0), firstWait; ; waited, wait = waited+wait, min(2*wait, maxWait-waited-wait) {
+	for waited, pause := time.Duration(0), firstWait; ; waited, pause = waited+pause, min(2*pause, maxWait-waited-pause) {
 		refusal, err := c.attempt(ctx, r)
-		if err != nil || refusal == nil || refusal.Reason != InFlight || wait == 0 || c.Contended != nil && c.Contended() {
+		if err != nil || refusal == nil || refusal.Reason != InFlight || pause == 0 || c.Contended != nil && c.Contended() {
 			return refusal, err
 		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return refusal, nil
 		}
@@ -52,20 +53,13 @@ func (c *Cluster) attempt(ctx context.Context, r *Request) (*Refusal, error) {
 
 // takeOut what a refused attempt has written. A write that stays counts as in flight.
 func (c *Cluster) takeOut(ctx context.Context, a Attempt) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeOutTimeout)
-	defer cancel()
-	for wait := firstWait; a.Next() != nil && ctx.Err() == nil; {
-		next, err := c.do(ctx, a)
-		a = next
-		if err == nil {
-			continue
+	ctx = context.WithoutCancel(ctx)
+	_ = wait.PollUntilContextTimeout(ctx, firstWait, takeOutTimeout, true, func(ctx context.Context) (done bool, err error) {
+		for err == nil && a.Next() != nil {
+			a, err = c.do(ctx, a)
 		}
-		select {
-		case <-time.After(wait):
-			wait *= 2
-		case <-ctx.Done():
-		}
-	}
+		return err == nil, nil
+	})
 }
 
 // do all operations that can be done now. On an error, the returned attempt knows those that succeeded.
