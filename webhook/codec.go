@@ -19,8 +19,8 @@ import (
 	"github.com/classbind/classbind/selector/truncate"
 )
 
-// decodedReview is what is read of an AdmissionReview. It leaves unread what few claims need, and what has a reader of its own. The last two
-// are of no use: package json takes longer to skip a field that it does not know.
+// decodedReview is what is read of an AdmissionReview. It leaves unread what few claims need, and what has a reader of its own. The last
+// two are of no use: package json takes longer to skip a field that it does not know.
 type decodedReview struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

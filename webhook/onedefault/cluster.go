@@ -58,8 +58,8 @@ func (c *Cluster) lease(ctx context.Context, name string) (Lease, error) {
 	return l, nil
 }
 
-// write the Lease of a seat over its Version, or create it if it has none, or delete it if it is free. It reports whether the Lease had that
-// version. It counts the Lease at once: a replica that does not see the others' Leases limits at least its own.
+// write the Lease of a seat over its Version, or create it if it has none, or delete it if it is free. It reports whether the Lease had
+// that version. It counts the Lease at once: a replica that does not see the others' Leases limits at least its own.
 func (c *Cluster) write(ctx context.Context, seat inventory.Seat, l Lease) (written bool, err error) {
 	if l.Holder.UID == "" {
 		return c.delete(ctx, LeaseName(seat), l)
