@@ -504,7 +504,7 @@ func TestDeletionDenied(t *testing.T) {
 	set("classkinds", classes, `{"onDelete":"Warn"}`)
 	await("We should be warned.", func(c *attempt, text []string, err error) {
 		require.NoError(c, err)
-		require.Equal(c, []string{refer + "create the class again, or delete these claims and create them again" + way}, text)
+		require.Equal(c, []string{refer + "create the class again, or delete these claims and create them again"}, text)
 	})
 	set("claimkinds", claims, `{"choice":{"strategy":"Random"}}`)
 	set("classkinds", classes, `{"onDelete":"Deny"}`)
