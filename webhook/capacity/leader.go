@@ -220,29 +220,32 @@ func (l *Leader) recount(ctx context.Context, c *inventory.Class, e *entry, over
 }
 
 // collect the ledgers of classes that are gone, or have no capacity any more.
-func (l *Leader) collect(ctx context.Context, kinds map[string]*inventory.Classes, needed map[string]bool) error {
-	for _, name := range l.Ledgers.names() {
-		if needed[name] {
-			continue
+func (l *Leader) collect(ctx context.Context, kinds map[string]*inventory.Classes, needed map[string]bool) (err error) {
+	l.Ledgers.known.Range(func(_, known any) bool {
+		e := known.(*entry) //nolint:forcetypeassert // It has nothing else.
+		if !needed[e.object.Name] {
+			err = l.delete(ctx, kinds, e.object)
 		}
-		e := l.Ledgers.load(name)
-		if e == nil {
-			continue
+		return err == nil
+	})
+	return err
+}
+
+// delete a ledger, unless the classes of its kind are not known.
+func (l *Leader) delete(ctx context.Context, kinds map[string]*inventory.Classes, o *v1beta1.Ledger) error {
+	kind, _, _ := strings.Cut(o.Spec.Class, "/")
+	if kinds[kind] == nil {
+		if unknown, err := l.Unknown(ctx, kind); unknown || err != nil {
+			return err
 		}
-		kind, _, _ := strings.Cut(e.object.Spec.Class, "/")
-		if kinds[kind] == nil {
-			if unknown, err := l.Unknown(ctx, kind); unknown || err != nil {
-				return err
-			}
-		}
-		err := l.Ledgers.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID, ResourceVersion: &e.object.ResourceVersion})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("cannot delete the ledger %s: %w", name, truncate.Error(err))
-		}
-		if err == nil {
-			l.Ledgers.forget(e.object)
-		}
-		*l.of(name) = memory{old: l.of(name).old}
 	}
+	err := l.Ledgers.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("cannot delete the ledger %s: %w", o.Name, truncate.Error(err))
+	}
+	if err == nil {
+		l.Ledgers.forget(o)
+	}
+	*l.of(o.Name) = memory{old: l.of(o.Name).old}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -318,14 +317,4 @@ func (l *Ledgers) Open(ctx context.Context, c *inventory.Class, usage selector.U
 		}
 	}
 	return l.recount(ctx, c, count)
-}
-
-// names of the ledgers that are known, sorted.
-func (l *Ledgers) names() (names []string) {
-	l.known.Range(func(name, _ any) bool {
-		names = append(names, name.(string)) //nolint:forcetypeassert // It has no other keys.
-		return true
-	})
-	slices.Sort(names)
-	return names
 }
